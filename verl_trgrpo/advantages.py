@@ -1,0 +1,87 @@
+"""Group-relative advantages, vectorised: the estimator of GRPO and its relatives in pure torch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Sequence
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+
+@torch.no_grad()
+def group_relative_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable],
+    epsilon: float = 1e-6,
+    normalize_by_std: bool = True,
+) -> torch.Tensor:
+    """A = (R - mean R) / (std R + epsilon) within each group of responses to one prompt (arXiv 2402.03300).
+
+    R is the sum of a response's token rewards; std is the sample standard deviation. A group whose rewards are all equal
+    gives exactly 0, with no rounding residue that a division by a tiny std would blow up. A group of one has nothing to
+    be compared with: it gives 0 and a logged warning.
+
+    Args:
+        token_level_rewards: (batch, response_length) rewards; values outside the mask count, as in the host.
+        response_mask: (batch, response_length) 1 or True for tokens the model generated.
+        index: (batch,) hashable group labels (strings, integers, tuples, ...); equal labels form a group.
+        epsilon: added to the standard deviation.
+        normalize_by_std: False gives R - mean R, as in Dr.GRPO (arXiv 2503.20783).
+
+    Returns:
+        (batch, response_length) advantages, each response's value at its valid tokens and 0 elsewhere.
+
+    Raises:
+        ValueError: for shapes that do not agree, or labels that cannot be hashed.
+    """
+    if token_level_rewards.shape != response_mask.shape or len(index) != token_level_rewards.shape[0]:
+        raise ValueError(
+            f"token_level_rewards {tuple(token_level_rewards.shape)} and response_mask {tuple(response_mask.shape)} must "
+            f"have one shape (batch, response_length), with one label per response; got {len(index)} labels"
+        )
+    returns = token_level_rewards.sum(dim=-1)
+    if not returns.is_floating_point():
+        returns = returns.float()
+    scalars = _normalized_in_groups(returns, _group_numbers(index).to(returns.device), epsilon, normalize_by_std)
+    if response_mask.dtype == scalars.dtype:  # one pass over the batch instead of two
+        return scalars.unsqueeze(-1) * response_mask
+    return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
+
+
+def _group_numbers(index: Sequence[Hashable]) -> torch.Tensor:
+    """(batch,) consecutive group numbers in order of first appearance."""
+    labels = index.tolist() if hasattr(index, "tolist") else list(index)
+    numbers: dict[Hashable, int] = {}
+    try:
+        return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
+    except TypeError as error:
+        raise ValueError(f"group labels must be hashable (strings, integers, tuples): {error}") from error
+
+
+def _normalized_in_groups(
+    returns: torch.Tensor, groups: torch.Tensor, epsilon: float, normalize_by_std: bool
+) -> torch.Tensor:
+    """(batch,) group-relative advantages of (batch,) returns; the statistics are taken in float64."""
+    n_groups = int(groups.max()) + 1 if len(groups) else 0
+    values = returns.double()
+    zeros = values.new_zeros(n_groups)
+    sizes = zeros.index_add(0, groups, torch.ones_like(values))
+    lowest = zeros.scatter_reduce(0, groups, values, "amin", include_self=False)
+    highest = zeros.scatter_reduce(0, groups, values, "amax", include_self=False)
+    mean = zeros.index_add(0, groups, values) / sizes
+    centred = values - mean[groups]
+    variance = zeros.index_add(0, groups, centred.square()) / (sizes - 1).clamp(min=1)
+    if normalize_by_std:
+        centred = centred / (variance.sqrt() + epsilon)[groups]
+    singles = int((sizes == 1).sum())
+    if singles:
+        logger.warning(
+            "%d of %d groups have a single response: nothing to compare with, advantage 0. "
+            "Raise actor_rollout_ref.rollout.n to 2 or more",
+            singles,
+            n_groups,
+        )
+    return torch.where((lowest == highest)[groups], 0.0, centred).to(returns.dtype)

@@ -1,0 +1,23 @@
+"""Token shapings: monotone functions from a token's probability to the weight of its loss.
+
+Use :func:`make_shaping` to build one by name, :func:`register_shaping` to add your own.
+"""
+
+from verl_trgrpo.shaping.base import Shaping, check_shaping
+from verl_trgrpo.shaping.builtin import Linear, Power, Sigmoid, SigmoidCentered, Threshold, Uniform
+from verl_trgrpo.shaping.registry import available_shapings, get_shaping, make_shaping, register_shaping
+
+__all__ = [
+    "Linear",
+    "Power",
+    "Shaping",
+    "Sigmoid",
+    "SigmoidCentered",
+    "Threshold",
+    "Uniform",
+    "available_shapings",
+    "check_shaping",
+    "get_shaping",
+    "make_shaping",
+    "register_shaping",
+]
