@@ -1,0 +1,12 @@
+"""Makes ``verl_trgrpo/config`` visible to every Hydra application, stock veRL's included."""
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+
+
+class TRGRPOSearchPathPlugin(SearchPathPlugin):
+    """Appends the package's configuration groups (``algorithm``, ``platform``) to Hydra's search path."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        # Appended, not prepended: the application's own files win where names collide.
+        search_path.append(provider="verl-trgrpo", path="pkg://verl_trgrpo.config")

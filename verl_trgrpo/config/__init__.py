@@ -1,0 +1,1 @@
+"""Hydra configuration files: ``trgrpo_trainer``, and the groups ``algorithm`` and ``platform``."""

