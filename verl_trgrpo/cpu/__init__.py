@@ -1,5 +1,16 @@
 """veRL on a machine without an accelerator: platform, FSDP2 engine, vLLM adaptations. Active only when chosen.
 
-Chosen means ``VERL_PLATFORM=cpu`` together with ``+platform=cpu`` in the configuration; the launcher sets both when it
-finds no accelerator.
+Chosen means the variables of :data:`ENVIRONMENT` together with ``platform=cpu`` in the configuration (``+platform=cpu`` on
+stock veRL); the launcher sets both when it finds no accelerator.
 """
+
+ENVIRONMENT = {
+    # veRL's own switch between platforms.
+    "VERL_PLATFORM": "cpu",
+    # GiB of key-value cache for each vLLM replica; plenty for a model of a few million parameters.
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    # Binding threads to cores would pin every replica to the same ones.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # One thread each by default: a dozen processes share the cores. The FSDP engine raises its own number.
+    "OMP_NUM_THREADS": "1",
+}

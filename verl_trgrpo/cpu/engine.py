@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from typing import Any
 
+import torch
 from verl.workers import engine_workers
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
@@ -31,7 +33,11 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
 
 
 def _install() -> None:
-    if not chosen() or "cpu" in EngineRegistry._engines["language_model"]["fsdp2"]:
+    if not chosen():
+        return
+    # Ray gives each worker one thread. The ranks train while everything else waits, so they share the cores.
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("WORLD_SIZE", "1"))))
+    if "cpu" in EngineRegistry._engines["language_model"]["fsdp2"]:
         return
     EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")(CPUFSDPEngineWithLMHead)
     # veRL asks torch for "cpu:gloo,<device>:<backend>", a duplicate when the device is the CPU. Remove when veRL composes

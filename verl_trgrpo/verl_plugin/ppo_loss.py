@@ -61,7 +61,7 @@ def _wrap(ppo_loss: Any) -> Any:
         if not isinstance(regulation, TokenRegulation) or regulation.kl == "plain":
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _pooled(metrics)
-        _check_kl(config, regulation)
+        check_kl(config, regulation)
         without_kl = copy.copy(config)  # shallow: the counters of the global batch stay shared
         object.__setattr__(without_kl, "use_kl_loss", False)
         loss, metrics = ppo_loss(without_kl, model_output, data, dp_group)
@@ -73,7 +73,18 @@ def _wrap(ppo_loss: Any) -> Any:
     return ppo_loss_with_token_weights
 
 
-def _check_kl(config: Any, regulation: TokenRegulation) -> None:
+def check_kl(config: Any, regulation: TokenRegulation) -> None:
+    """Refuse weighted KL kinds that would have no effect or contradict the actor's own KL options.
+
+    Args:
+        config: veRL's ``ActorConfig``.
+        regulation: its policy loss.
+
+    Raises:
+        ValueError: with value, reason and remedy.
+    """
+    if regulation.kl == "plain":
+        return
     if not config.use_kl_loss:
         raise ValueError(
             f"policy_loss.kl={regulation.kl!r} needs actor.use_kl_loss=True; without a KL loss it would have no effect"

@@ -1,0 +1,41 @@
+"""``verl-trgrpo``: train, quickstart, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+
+from verl_trgrpo import __version__
+from verl_trgrpo.cli import doctor, quickstart, train
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted."""
+    parser = argparse.ArgumentParser(
+        prog="verl-trgrpo",
+        description="TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.",
+        epilog="Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
+    )
+    parser.add_argument("--version", action="version", version=f"verl-trgrpo {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (train, quickstart, doctor):
+        command.add_parser(commands)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    arguments = parser.parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from the latest checkpoint", file=sys.stderr)
+        return 130
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The training process and everything it starts: watched, and stopped without leaving Ray behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+logger = logging.getLogger(__name__)
+
+# Seconds that a stopped run gets to shut Ray down by itself before it is killed.
+_GRACE = 20.0
+
+
+class TrainingProcess:
+    """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file.
+
+    Its own session keeps a terminal's Ctrl-C away from Ray's daemons; this class passes the signal on to the driver alone
+    and then makes sure that nothing it started survives.
+
+    Args:
+        arguments: after ``main_ppo``.
+        environment: variables of the process.
+        log_file: receives standard output and error.
+    """
+
+    def __init__(self, arguments: Sequence[str], environment: dict[str, str], log_file: Path) -> None:
+        self._log = log_file.open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "verl.trainer.main_ppo", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._descendants: set[psutil.Process] = set()
+
+    def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
+        """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code.
+
+        A KeyboardInterrupt (or any other exception of ``on_tick``) stops the process first and is then raised again.
+        """
+        try:
+            while self._process.poll() is None:
+                self._remember_descendants()
+                on_tick()
+                time.sleep(seconds)
+        except BaseException:
+            self.stop()
+            raise
+        self._sweep()
+        return self._process.returncode
+
+    def stop(self) -> None:
+        """Interrupt the driver as Ctrl-C would, wait for Ray to go, and kill what is left."""
+        self._remember_descendants()
+        for signal_number, patience in ((signal.SIGINT, _GRACE), (signal.SIGTERM, _GRACE / 4)):
+            if self._process.poll() is not None:
+                break
+            os.kill(self._process.pid, signal_number)
+            try:
+                self._process.wait(patience)
+            except subprocess.TimeoutExpired:
+                continue
+        self._sweep()
+
+    def _remember_descendants(self) -> None:
+        # Daemons change their parent when the driver dies, so they must be known before.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._descendants.update(psutil.Process(self._process.pid).children(recursive=True))
+
+    def _sweep(self) -> None:
+        """End whatever outlived the driver; a local Ray cluster belongs to its driver alone."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        _, alive = psutil.wait_procs(self._descendants, timeout=5)
+        for process in alive:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+            logger.info("killed %s, which had outlived its driver", process)
+        psutil.wait_procs(alive, timeout=5)
+        self._log.close()

@@ -1,0 +1,146 @@
+"""One training run from configuration to summary."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from omegaconf import ListConfig, OmegaConf
+
+from verl_trgrpo.launch.child import TrainingProcess
+from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, Plan, make_plan
+from verl_trgrpo.launch.environment import accelerator_found, training_environment
+from verl_trgrpo.launch.progress import Progress
+from verl_trgrpo.report import MetricsLog, plot_curves, summarize
+
+_RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
+_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Died|Exit)\w*\b.*")
+
+
+class TrainingFailedError(RuntimeError):
+    """The training process ended with an error; the message says which, and where the log is."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run leaves behind.
+
+    Args:
+        run_dir: directory with everything.
+        summary: figures of :func:`verl_trgrpo.report.summarize`.
+        curves: PNG of the curves, or None when no step was logged.
+        checkpoint: directory of the latest checkpoint, or None.
+        log_file: output of the training process.
+    """
+
+    run_dir: Path
+    summary: dict[str, Any]
+    curves: Path | None
+    checkpoint: Path | None
+    log_file: Path | None
+
+
+def run_training(
+    overrides: Sequence[str], config_name: str = DEFAULT_CONFIG, stream: TextIO = sys.stderr, title: str | None = None
+) -> Outcome:
+    """Train with veRL as ``python -m verl.trainer.main_ppo`` would, and report.
+
+    A run whose latest checkpoint is already at the last step is not started again. An interrupted one resumes from its
+    latest checkpoint (``trainer.resume_mode=auto``).
+
+    Args:
+        overrides: Hydra overrides, as on veRL's command line.
+        config_name: primary configuration.
+        stream: for the progress bar.
+        title: of the curves; the run directory by default.
+
+    Raises:
+        ConfigurationError: before anything is started.
+        TrainingFailedError: when the training process fails.
+        KeyboardInterrupt: after everything has been stopped.
+    """
+    plan = make_plan(config_name, overrides, on_cpu=not accelerator_found())
+    plan.run_dir.mkdir(parents=True, exist_ok=True)
+    log = MetricsLog(plan.run_dir)
+    log_file = None
+    if not _finished(plan):
+        log_file = _train(plan, config_name, log, stream)
+    return _report(plan, log, log_file, title or plan.run_dir.name)
+
+
+def latest_checkpoint(run_dir: Path) -> Path | None:
+    """Directory of the latest complete checkpoint of a run, by veRL's own tracker file."""
+    tracker = run_dir / "latest_checkpointed_iteration.txt"
+    if not tracker.is_file():
+        return None
+    checkpoint = run_dir / f"global_step_{tracker.read_text().strip()}"
+    return checkpoint if checkpoint.is_dir() else None
+
+
+def _finished(plan: Plan) -> bool:
+    checkpoint = latest_checkpoint(plan.run_dir)
+    resumes = plan.config.trainer.resume_mode == "auto" and not plan.config.trainer.val_only
+    if checkpoint is None or plan.total_steps is None or not resumes:
+        return False
+    return int(checkpoint.name.rsplit("_", 1)[1]) >= plan.total_steps
+
+
+def _train(plan: Plan, config_name: str, log: MetricsLog, stream: TextIO) -> Path:
+    attempt = len(log.attempts()) + 1
+    if plan.config.trainer.resume_mode == "disable" or latest_checkpoint(plan.run_dir) is None:
+        _set_aside(log)  # curves of an abandoned attempt would mix with those of a fresh start
+        attempt = 1
+    log_file = plan.run_dir / f"train-{attempt}.log"
+    metrics_file = plan.run_dir / f"metrics-{attempt}.jsonl"
+    arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan)]
+    print(f"log: {log_file}", file=stream, flush=True)
+    process = TrainingProcess(arguments, training_environment(plan.on_cpu, str(metrics_file.resolve())), log_file)
+    progress = Progress(plan.total_steps, stream)
+    try:
+        code = process.wait(lambda: progress.update(log.read()))
+        progress.update(log.read())
+    finally:
+        progress.close()
+    if code != 0:
+        raise TrainingFailedError(_failure(log_file, code))
+    return log_file
+
+
+def _set_aside(log: MetricsLog) -> None:
+    for path in log.attempts():
+        path.rename(path.with_suffix(".jsonl.old"))
+    log.__init__(log.run_dir)  # type: ignore[misc]
+
+
+def _bookkeeping(plan: Plan) -> list[str]:
+    """Overrides for what the launcher reads: the ``file`` logger, and Hydra's own files in the run directory."""
+    logger = plan.config.trainer.logger
+    loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
+    if "file" not in loggers:
+        loggers.append("file")
+    return [f"trainer.logger=[{','.join(loggers)}]", f"hydra.run.dir={(plan.run_dir / 'hydra').resolve()}"]
+
+
+def _failure(log_file: Path, code: int) -> str:
+    """The last error of the log in one paragraph."""
+    lines = [
+        _RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in log_file.read_text(errors="replace").splitlines()
+    ]
+    errors = [line.strip() for line in lines if _EXCEPTION.match(line.strip())]
+    # Ray repeats the remote traceback; the first error is the cause, those after it the consequences.
+    cause = errors[0] if errors else "\n".join(lines[-5:]) or "no output"
+    return f"training ended with exit code {code}: {cause}\nThe whole story is in {log_file}"
+
+
+def _report(plan: Plan, log: MetricsLog, log_file: Path | None, title: str) -> Outcome:
+    steps = log.read()
+    summary = summarize(steps)
+    (plan.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    OmegaConf.save(plan.config, plan.run_dir / "config.yaml")
+    curves = plot_curves(steps, plan.run_dir / "curves.png", title) if steps else None
+    return Outcome(plan.run_dir, summary, curves, latest_checkpoint(plan.run_dir), log_file)

@@ -1,0 +1,98 @@
+"""A run's metrics as veRL's ``file`` logger writes them: one JSON object a line, ``{"step": ..., "data": {...}}``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# What people look at first, and where veRL puts it.
+REWARD = "critic/score/mean"
+GRAD_NORM = "actor/grad_norm"
+WEIGHT = "actor/tr_weight_mean"
+STEP_SECONDS = "timing_s/step"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the log: the global step and its metrics by name."""
+
+    number: int
+    metrics: dict[str, float]
+
+    @property
+    def reward(self) -> float | None:
+        return self.metrics.get(REWARD)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Validation accuracy: mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
+        found = [
+            value
+            for name, value in self.metrics.items()
+            if name.startswith("val-core/") and "/acc/mean@" in name and value is not None
+        ]
+        return sum(found) / len(found) if found else None
+
+
+@dataclass
+class MetricsLog:
+    """All attempts of a run, read incrementally; a step that was repeated after a resume counts once, the later wins.
+
+    Args:
+        run_dir: directory with ``metrics-1.jsonl``, ``metrics-2.jsonl``, ... one per attempt.
+    """
+
+    run_dir: Path
+    _offsets: dict[Path, int] = field(default_factory=dict)
+    _steps: dict[int, Step] = field(default_factory=dict)
+
+    def attempts(self) -> list[Path]:
+        """Files of the attempts so far, oldest first."""
+        return sorted(self.run_dir.glob("metrics-*.jsonl"), key=lambda path: int(path.stem.split("-")[1]))
+
+    def read(self) -> list[Step]:
+        """Steps read so far, in order; picks up what was written since the last call."""
+        for path in self.attempts():
+            with path.open("rb") as file:
+                file.seek(self._offsets.get(path, 0))
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # still being written
+                    self._offsets[path] = self._offsets.get(path, 0) + len(line)
+                    self._take(line)
+        return [self._steps[number] for number in sorted(self._steps)]
+
+    def _take(self, line: bytes) -> None:
+        record = json.loads(line)
+        metrics = {name: value for name, value in record["data"].items() if isinstance(value, (int, float))}
+        known = self._steps.get(record["step"])
+        # The validation before a resumed training is logged under the step it resumed from.
+        self._steps[record["step"]] = Step(record["step"], {**known.metrics, **metrics} if known else metrics)
+
+
+def summarize(steps: list[Step]) -> dict[str, Any]:
+    """First, last and best figures of a run.
+
+    Returns:
+        ``steps``, ``accuracy_first``, ``accuracy_last``, ``accuracy_best``, ``accuracy_best_step``, ``reward_first``,
+        ``reward_last`` (means over the first and last five steps) and ``training_seconds``; None where there is nothing.
+    """
+    accuracies = [(step.accuracy, step.number) for step in steps if step.accuracy is not None]
+    rewards = [step.reward for step in steps if step.reward is not None]
+    best = max(accuracies, key=lambda pair: pair[0], default=(None, None))
+    return {
+        "steps": max((step.number for step in steps), default=0),
+        "accuracy_first": accuracies[0][0] if accuracies else None,
+        "accuracy_last": accuracies[-1][0] if accuracies else None,
+        "accuracy_best": best[0],
+        "accuracy_best_step": best[1],
+        "reward_first": _mean(rewards[:5]),
+        "reward_last": _mean(rewards[-5:]),
+        "training_seconds": sum(step.metrics.get(STEP_SECONDS, 0.0) for step in steps),
+    }
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
