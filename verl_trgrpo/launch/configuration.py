@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +111,10 @@ def _contract_problems(config: DictConfig) -> list[str]:
     except Exception as error:  # Hydra wraps whatever a constructor raises
         return [_root_cause(error)]
     try:
-        validate_config(config, need_reference_policy(config), need_critic(config))
+        # veRL prints its verdict and warns about the critic; here only problems are of interest.
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # veRL raises assertions, value errors and others
         problems.append(_root_cause(error))
     return problems

@@ -55,25 +55,26 @@ class ClippedSurrogate(torch.autograd.Function):
         limit = 11.0 if log_prob.dtype == torch.float16 else 20.0
         # A token of probability 0 under both policies would give -inf - -inf = NaN; the smallest finite number does not.
         log_ratio = log_prob - old_log_prob.clamp(min=torch.finfo(old_log_prob.dtype).min)
-        active = (log_ratio.abs() <= limit).logical_and_(valid)
+        silent = (log_ratio.abs() <= limit).logical_and_(valid).logical_not_()  # NaN compares false: silent too
         log_ratio = log_ratio.clamp_(min=-limit, max=limit).masked_fill_(~valid, 0.0)
         ratio = torch.exp(log_ratio)
         negated = torch.where(valid, -advantages, 0.0)
         token_losses, clipped, capped = clipped_surrogate(
             ratio if inner_weights is None else inner_weights * ratio, negated, clip
         )
-        active.logical_and_(~(clipped | capped))
-        slope = negated.mul_(active)
+        silent.logical_or_(clipped).logical_or_(capped)
+        slope = negated
         if outer_weights is not None:
             token_losses, slope = token_losses * outer_weights, slope * outer_weights
         if inner_weights is not None:
             slope = slope * inner_weights
-        ctx.save_for_backward(slope, ratio)
+        ctx.save_for_backward(slope, ratio, silent)
         ctx.mark_non_differentiable(log_ratio, clipped, capped)
         return token_losses, log_ratio, clipped, capped
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        slope, ratio = ctx.saved_tensors
-        grad = (grads[0] * slope).to(ratio.dtype).mul_(ratio)
+        slope, ratio, silent = ctx.saved_tensors
+        # Filled at the very end: outside the mask both factors may be NaN, and NaN times 0 is NaN.
+        grad = (grads[0] * slope).to(ratio.dtype).mul_(ratio).masked_fill_(silent, 0.0)
         return grad, None, None, None, None, None, None
