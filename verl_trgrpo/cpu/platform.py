@@ -36,7 +36,8 @@ class CPUDeviceModule(ModuleType):
 
     def max_memory_allocated(self, *_: Any) -> int:
         """Largest resident memory so far in bytes."""
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        # The kernel updates the two figures at different moments.
+        return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, self.memory_allocated())
 
     memory_reserved = memory_allocated
     max_memory_reserved = max_memory_allocated

@@ -1,0 +1,99 @@
+"""Early checks: every problem of a configuration, before anything is started."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.launch.configuration import ConfigurationError, make_plan
+from verl_trgrpo.launch.environment import training_environment
+
+LOSS = "actor_rollout_ref.actor.policy_loss"
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    data = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"prompt": ["x"] * 50}), data)
+    model = tmp_path / "model"
+    model.mkdir()
+    return [
+        f"data.train_files={data}", f"data.val_files={data}", "data.train_batch_size=8", f"actor_rollout_ref.model.path={model}",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8", "trainer.n_gpus_per_node=1",
+        f"trainer.default_local_dir={tmp_path / 'run'}",
+    ]  # fmt: skip
+
+
+def test_a_sound_plan(recipe, tmp_path):
+    plan = make_plan("trgrpo_trainer", [*recipe, "trainer.total_epochs=2"], on_cpu=True)
+    assert plan.overrides[0] == "platform=cpu"
+    assert plan.config.actor_rollout_ref.actor.strategy == "fsdp2"
+    assert plan.config.ray_kwargs.ray_init.num_gpus == 1
+    assert plan.total_steps == 50 // 8 * 2
+    assert plan.run_dir == tmp_path / "run"
+    assert not plan.run_dir.exists()
+
+
+def test_an_accelerator_keeps_the_hosts_defaults(recipe):
+    plan = make_plan("trgrpo_trainer", recipe, on_cpu=False)
+    assert plan.config.actor_rollout_ref.actor.strategy == "fsdp"
+    assert plan.config.actor_rollout_ref.model.external_lib is None
+
+
+def test_an_explicit_platform_is_respected(recipe):
+    plan = make_plan("trgrpo_trainer", [*recipe, "platform=accelerator"], on_cpu=True)
+    assert plan.config.actor_rollout_ref.model.external_lib is None
+
+
+@pytest.mark.parametrize(
+    ("override", "complaints"),
+    [
+        ("algorithm=trgrpo", ["Could not find 'algorithm/trgrpo'", "tr_grpo_reverse"]),
+        ("nonsense.key=1", ["nonsense"]),
+        (f"{LOSS}.shaping.name=sigmoit", ["Did you mean 'sigmoid'"]),
+        (f"{LOSS}.shaping.tau=0.1111", ["same weight 1", "inverse temperature", "policy_loss.shaping"]),
+        (f"{LOSS}.kl=scaled", ["needs actor.use_kl_loss=True"]),
+        ("actor_rollout_ref.actor.clip_ratio_c=0.5", ["clip_ratio_c=0.5"]),
+        ("data.train_batch_size=4", ["train_batch_size (4)", "ppo_mini_batch_size (8)"]),
+        ("data.train_files=/nowhere/train.parquet", ["data.train_files=/nowhere/train.parquet does not exist"]),
+        ("actor_rollout_ref.model.path=./nowhere", ["model.path=./nowhere is not a directory"]),
+    ],
+)
+def test_mistakes_are_named(recipe, override, complaints):
+    with pytest.raises(ConfigurationError) as caught:
+        make_plan("trgrpo_trainer", [*recipe, override], on_cpu=True)
+    for complaint in complaints:
+        assert complaint in str(caught.value)
+
+
+def test_several_mistakes_come_out_together(recipe):
+    overrides = ["data.val_files=/no/test.parquet", "data.train_batch_size=4", f"{LOSS}.kl=literal"]
+    with pytest.raises(ConfigurationError) as caught:
+        make_plan("trgrpo_trainer", [*recipe, *overrides], on_cpu=True)
+    assert len(caught.value.problems) == 3
+
+
+def test_environment_defaults_yield_to_the_user():
+    inherited = {"OMP_NUM_THREADS": "7", "PATH": "/bin"}
+    on_cpu = training_environment(True, "/tmp/metrics.jsonl", inherited)
+    assert on_cpu["VERL_PLATFORM"] == "cpu" and on_cpu["OMP_NUM_THREADS"] == "7"
+    assert on_cpu["VERL_FILE_LOGGER_PATH"] == "/tmp/metrics.jsonl"
+    assert "VERL_PLATFORM" not in training_environment(False, "x", inherited)
+    assert "VERL_PLATFORM" not in inherited
+
+
+def test_every_yaml_key_has_a_comment_above():
+    package = Path(__file__).parents[2] / "verl_trgrpo" / "config"
+    files = sorted(package.rglob("*.yaml"))
+    assert len(files) >= 10
+    for file in files:
+        lines = file.read_text().splitlines()
+        for i, line in enumerate(lines):
+            key = line.strip()
+            is_leaf = key and not key.startswith(("#", "- ")) and not key.endswith(":")
+            if is_leaf:
+                above = next((other.strip() for other in reversed(lines[:i]) if other.strip()), "")
+                grouped = above and not above.startswith("#") and file.stem == "cpu" and "fp32" in key + above
+                assert above.startswith("#") or grouped, f"{file.name}:{i + 1}: {key!r} has no comment above"

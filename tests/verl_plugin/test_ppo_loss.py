@@ -1,0 +1,119 @@
+"""The wrapped ppo_loss: transparent by default, exact metrics over micro-batches, weighted KL kinds."""
+
+import pytest
+import torch
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.metric import Metric
+from verl.workers.config import PolicyLossConfig
+from verl.workers.utils import losses
+
+from tests.objective.reference import published_weight
+from tests.verl_plugin.test_policy_loss import actor
+from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+
+LENGTHS = [(3, 5), (2, 1), (4, 9), (1, 2)]  # prompt and response tokens
+
+
+def nested(rows):
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def micro_batch(rows, counts=None):
+    """What veRL's engine hands to the loss: nested tensors without padding, and the log-probs of whole sequences."""
+    responses = [LENGTHS[i][1] for i in rows]
+    generators = [torch.Generator().manual_seed(i) for i in rows]
+    log_probs = [-2 * torch.rand(sum(LENGTHS[i]), generator=g) for i, g in zip(rows, generators, strict=True)]
+    # The log-probability of response token t comes from position t - 1.
+    of_response = [x[LENGTHS[i][0] - 1 : -1] for i, x in zip(rows, log_probs, strict=True)]
+    noise = [0.3 * torch.randn(n, generator=g) for n, g in zip(responses, generators, strict=True)]
+    data = TensorDict(
+        {
+            "prompts": nested([torch.zeros(LENGTHS[i][0]) for i in rows]),
+            "responses": nested([torch.zeros(n) for n in responses]),
+            "response_mask": nested([torch.ones(n) for n in responses]),
+            "old_log_probs": nested([x + e for x, e in zip(of_response, noise, strict=True)]),
+            "ref_log_prob": nested([x - e for x, e in zip(of_response, noise, strict=True)]),
+            "advantages": nested([torch.full((LENGTHS[i][1],), 1.0 - 0.7 * i) for i in rows]),
+        },
+        batch_size=len(rows),
+    )
+    counts = counts or {"dp_size": 1, "batch_num_tokens": sum(n for _, n in LENGTHS), "global_batch_size": len(LENGTHS)}
+    tu.assign_non_tensor(data, max_response_len=max(responses), **counts)
+    values = torch.cat(log_probs).requires_grad_()
+    return values, {"log_probs": values}, data, torch.cat(of_response)
+
+
+def evaluate(config, rows=range(4)):
+    values, model_output, data, of_response = micro_batch(list(rows))
+    loss, metrics = losses.ppo_loss(config, model_output, data)
+    (gradient,) = torch.autograd.grad(loss, values)
+    return loss.detach(), gradient, metrics, of_response
+
+
+def reduced(metric):
+    return metric.aggregate() if isinstance(metric, Metric) else metric
+
+
+def test_vanilla_runs_are_untouched():
+    original = losses.ppo_loss.__wrapped__
+    _, model_output, data, _ = micro_batch(range(4))
+    config = actor(PolicyLossConfig(), use_kl_loss=True)
+    loss, metrics = original(config, model_output, data)
+    wrapped_loss, _, wrapped_metrics, _ = evaluate(config)
+    assert torch.equal(loss.detach(), wrapped_loss)
+    assert {name: reduced(m) for name, m in metrics.items()} == {
+        name: reduced(m) for name, m in wrapped_metrics.items()
+    }
+
+
+def test_metrics_of_unequal_micro_batches_are_pooled():
+    config = actor(TRGRPOPolicyLossConfig())
+    _, _, whole, of_response = evaluate(config)
+    parts = [evaluate(config, rows)[2] for rows in ([0], [1], [2, 3])]
+    expected = sum(published_weight(p) for p in of_response.exp().tolist()) / len(of_response)
+    for name in ("actor/tr_weight_mean", "actor/tr_weight_std", "actor/tr_grad_share_low_prob"):
+        # As veRL's engine does: one list per rank, then the aggregation over ranks.
+        rank = parts[0][name].init_list()
+        for part in parts:
+            rank.append(part[name])
+        pooled = Metric.aggregate_dp([rank])
+        assert pooled == pytest.approx(whole[name].aggregate(), rel=1e-4), name
+        assert pooled != pytest.approx(sum(part[name].aggregate() for part in parts) / 3, rel=1e-3), name
+    assert whole["actor/tr_weight_mean"].aggregate() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("kl", ["scaled", "literal"])
+def test_weighted_kl_is_added_once(kl):
+    plain = evaluate(actor(TRGRPOPolicyLossConfig(), use_kl_loss=False))
+    coefficient = 0.5
+    config = actor(TRGRPOPolicyLossConfig(kl=kl), use_kl_loss=True, kl_loss_coef=coefficient)
+    loss, gradient, metrics, of_response = evaluate(config)
+    _, _, data, _ = micro_batch(range(4))
+    log_rho = data["ref_log_prob"].values() - of_response
+    weights = torch.tensor([published_weight(p) for p in of_response.exp().tolist()])
+    if kl == "scaled":
+        penalties = weights * (log_rho.exp() - log_rho - 1)
+    else:
+        penalties = weights * log_rho.exp() - weights.log() - log_rho - 1
+    assert reduced(metrics["kl_loss"]) == pytest.approx(penalties.mean().item(), rel=1e-5)
+    assert metrics["kl_coef"] == coefficient
+    assert loss.item() == pytest.approx(plain[0].item() + coefficient * penalties.mean().item(), rel=1e-5)
+    assert not torch.equal(gradient, plain[1])
+    assert config.use_kl_loss is True
+
+
+def test_plain_kl_stays_the_hosts():
+    with_kl = evaluate(actor(TRGRPOPolicyLossConfig(), use_kl_loss=True))
+    vanilla = evaluate(actor(PolicyLossConfig(), use_kl_loss=True))
+    assert reduced(with_kl[2]["kl_loss"]) == reduced(vanilla[2]["kl_loss"])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [({"use_kl_loss": False}, "needs actor.use_kl_loss=True"), ({"kl_loss_type": "mse"}, "kl_loss_type='mse'")],
+)
+def test_kl_options_that_contradict_each_other(options, complaint):
+    config = actor(TRGRPOPolicyLossConfig(kl="scaled"), **{"use_kl_loss": True, **options})
+    with pytest.raises(ValueError, match=complaint):
+        evaluate(config)
