@@ -20,6 +20,8 @@ from verl_trgrpo.report import MetricsLog, plot_curves, summarize
 
 _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Died|Exit)\w*\b.*")
+# Ray's and Hydra's own lines around an error say nothing about it.
+_WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
 
 
 class TrainingFailedError(RuntimeError):
@@ -131,9 +133,10 @@ def _failure(log_file: Path, code: int) -> str:
     lines = [
         _RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in log_file.read_text(errors="replace").splitlines()
     ]
-    errors = [line.strip() for line in lines if _EXCEPTION.match(line.strip())]
-    # Ray repeats the remote traceback; the first error is the cause, those after it the consequences.
-    cause = errors[0] if errors else "\n".join(lines[-5:]) or "no output"
+    found = [line.strip() for line in lines if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())]
+    # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
+    errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else lines[-5:]
+    cause = "\n".join(errors) or "no output"
     return f"training ended with exit code {code}: {cause}\nThe whole story is in {log_file}"
 
 

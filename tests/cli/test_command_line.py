@@ -1,0 +1,71 @@
+"""The console script as a user meets it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from verl_trgrpo.cli import doctor
+from verl_trgrpo.cli.main import main
+
+
+def test_help_teaches(capsys):
+    for command in ([], ["train"], ["quickstart"], ["doctor"]):
+        with pytest.raises(SystemExit) as caught:
+            main([*command, "--help"])
+        assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "shaping.tau=6" in text and "algorithm=grpo" in text and "quickstart" in text
+
+
+def test_wrong_input_is_one_clear_error(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "data.train_files=/nowhere.parquet", "data.val_files=/nowhere.parquet"]) == 2
+    error = capsys.readouterr().err
+    assert "data.train_files=/nowhere.parquet does not exist" in error
+    assert "Traceback" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_passes_here():
+    findings = {finding.name: finding for finding in doctor.examine()}
+    assert all(finding.ok for finding in findings.values()), findings
+    assert "verl_trgrpo.verl_plugin.policy_loss" in findings["veRL sees loss and estimator"].found
+
+
+def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
+    """With the plugin switched off veRL cannot see the loss: a real failure, not a simulated one."""
+    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
+    monkeypatch.setattr(doctor, "_PACKAGES", (("no-such-package", ">=1", "pip install no-such-package"),))
+    assert main(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "FAIL  no-such-package" in output and "remedy: pip install no-such-package" in output
+    assert "Unsupported loss mode: tr_grpo" in output and "VERL_USE_EXTERNAL_PLUGINS" in output
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_ray(tiny_run, tmp_path):
+    """SIGINT as a terminal sends it, in the middle of the start-up, once Ray is there."""
+    from tests.cpu.test_training import overrides, ray_processes
+
+    before = ray_processes()
+    command = [sys.executable, "-m", "verl_trgrpo.train", *overrides(tiny_run, tmp_path / "run", steps=50)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ.copy()
+    )
+    deadline = time.monotonic() + 300
+    while len(ray_processes() - before) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(1)
+    assert process.poll() is None, process.communicate()[0]
+    started = psutil.Process(process.pid).children(recursive=True)
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "goes on from the latest checkpoint" in output
+    assert ray_processes() <= before
+    assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

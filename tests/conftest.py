@@ -1,0 +1,47 @@
+"""Fixtures shared by the slow tests: a tiny random model and a little data, both built on the spot."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory) -> Path:
+    """Directory with ``model`` (random weights), ``train.parquet`` and ``test.parquet``."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from verl_trgrpo.data.kk_prompts import format_solution, puzzle_prompt
+    from verl_trgrpo.data.kk_puzzles import generate_puzzles
+    from verl_trgrpo.data.kk_reasoning import demonstration
+    from verl_trgrpo.tiny_model.tokenizer import train_tokenizer
+
+    directory = tmp_path_factory.mktemp("tiny_run")
+    puzzles = list(generate_puzzles(3, 40, seed=0))
+    rng = random.Random(0)
+    texts = [puzzle_prompt(p, "short")[0]["content"] + demonstration(p, True, rng) for p in puzzles]
+    tokenizer = train_tokenizer(texts, 360, 512)
+    tokenizer.save_pretrained(directory / "model")
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    Qwen2ForCausalLM(config).save_pretrained(directory / "model")
+    import pandas
+
+    rows = [
+        {
+            "data_source": "kk_3ppl",
+            "prompt": puzzle_prompt(p, "short"),
+            "ability": "logic",
+            "reward_model": {"style": "rule", "ground_truth": format_solution(p.names, p.solution)},
+            "extra_info": {"index": i, "split": "train"},
+        }
+        for i, p in enumerate(puzzles)
+    ]
+    pandas.DataFrame(rows[:32]).to_parquet(directory / "train.parquet")
+    pandas.DataFrame(rows[32:]).to_parquet(directory / "test.parquet")
+    return directory
