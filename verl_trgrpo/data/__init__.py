@@ -1,0 +1,1 @@
+"""Training data: puzzle generation, prompts and veRL parquet files."""
