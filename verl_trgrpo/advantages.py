@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Sequence
 
+import numpy as np
 import torch
 
 logger = logging.getLogger(__name__)
@@ -14,7 +15,7 @@ logger = logging.getLogger(__name__)
 def group_relative_advantages(
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
-    index: Sequence[Hashable],
+    index: Sequence[Hashable] | np.ndarray,
     epsilon: float = 1e-6,
     normalize_by_std: bool = True,
 ) -> torch.Tensor:
@@ -51,9 +52,9 @@ def group_relative_advantages(
     return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
 
 
-def _group_numbers(index: Sequence[Hashable]) -> torch.Tensor:
+def _group_numbers(index: Sequence[Hashable] | np.ndarray) -> torch.Tensor:
     """(batch,) consecutive group numbers in order of first appearance."""
-    labels = index.tolist() if hasattr(index, "tolist") else list(index)
+    labels = index.tolist() if isinstance(index, np.ndarray) else list(index)
     numbers: dict[Hashable, int] = {}
     try:
         return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)

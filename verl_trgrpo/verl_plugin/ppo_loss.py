@@ -34,8 +34,8 @@ class PooledMetric(Metric):
         self.parts: list[PooledStatistic] = [] if value is None else [value]
         self.aggregation = AggregationType.MEAN
 
-    @property
-    def values(self) -> list[float]:  # what veRL's cross-rank aggregation reads
+    @property  # what veRL's aggregation over ranks reads
+    def values(self) -> list[float]:  # type: ignore[override]
         return [float(PooledStatistic.pool(self.parts))]
 
     def append(self, value: Any) -> None:
