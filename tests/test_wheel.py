@@ -1,0 +1,56 @@
+"""The package as users get it: a wheel, installed away from the checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True)
+    (built,) = out.glob("verl_trgrpo-*.whl")
+    return built
+
+
+def test_everything_is_in_the_wheel(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tracked = subprocess.run(
+        ["git", "ls-files", "verl_trgrpo", "hydra_plugins"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(tracked) > 40
+    assert set(tracked) <= names
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "data_prep/"))]
+
+
+def test_it_works_outside_the_checkout(wheel, tmp_path):
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), str(wheel)], check=True
+    )
+    code = (
+        "import verl, verl_trgrpo, hydra\n"
+        "from verl.trainer.ppo.core_algos import get_policy_loss_fn\n"
+        "from verl_trgrpo.cli.quickstart import CHECKPOINT\n"
+        "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
+        "    loss = hydra.compose('kk_quickstart', ['algorithm=grpo_sg']).actor_rollout_ref.actor.policy_loss.loss_mode\n"
+        "print(verl_trgrpo.__file__, get_policy_loss_fn('tr_grpo').__code__.co_filename, loss,"
+        " (CHECKPOINT / 'model.safetensors').is_file(), sep='|')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(site)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    package, loss_file, mode, checkpoint = result.stdout.strip().splitlines()[-1].split("|")
+    assert package.startswith(str(site)) and loss_file.startswith(str(site))
+    assert (mode, checkpoint) == ("tr_grpo", "True")
