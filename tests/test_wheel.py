@@ -1,6 +1,7 @@
 """The package as users get it: a wheel, installed away from the checkout."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,10 +14,19 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 
 
+def tracked_files(*directories: str) -> list[str]:
+    command = ["git", "ls-files", "-z", *directories]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in output.split("\0") if name and (ROOT / name).is_file()]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    out, source = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("source")
+    for name in tracked_files("."):  # a copy: a stale build/ in the checkout would get into the wheel
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(source)]
     subprocess.run(command, check=True, capture_output=True)
     (built,) = out.glob("verl_trgrpo-*.whl")
     return built
@@ -24,9 +34,7 @@ def wheel(tmp_path_factory) -> Path:
 
 def test_everything_is_in_the_wheel(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    tracked = subprocess.run(
-        ["git", "ls-files", "verl_trgrpo", "hydra_plugins"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
+    tracked = tracked_files("verl_trgrpo", "hydra_plugins")
     assert len(tracked) > 40
     assert set(tracked) <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "data_prep/"))]
