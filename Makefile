@@ -1,4 +1,4 @@
-# Targets for people: quickstart, test, bench, doctor. Everything lives in .venv and runs/; `make clean` removes both.
+# Targets for people: quickstart, test, bench, doctor. Everything lives in .venv and runs/.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -76,4 +76,4 @@ lock:
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf .venv build dist

@@ -92,3 +92,28 @@ def test_bad_input_is_named():
         group_relative_advantages(rewards, mask[:, :3], ["a", "a"])
     with pytest.raises(ValueError, match="hashable"):
         group_relative_advantages(rewards, mask, [["a"], ["a"]])
+
+
+def test_labels_in_a_tensor_form_groups():
+    advantages = group_relative_advantages(*rewards_at_the_end([1.0, 3.0, 2.0, 2.0]), torch.tensor([0, 0, 1, 1]))
+    torch.testing.assert_close(advantages[:, 0], by_hand([1.0, 3.0, 2.0, 2.0], [0, 0, 1, 1]))
+
+
+@pytest.mark.parametrize("mask_type", [torch.float32, torch.int64, torch.bool])
+def test_a_reward_that_is_not_a_number_stays_visible_but_inside_the_mask(mask_type):
+    rewards, mask = rewards_at_the_end([float("nan"), 3.0, 1.0, 2.0])
+    mask[0, 2:] = 0
+    advantages = group_relative_advantages(rewards, mask.to(mask_type), ["a", "a", "b", "b"])
+    assert torch.isnan(advantages[0, :2]).all() and (advantages[0, 2:] == 0).all()
+    assert torch.isfinite(advantages[2:]).all()
+
+
+def test_batches_larger_than_a_block():
+    scores = torch.rand(600, generator=torch.Generator().manual_seed(0)).tolist()
+    labels = [i // 4 for i in range(600)]
+    rewards, mask = rewards_at_the_end(scores, length=3)
+    mask[:, 0] = 0
+    expected = by_hand(scores, labels)[:, None] * mask
+    for mask_type in (torch.float32, torch.int64):
+        advantages = group_relative_advantages(rewards, mask.to(mask_type), labels)
+        torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)

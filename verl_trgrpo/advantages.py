@@ -10,12 +10,14 @@ import torch
 
 logger = logging.getLogger(__name__)
 
+_ROWS_PER_BLOCK = 256
+
 
 @torch.no_grad()
 def group_relative_advantages(
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
-    index: Sequence[Hashable] | np.ndarray,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
     epsilon: float = 1e-6,
     normalize_by_std: bool = True,
 ) -> torch.Tensor:
@@ -47,14 +49,24 @@ def group_relative_advantages(
     if not returns.is_floating_point():
         returns = returns.float()
     scalars = _normalized_in_groups(returns, _group_numbers(index).to(returns.device), epsilon, normalize_by_std)
-    if response_mask.dtype == scalars.dtype:  # one pass over the batch instead of two
-        return scalars.unsqueeze(-1) * response_mask
-    return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
+    return _at_valid_tokens(scalars, response_mask)
 
 
-def _group_numbers(index: Sequence[Hashable] | np.ndarray) -> torch.Tensor:
+def _at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
+    """(batch, response_length) the scalar of its row where the mask is set, 0 elsewhere, in one output tensor."""
+    if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
+        return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
+    advantages = torch.empty(response_mask.shape, dtype=scalars.dtype, device=scalars.device)
+    # Block by block: a boolean copy of the whole mask would be another quarter of the output.
+    for start in range(0, len(scalars), _ROWS_PER_BLOCK):
+        block = slice(start, start + _ROWS_PER_BLOCK)
+        torch.where(response_mask[block].bool(), scalars[block, None], scalars.new_zeros(()), out=advantages[block])
+    return advantages
+
+
+def _group_numbers(index: Sequence[Hashable] | np.ndarray | torch.Tensor) -> torch.Tensor:
     """(batch,) consecutive group numbers in order of first appearance."""
-    labels = index.tolist() if isinstance(index, np.ndarray) else list(index)
+    labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else list(index)
     numbers: dict[Hashable, int] = {}
     try:
         return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)

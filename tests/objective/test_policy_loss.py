@@ -240,3 +240,14 @@ def test_impossible_options_are_refused_together(options, complaint):
 def test_impossible_clip_ranges_are_refused_together():
     with pytest.raises(ValueError, match=r"clip_ratio_low=1.5.*clip_ratio_high=-0.1.*clip_ratio_c=1.0"):
         ClipRange(low=1.5, high=-0.1, dual=1.0)
+
+
+def test_a_shaping_may_return_weights_of_any_number_type():
+    """The natural way to write a hard gate gives integers."""
+    inputs = batch(dtype=torch.float32)
+    gate = TokenRegulation(shaping=make_shaping("tests.shaping.test_registry.hard_gate"))
+    same = TokenRegulation(shaping=make_shaping("threshold", eta=0.5, lower=1.0, upper=2.0))
+    result, gradient = run(inputs, gate)
+    expected, expected_gradient = run(inputs, same)
+    assert result.loss == expected.loss and torch.equal(gradient, expected_gradient)
+    assert result.metrics["tr_weight_mean"] == expected.metrics["tr_weight_mean"]

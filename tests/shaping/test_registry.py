@@ -39,6 +39,14 @@ def negative(probs):
     return probs - 0.5
 
 
+def in_place(probs):
+    return probs.mul_(0.4).add_(1.0)
+
+
+def hard_gate(probs):
+    return (probs > 0.5).long() + 1
+
+
 def broken(probs):
     raise RuntimeError("no such luck")
 
@@ -95,7 +103,7 @@ def test_an_import_path():
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [("constant", "same weight 1.3"), ("wrong_shape", "one weight for each"), ("negative", "not negative"),
-     ("broken", "RuntimeError: no such luck")],
+     ("broken", "RuntimeError: no such luck"), ("in_place", "changes the probabilities")],
 )  # fmt: skip
 def test_users_functions_that_break_the_contract(function, complaint):
     with pytest.raises(ValueError, match=complaint):

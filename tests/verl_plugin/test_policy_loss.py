@@ -120,3 +120,38 @@ def test_a_missing_configuration_is_named():
     old_log_prob, log_prob, advantages, mask = batch(torch.float32)
     with pytest.raises(ValueError, match="needs config"):
         core_algos.get_policy_loss_fn("tr_grpo")(old_log_prob, log_prob, advantages, mask)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_uniform_splits_ties_as_vanilla_does(dtype):
+    """Rounded products often tie, and torch gives half of the gradient to each side of a tie."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (64, 400)
+    old_log_prob = (-3 * torch.rand(shape, generator=generator)).to(dtype)
+    log_prob = (old_log_prob.float() + 0.5 * torch.randn(shape, generator=generator)).clamp(max=0).to(dtype)
+    advantages = torch.randn(shape, generator=generator).to(dtype)
+    # Ratio exactly at the dual clip, for A < 0: 2 * 2 = 4.
+    old_log_prob[0], log_prob[0], advantages[0] = 0.0, torch.log(torch.tensor(4.0)).to(dtype), -1.0
+    gradients = []
+    for name, policy_loss in (("vanilla", PolicyLossConfig()), ("tr_grpo", uniform())):
+        x = log_prob.clone().requires_grad_()
+        config = actor(policy_loss, clip_ratio_c=float(torch.exp(log_prob[0, 0])))
+        loss, _ = core_algos.get_policy_loss_fn(name)(
+            old_log_prob, x, advantages, torch.ones(shape), "token-mean", config
+        )
+        loss.backward()
+        gradients.append((loss.detach(), x.grad))
+    assert torch.equal(gradients[0][0], gradients[1][0])
+    assert torch.equal(gradients[0][1], gradients[1][1])
+    count = log_prob.numel()
+    ratio = torch.exp(log_prob[0, 0] - old_log_prob[0, 0]).item()
+    assert gradients[1][1][0, 0].item() == pytest.approx(ratio / 2 / count, rel=1e-2)  # half, or the case is not a tie
+
+
+def test_options_that_would_be_ignored_are_refused():
+    from omegaconf import OmegaConf
+
+    from verl_trgrpo.verl_plugin.config import regulation_of
+
+    with pytest.raises(ValueError, match=r"DictConfig.*_target_"):
+        regulation_of(OmegaConf.create({"loss_mode": "tr_grpo", "placement": "inside"}))

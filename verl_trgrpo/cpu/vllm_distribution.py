@@ -13,7 +13,6 @@ import importlib
 import importlib.metadata
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 
@@ -41,8 +40,10 @@ def provide_vllm_distribution() -> Path | None:
 
 
 def _write_alias(version: str) -> Path:
-    """Create ``<temp>/verl-trgrpo-vllm-alias-<user>/<version>/vllm-<version>.dist-info/METADATA`` if it is missing."""
-    directory = Path(tempfile.gettempdir()) / f"verl-trgrpo-vllm-alias-{os.getuid()}" / version
+    """Create ``~/.cache/verl-trgrpo/vllm-alias/<version>/vllm-<version>.dist-info/METADATA`` if it is missing."""
+    # The user's own cache, not the shared temporary directory: this goes onto the import path.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = cache / "verl-trgrpo" / "vllm-alias" / version
     metadata = directory / f"vllm-{version}.dist-info" / "METADATA"
     if not metadata.exists():
         metadata.parent.mkdir(parents=True, exist_ok=True)

@@ -46,6 +46,8 @@ def aggregate_loss(
         raise ValueError(f"loss_agg_mode={loss_agg_mode!r} is unknown; choose one of {', '.join(LOSS_AGG_MODES)}")
     valid = response_mask.bool()
     token_losses = torch.where(valid, token_losses, 0.0)
+    if response_mask.is_floating_point():  # the host multiplies by the mask, which decides the precision of the sum
+        token_losses = token_losses.to(torch.promote_types(token_losses.dtype, response_mask.dtype))
     if loss_agg_mode == "token-sum":
         return token_losses.sum() * dp_size
     if loss_agg_mode == "token-mean":

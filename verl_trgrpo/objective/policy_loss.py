@@ -45,7 +45,7 @@ def compute_policy_loss(
 
     Args:
         old_log_prob: (batch, response_length) log pi_old of the sampled tokens, <= 0, may be -inf.
-        log_prob: (batch, response_length) log pi_theta of the same tokens, with gradient.
+        log_prob: (batch, response_length) log pi_theta of the same tokens; the only input that gradient flows to.
         advantages: (batch, response_length) A.
         response_mask: (batch, response_length) 1 or True for tokens the model generated.
         regulation: how weights are made and where they go.
@@ -74,12 +74,12 @@ def compute_policy_loss(
     )
     if rollout_is_weights is not None:
         token_losses = token_losses * rollout_is_weights
-    loss = aggregate_loss(token_losses, valid, loss_agg_mode, **global_batch_info)
+    loss = aggregate_loss(token_losses, response_mask, loss_agg_mode, **global_batch_info)
 
     if inside and weights is not None:
         ratio, negated = torch.exp(log_ratio), torch.where(valid, -advantages.detach(), 0.0)
-        _, clipped_uniform, capped_uniform = clipped_surrogate(ratio, negated, clip)
-        silenced_uniform = clipped_uniform | capped_uniform
+        uniform = clipped_surrogate(ratio, negated, clip)
+        silenced_uniform = uniform.clipped | uniform.capped
     else:
         silenced_uniform = None
     metrics = regulation_metrics(

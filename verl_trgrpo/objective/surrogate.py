@@ -2,40 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from verl_trgrpo.objective.options import ClipRange
 
 
-def clipped_surrogate(
-    ratio: torch.Tensor, negated_advantages: torch.Tensor, clip: ClipRange
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def log_ratio_limit(dtype: torch.dtype) -> float:
+    """Where log-ratios are clamped: 20 as in the host, 11 in float16, which exp(20) overflows (inf times 0 is NaN)."""
+    return 11.0 if dtype == torch.float16 else 20.0
+
+
+class TokenLosses(NamedTuple):
+    """What :func:`clipped_surrogate` returns; all (batch, response_length), no gradient.
+
+    Args:
+        losses: negated surrogate of each token.
+        clipped: True where the ratio is past [1 - low, 1 + high] and the token gets no gradient.
+        capped: True where dual clip caps the loss and the token gets no gradient.
+        tied: 1, or 1/2 for each of the two comparisons that ends in a tie with a branch without gradient.
+    """
+
+    losses: torch.Tensor
+    clipped: torch.Tensor
+    capped: torch.Tensor
+    tied: torch.Tensor
+
+
+def clipped_surrogate(ratio: torch.Tensor, negated_advantages: torch.Tensor, clip: ClipRange) -> TokenLosses:
     """Token losses of PPO's clipped surrogate with dual clip (arXiv 1912.09729), negated so that smaller is better.
 
     Args:
         ratio: (batch, response_length) r, or w * r for the placement inside the clip.
         negated_advantages: (batch, response_length) -A.
         clip: the bounds.
-
-    Returns:
-        token losses, and two bool masks of tokens left without gradient: clipped by [1 - low, 1 + high], and capped by
-        dual clip; all (batch, response_length), no gradient.
     """
-    unclipped = negated_advantages * ratio
-    bounded = negated_advantages * torch.clamp(ratio, 1 - clip.low, 1 + clip.high)
+    bounded_ratio = torch.clamp(ratio, 1 - clip.low, 1 + clip.high)
+    unclipped, bounded = negated_advantages * ratio, negated_advantages * bounded_ratio
     clipped = bounded > unclipped
+    # torch.maximum gives half of the gradient to each side of a tie. Half-precision products tie often.
+    tied = torch.ones_like(unclipped).masked_fill_((bounded == unclipped).logical_and_(bounded_ratio != ratio), 0.5)
     pessimistic = torch.maximum(unclipped, bounded, out=unclipped)
     cap = torch.mul(negated_advantages, clip.dual, out=bounded)
-    capped = (pessimistic > cap).logical_and_(negated_advantages > 0)
-    return torch.where(capped, cap, pessimistic), clipped, capped
+    negative = negated_advantages > 0
+    capped = (pessimistic > cap).logical_and_(negative)
+    tied = torch.where((pessimistic == cap).logical_and_(negative), 0.5 * tied, tied)
+    return TokenLosses(torch.where(capped, cap, pessimistic), clipped, capped, tied)
 
 
 class ClippedSurrogate(torch.autograd.Function):
     """``-w min(r A, clip(r) A)`` token by token, with dual clip; one pass back instead of a graph of a dozen nodes.
 
-    The derivative by log pi_theta is ``-w A r`` where the token is neither clipped nor capped nor beyond the clamp of
+    Gradient flows to log pi_theta only, and only once. The derivative by log pi_theta is ``-w A r`` where the token is neither clipped nor capped nor beyond the clamp of
     log r, and 0 elsewhere; products are taken in the order of veRL's vanilla loss, so that uniform weights give its
     gradient to the last bit.
     """
@@ -51,19 +70,18 @@ class ClippedSurrogate(torch.autograd.Function):
         inner_weights: torch.Tensor | None,
         clip: ClipRange,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        # exp(20) does not fit into float16, and inf times 0 would be NaN.
-        limit = 11.0 if log_prob.dtype == torch.float16 else 20.0
+        limit = log_ratio_limit(log_prob.dtype)
         # A token of probability 0 under both policies would give -inf - -inf = NaN; the smallest finite number does not.
         log_ratio = log_prob - old_log_prob.clamp(min=torch.finfo(old_log_prob.dtype).min)
         silent = (log_ratio.abs() <= limit).logical_and_(valid).logical_not_()  # NaN compares false: silent too
         log_ratio = log_ratio.clamp_(min=-limit, max=limit).masked_fill_(~valid, 0.0)
         ratio = torch.exp(log_ratio)
         negated = torch.where(valid, -advantages, 0.0)
-        token_losses, clipped, capped = clipped_surrogate(
+        token_losses, clipped, capped, tied = clipped_surrogate(
             ratio if inner_weights is None else inner_weights * ratio, negated, clip
         )
         silent.logical_or_(clipped).logical_or_(capped)
-        slope = negated
+        slope = negated * tied
         if outer_weights is not None:
             token_losses, slope = token_losses * outer_weights, slope * outer_weights
         if inner_weights is not None:
@@ -73,6 +91,7 @@ class ClippedSurrogate(torch.autograd.Function):
         return token_losses, log_ratio, clipped, capped
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         slope, ratio, silent = ctx.saved_tensors
         # Filled at the very end: outside the mask both factors may be NaN, and NaN times 0 is NaN.

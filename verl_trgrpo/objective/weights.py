@@ -18,7 +18,7 @@ def shaped_weights(probs: torch.Tensor, regulation: TokenRegulation) -> torch.Te
     """The shaping's weights of ``probs`` before normalisation, detached; None for the uniform shaping (all 1)."""
     if isinstance(regulation.shaping, Uniform):
         return None
-    weights = regulation.shaping(probs).detach()
+    weights = regulation.shaping(probs).detach().to(probs.dtype)
     if weights.shape != probs.shape:
         raise ValueError(
             f"shaping {regulation.shaping!r} returned weights of shape {tuple(weights.shape)} for probabilities of shape "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
 STEP_SECONDS = "timing_s/step"
+
+_ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,7 @@ class Step:
     @property
     def accuracy(self) -> float | None:
         """Validation accuracy: mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
-        found = [
-            value
-            for name, value in self.metrics.items()
-            if name.startswith("val-core/") and "/acc/mean@" in name and value is not None
-        ]
+        found = [value for name, value in self.metrics.items() if name.startswith("val-core/") and "/acc/mean@" in name]
         return sum(found) / len(found) if found else None
 
 
@@ -42,15 +42,18 @@ class MetricsLog:
 
     Args:
         run_dir: directory with ``metrics-1.jsonl``, ``metrics-2.jsonl``, ... one per attempt.
+        first: read from this attempt on.
     """
 
     run_dir: Path
+    first: int = 1
     _offsets: dict[Path, int] = field(default_factory=dict)
     _steps: dict[int, Step] = field(default_factory=dict)
 
     def attempts(self) -> list[Path]:
         """Files of the attempts so far, oldest first."""
-        return sorted(self.run_dir.glob("metrics-*.jsonl"), key=lambda path: int(path.stem.split("-")[1]))
+        found = {int(match[1]): path for path in self.run_dir.iterdir() if (match := _ATTEMPT.fullmatch(path.name))}
+        return [found[number] for number in sorted(found) if number >= self.first]
 
     def read(self) -> list[Step]:
         """Steps read so far, in order; picks up what was written since the last call."""
@@ -66,7 +69,9 @@ class MetricsLog:
 
     def _take(self, line: bytes) -> None:
         record = json.loads(line)
-        metrics = {name: value for name, value in record["data"].items() if isinstance(value, (int, float))}
+        # The logger writes NaN as null; a loss that is not a number must not look like one that was not logged.
+        data = {name: math.nan if value is None else value for name, value in record["data"].items()}
+        metrics = {name: value for name, value in data.items() if isinstance(value, (int, float))}
         known = self._steps.get(record["step"])
         # The validation before a resumed training is logged under the step it resumed from.
         self._steps[record["step"]] = Step(record["step"], {**known.metrics, **metrics} if known else metrics)

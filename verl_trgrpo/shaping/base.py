@@ -64,7 +64,13 @@ def probe(shaping) -> tuple[float, float]:
         ValueError: when the weights have another shape than the probabilities, are not finite, or are negative.
     """
     grid = torch.linspace(0.0, 1.0, _GRID_POINTS)
-    weights = shaping(grid.clone())
+    given = grid.clone()
+    weights = shaping(given)
+    if not torch.equal(given, grid):
+        raise ValueError(
+            f"shaping {shaping!r} changes the probabilities it is given; they are used again, "
+            "so compute the weights into a new tensor (mul instead of mul_)"
+        )
     if not isinstance(weights, torch.Tensor) or weights.shape != grid.shape:
         got = tuple(weights.shape) if isinstance(weights, torch.Tensor) else type(weights).__name__
         raise ValueError(

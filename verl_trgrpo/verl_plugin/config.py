@@ -31,8 +31,18 @@ def regulation_of(policy_loss: Any) -> TokenRegulation:
 
     A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the published
     method; its fields cannot carry options.
+
+    Raises:
+        ValueError: for anything else, e.g. a bare ``DictConfig`` whose options would be ignored.
     """
-    return policy_loss if isinstance(policy_loss, TokenRegulation) else _published()
+    if isinstance(policy_loss, TokenRegulation):
+        return policy_loss
+    if isinstance(policy_loss, PolicyLossConfig):
+        return _published()
+    raise ValueError(
+        f"actor.policy_loss is a {type(policy_loss).__name__}, whose options cannot be checked; instantiate it through "
+        f"_target_: {TRGRPOPolicyLossConfig.__module__}.{TRGRPOPolicyLossConfig.__name__} (algorithm=tr_grpo does)"
+    )
 
 
 def clip_range_of(actor: Any) -> ClipRange:

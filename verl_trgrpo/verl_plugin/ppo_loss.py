@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils import losses
 
 from verl_trgrpo.objective import PooledStatistic, TokenRegulation, aggregate_loss, token_weights, weighted_kl
+
+_MARK = "has_token_weights"
 
 
 class PooledMetric(Metric):
@@ -49,9 +52,16 @@ class PooledMetric(Metric):
 
 
 def install() -> None:
-    """Wrap veRL's ``ppo_loss`` once; must run before the worker modules import it by name."""
-    if not hasattr(losses.ppo_loss, "__wrapped__"):
-        losses.ppo_loss = _wrap(losses.ppo_loss)
+    """Wrap veRL's ``ppo_loss`` once, also in modules that have imported it by name already."""
+    original = losses.ppo_loss
+    if getattr(original, _MARK, False):
+        return
+    wrapped = _wrap(original)
+    setattr(wrapped, _MARK, True)
+    for name in ("verl.workers.utils.losses", "verl.workers.engine_workers", "verl.trainer.distillation.losses"):
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "ppo_loss", None) is original:
+            module.ppo_loss = wrapped  # type: ignore[attr-defined]
 
 
 def _wrap(ppo_loss: Any) -> Any:
@@ -102,7 +112,7 @@ def _weighted_kl_loss(config: Any, model_output: Any, data: Any) -> torch.Tensor
     padded = data.select("response_mask", "old_log_probs", "ref_log_prob").to_padded_tensor()
     response_mask = padded["response_mask"].bool()
     weights = token_weights(log_prob, padded["old_log_probs"], response_mask, config.policy_loss)
-    penalty = weighted_kl(log_prob, padded["ref_log_prob"], weights, config.policy_loss.kl)
+    penalty = weighted_kl(log_prob, padded["ref_log_prob"], weights, response_mask, config.policy_loss.kl)
     return aggregate_loss(penalty, response_mask, config.loss_agg_mode, **config.global_batch_info)
 
 

@@ -1,0 +1,67 @@
+"""Accuracy of a tiny model on puzzles that its warm start never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verl_trgrpo.data.kk_prompts import format_solution
+from verl_trgrpo.data.kk_puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
+from verl_trgrpo.tiny_model.puzzle_texts import CAREFUL_START, prompt_text
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
+
+MAX_RESPONSE_TOKENS = 176
+
+
+def load(directory: Path) -> tuple[PreTrainedTokenizerBase, Qwen2ForCausalLM]:
+    """Return tokenizer and model of a checkpoint directory, the weights as fp32."""
+    import torch
+    from transformers import AutoTokenizer, Qwen2ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    return tokenizer, Qwen2ForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+
+
+def greedy_responses(
+    tokenizer: PreTrainedTokenizerBase, model: Qwen2ForCausalLM, puzzles: Sequence[Puzzle], start: str = ""
+) -> list[str]:
+    """Return the greedy response to each puzzle: `start`, if given, and at most `MAX_RESPONSE_TOKENS` more tokens."""
+    import torch
+
+    texts = [prompt_text(tokenizer, puzzle) + start for puzzle in puzzles]
+    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+    with torch.no_grad():
+        # The annotation of `self` in transformers' generate does not admit its own models.
+        output = model.generate(**inputs, do_sample=False, max_new_tokens=MAX_RESPONSE_TOKENS)  # type: ignore[misc]
+    return [
+        start + text
+        for text in tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    ]
+
+
+def is_correct(response: str, puzzle: Puzzle) -> bool:
+    """Return whether `response` ends in exactly the right answer."""
+    return response.endswith(f"</think><answer>{format_solution(puzzle.names, puzzle.solution)}</answer>")
+
+
+def measure_accuracy(
+    directory: Path, count: int, seed: int, sizes: Sequence[int] = (2, 3)
+) -> dict[str, dict[str, float]]:
+    """Return greedy accuracies of a checkpoint on `count` held-out puzzles of each size.
+
+    The result maps ``2ppl``, ``3ppl`` to ``{"greedy": a, "careful": b}``; ``careful`` is the accuracy of responses that
+    are made to begin with reasoning.
+    """
+    tokenizer, model = load(directory)
+    result = {}
+    for n_people in sizes:
+        puzzles = list(generate_puzzles(n_people, count, seed, exclude=WarmStartPuzzles()))
+        result[f"{n_people}ppl"] = {
+            name: sum(map(is_correct, greedy_responses(tokenizer, model, puzzles, start), puzzles)) / count
+            for name, start in (("greedy", ""), ("careful", CAREFUL_START))
+        }
+    return result
