@@ -56,7 +56,7 @@ class ClippedSurrogate(torch.autograd.Function):
 
     Gradient flows to log pi_theta only, and only once. The derivative by log pi_theta is ``-w A r`` where the token is neither clipped nor capped nor beyond the clamp of
     log r, and 0 elsewhere; products are taken in the order of veRL's vanilla loss, so that uniform weights give its
-    gradient to the last bit.
+    gradient to the last bit (in float16 as long as gradients are in its normal range).
     """
 
     @staticmethod
