@@ -8,7 +8,8 @@ joins a space and a digit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.data.kk_logic import MAX_PEOPLE
@@ -21,7 +22,7 @@ TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 SPECIAL_TOKENS = (END_OF_TEXT, TURN_START, TURN_END)
 
-# Ordinary added tokens: one token each, yet kept by decode(skip_special_tokens=True), whose text the reward parses.
+# Added but not special: kept by decode(skip_special_tokens=True), whose text the reward parses.
 TAG_TOKENS = ("<think>", "</think>", "<answer>", "</answer>")
 
 # Added tokens are cut out before Qwen2's rules, which would make four tokens of " (1)". One token per mention of a person
@@ -29,7 +30,8 @@ TAG_TOKENS = ("<think>", "</think>", "<answer>", "</answer>")
 PERSON_TOKENS = tuple(f"{space}({number})" for space in ("", " ") for number in range(1, MAX_PEOPLE + 1))
 PHRASE_TOKENS = (" is a", " is not a")
 
-ADDED_TOKENS = (*SPECIAL_TOKENS, *TAG_TOKENS, *PERSON_TOKENS, *PHRASE_TOKENS)
+ORDINARY_TOKENS = (*TAG_TOKENS, *PERSON_TOKENS, *PHRASE_TOKENS)
+ADDED_TOKENS = (*SPECIAL_TOKENS, *ORDINARY_TOKENS)
 SMALLEST_VOCABULARY = 256 + len(ADDED_TOKENS)
 
 CHAT_TEMPLATE = (
@@ -44,7 +46,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
     """Train the tokenizer on ``texts``.
 
     Args:
-        texts: plain text without chat tags.
+        texts: any text; added tokens in it teach nothing.
         vocab_size: number of tokens, added tokens included; at least `SMALLEST_VOCABULARY`. The vocabulary stays
             smaller when the texts hold fewer merges.
         max_length: longest sequence the model accepts, stored as ``model_max_length``.
@@ -74,15 +76,13 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=[
-            *(AddedToken(token, special=True) for token in SPECIAL_TOKENS),
-            *(AddedToken(token, special=False, normalized=False) for token in ADDED_TOKENS[len(SPECIAL_TOKENS) :]),
-        ],
+        vocab_size=vocab_size - len(ORDINARY_TOKENS),
+        special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer=trainer)
+    tokenizer.train_from_iterator(_without_added_tokens(texts), trainer=trainer)
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ORDINARY_TOKENS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=TURN_END,
@@ -92,3 +92,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )
+
+
+def _without_added_tokens(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces between added tokens, so that no merge is learned from an added token's letters."""
+    added = re.compile("|".join(re.escape(token) for token in sorted(ADDED_TOKENS, key=len, reverse=True)))
+    for text in texts:
+        yield from filter(None, added.split(text))
