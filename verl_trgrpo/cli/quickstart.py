@@ -36,6 +36,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from verl_trgrpo.launch.configuration import quoted
     from verl_trgrpo.launch.run import run_training
     from verl_trgrpo.tiny_model.dataset import build_dataset
 
@@ -47,13 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"{algorithm}-seed{arguments.seed}"
     # What the user gives comes last and wins.
     overrides = [
-        f"data.train_files={(data / 'train.parquet').resolve()}",
-        f"data.val_files={(data / 'test.parquet').resolve()}",
-        f"actor_rollout_ref.model.path={CHECKPOINT}",
+        f"data.train_files={quoted((data / 'train.parquet').resolve())}",
+        f"data.val_files={quoted((data / 'test.parquet').resolve())}",
+        f"actor_rollout_ref.model.path={quoted(CHECKPOINT)}",
         f"data.seed={arguments.seed}",
         f"actor_rollout_ref.rollout.seed={arguments.seed}",
         f"actor_rollout_ref.actor.data_loader_seed={arguments.seed}",
-        f"trainer.default_local_dir={(arguments.out / name).resolve()}",
+        f"trainer.default_local_dir={quoted((arguments.out / name).resolve())}",
         f"trainer.experiment_name={name}",
         *arguments.overrides,
     ]

@@ -24,7 +24,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "train",
         help="train with veRL: overrides as for verl.trainer.main_ppo, a progress bar, curves at the end",
-        description="Train with veRL. Arguments are Hydra overrides, exactly as for python -m verl.trainer.main_ppo.",
+        description="Train with veRL. Arguments are Hydra overrides, as for python -m verl.trainer.main_ppo.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -18,6 +19,24 @@ logger = logging.getLogger(__name__)
 
 # Seconds that a stopped run gets to shut Ray down by itself before it is killed.
 _GRACE = 20.0
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _signals(handler: Callable[..., Any]) -> Iterator[None]:
+    """Handle the signals that end a program with ``handler``; outside the main thread, where that cannot be, do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
 
 
 class TrainingProcess:
@@ -47,31 +66,35 @@ class TrainingProcess:
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
         """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code.
 
-        A KeyboardInterrupt (or any other exception of ``on_tick``) stops the process first and is then raised again.
+        SIGINT (Ctrl-C), SIGTERM and SIGHUP, like any exception of ``on_tick``, stop the process first; then a
+        KeyboardInterrupt, or that exception, is raised.
         """
-        try:
-            while self._process.poll() is None:
-                self._remember_descendants()
-                on_tick()
-                time.sleep(seconds)
-        except BaseException:
-            self.stop()
-            raise
+        with _signals(_interrupt):
+            try:
+                while self._process.poll() is None:
+                    self._remember_descendants()
+                    on_tick()
+                    time.sleep(seconds)
+            except BaseException:
+                self.stop()
+                raise
         self._sweep()
         return self._process.returncode
 
     def stop(self) -> None:
-        """Interrupt the driver as Ctrl-C would, wait for Ray to go, and kill what is left."""
-        self._remember_descendants()
-        for signal_number, patience in ((signal.SIGINT, _GRACE), (signal.SIGTERM, _GRACE / 4)):
-            if self._process.poll() is not None:
-                break
-            os.kill(self._process.pid, signal_number)
-            try:
-                self._process.wait(patience)
-            except subprocess.TimeoutExpired:
-                continue
-        self._sweep()
+        """Interrupt the driver as Ctrl-C would, wait for Ray to go, and kill what is left.
+
+        A second signal meanwhile cuts the waiting short; it never leaves anything behind.
+        """
+        impatient = []
+        with _signals(lambda *_: impatient.append(True)):
+            self._remember_descendants()
+            self._process.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + _GRACE
+            while self._process.poll() is None and time.monotonic() < deadline and not impatient:
+                time.sleep(0.1)
+                self._remember_descendants()
+            self._sweep()
 
     def _remember_descendants(self) -> None:
         # Daemons change their parent when the driver dies, so they must be known before.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,13 +56,41 @@ def make_plan(config_name: str, overrides: Sequence[str], on_cpu: bool) -> Plan:
         ConfigurationError: with every problem found.
     """
     overrides = list(overrides)
-    if on_cpu and not any(override.lstrip("+").startswith("platform=") for override in overrides):
-        overrides.insert(0, "platform=cpu")
+    if not _chosen(overrides, "trainer.experiment_name"):
+        # Names the run directory: two algorithms must not continue each other's checkpoints.
+        overrides.insert(0, f"trainer.experiment_name={_chosen(overrides, 'algorithm') or 'tr_grpo'}")
+    if on_cpu and not _chosen(overrides, "platform"):
+        overrides.insert(0, "platform=cpu" if _has_platform(config_name) else "+platform=cpu")
     config = compose(config_name, overrides)
-    problems = _missing_files(config) + _contract_problems(config)
+    problems = _file_problems(config) + _contract_problems(config)
     if problems:
         raise ConfigurationError(problems)
-    return Plan(config, tuple(overrides), Path(config.trainer.default_local_dir), _total_steps(config), on_cpu)
+    run_dir = Path(config.trainer.default_local_dir)
+    # What was chosen counts, not what was found: a head node without a GPU may start a run on GPUs.
+    return Plan(config, tuple(overrides), run_dir, _total_steps(config), config.trainer.device == "cpu")
+
+
+def quoted(value: object) -> str:
+    """``value`` as a Hydra override takes it literally, whatever characters a path has."""
+    text = str(value)
+    # In quotes a backslash stands for itself, except before the closing or an inner quote.
+    escaped = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), text)
+    return f"'{escaped}'"
+
+
+def _chosen(overrides: Sequence[str], key: str) -> str | None:
+    """The value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
+    pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
+    return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
+
+
+def _has_platform(config_name: str) -> bool:
+    """Whether a primary configuration has the group ``platform`` in its defaults; stock veRL's have not."""
+    try:
+        compose(config_name, ["platform=cpu"])
+    except ConfigurationError:
+        return False
+    return True
 
 
 def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
@@ -82,14 +112,16 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
         raise ConfigurationError([str(error)]) from error
 
 
-def _missing_files(config: DictConfig) -> list[str]:
-    """Complaints about data files and a model directory that are not there."""
+def _file_problems(config: DictConfig) -> list[str]:
+    """Complaints about data files, a model directory or a rollout engine that are not there."""
     problems = []
     for key in ("data.train_files", "data.val_files"):
-        files = OmegaConf.select(config, key)
-        for file in [files] if isinstance(files, str) else list(files or []):
-            if "://" not in file and not Path(file).expanduser().exists():
+        for file in _files(config, key):
+            path = Path(file).expanduser()
+            if not path.exists():
                 problems.append(f"{key}={file} does not exist; build it first, e.g. with data_prep/kk.py")
+            elif path.suffix == ".parquet":
+                problems += _column_problems(key, path, config)
     model = config.actor_rollout_ref.model.path
     # "name/model" may be on a hub; anything that looks like a path must be there.
     looks_like_path = model and (Path(model).is_absolute() or model.startswith((".", "~")))
@@ -97,7 +129,34 @@ def _missing_files(config: DictConfig) -> list[str]:
         problems.append(
             f"actor_rollout_ref.model.path={model} is not a directory; give a model directory or a hub name"
         )
+    if config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
+        problems.append(
+            "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "
+            'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
+        )
     return problems
+
+
+def _files(config: DictConfig, key: str) -> list[str]:
+    """Local files under ``key``, which holds one or a list."""
+    files = OmegaConf.select(config, key)
+    return [file for file in ([files] if isinstance(files, str) else list(files or [])) if "://" not in file]
+
+
+def _column_problems(key: str, path: Path, config: DictConfig) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        columns = set(pq.read_schema(path).names)
+    except (pa.ArrowInvalid, OSError) as error:
+        return [f"{key}={path} cannot be read as parquet ({error}); build it again"]
+    missing = sorted({config.data.prompt_key, "data_source", "reward_model"} - columns)
+    if not missing:
+        return []
+    return [
+        f"{key}={path} lacks the column {', '.join(missing)} (it has {', '.join(sorted(columns))}); see data_prep/kk.py"
+    ]
 
 
 def _contract_problems(config: DictConfig) -> list[str]:
@@ -107,7 +166,7 @@ def _contract_problems(config: DictConfig) -> list[str]:
 
     try:
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-        problems = _kl_problems(actor)
+        problems = _regulation_problems(actor)
     except Exception as error:  # Hydra wraps whatever a constructor raises
         return [_root_cause(error)]
     try:
@@ -120,14 +179,22 @@ def _contract_problems(config: DictConfig) -> list[str]:
     return problems
 
 
-def _kl_problems(actor: Any) -> list[str]:
-    from verl_trgrpo.objective import TokenRegulation
-    from verl_trgrpo.verl_plugin.config import clip_range_of
+def _regulation_problems(actor: Any) -> list[str]:
+    """Complaints about token weights that contradict the actor's other options."""
+    from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, clip_range_of
+    from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODE
     from verl_trgrpo.verl_plugin.ppo_loss import check_kl
 
+    if not isinstance(actor.policy_loss, TRGRPOPolicyLossConfig):
+        return []
     problems = []
-    regulated = isinstance(actor.policy_loss, TokenRegulation)
-    for check in [lambda: check_kl(actor, actor.policy_loss), lambda: clip_range_of(actor)] if regulated else []:
+    loss_mode = actor.policy_loss.get("loss_mode")
+    if loss_mode != LOSS_MODE:
+        problems.append(
+            f"policy_loss.loss_mode={loss_mode} ignores shaping, placement, prob_source, normalize and kl; "
+            f"leave it at {LOSS_MODE}, or choose another algorithm"
+        )
+    for check in (lambda: check_kl(actor, actor.policy_loss), lambda: clip_range_of(actor)):
         try:
             check()
         except ValueError as error:
@@ -145,14 +212,15 @@ def _root_cause(error: BaseException) -> str:
 
 
 def _total_steps(config: DictConfig) -> int | None:
-    """``trainer.total_training_steps``, or epochs times batches when the rows can be counted."""
+    """``trainer.total_training_steps``, or epochs times batches; None when only veRL knows how many rows it keeps."""
     if config.trainer.total_training_steps is not None:
         return int(config.trainer.total_training_steps)
     import pyarrow.parquet as pq
 
-    files = config.data.train_files
-    files = [files] if isinstance(files, str) else list(files or [])
-    if not files or any("://" in file or not file.endswith(".parquet") for file in files):
+    files = _files(config, "data.train_files")
+    if not files or config.data.get("filter_overlong_prompts") or any(not file.endswith(".parquet") for file in files):
         return None
     rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)
+    limit = config.data.get("train_max_samples", -1)
+    rows = min(rows, limit) if limit and limit > 0 else rows
     return rows // config.data.train_batch_size * config.trainer.total_epochs

@@ -16,10 +16,11 @@ class Progress:
 
     Args:
         total: training steps, or None when unknown.
+        start: step of the checkpoint that the run goes on from.
         stream: where to draw; not a terminal means one plain line per validation instead of a moving bar.
     """
 
-    def __init__(self, total: int | None, stream: TextIO) -> None:
+    def __init__(self, total: int | None, stream: TextIO, start: int = 0) -> None:
         self._started = time.monotonic()
         self._live = stream.isatty()
         self._stream = stream
@@ -27,6 +28,7 @@ class Progress:
         self._reported = -1
         self._bar = tqdm(
             total=total,
+            initial=start,
             desc="starting Ray, FSDP2 and vLLM",
             unit="step",
             file=stream,

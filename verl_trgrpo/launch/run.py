@@ -13,13 +13,17 @@ from typing import Any, TextIO
 from omegaconf import ListConfig, OmegaConf
 
 from verl_trgrpo.launch.child import TrainingProcess
-from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, Plan, make_plan
+from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, ConfigurationError, Plan, make_plan, quoted
 from verl_trgrpo.launch.environment import accelerator_found, training_environment
 from verl_trgrpo.launch.progress import Progress
+from verl_trgrpo.launch.same_run import check_same_run
 from verl_trgrpo.report import MetricsLog, plot_curves, summarize
 
+CONFIG_FILE = "config.yaml"
+
+_ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
 _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
-_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Died|Exit)\w*\b.*")
+_EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
 # Ray's and Hydra's own lines around an error say nothing about it.
 _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
 
@@ -67,12 +71,11 @@ def run_training(
         KeyboardInterrupt: after everything has been stopped.
     """
     plan = make_plan(config_name, overrides, on_cpu=not accelerator_found())
-    plan.run_dir.mkdir(parents=True, exist_ok=True)
-    log = MetricsLog(plan.run_dir)
-    log_file = None
-    if not _finished(plan):
-        log_file = _train(plan, config_name, log, stream)
-    return _report(plan, log, log_file, title or plan.run_dir.name)
+    finished = _finished(plan)
+    if latest_checkpoint(plan.run_dir) is not None and plan.config.trainer.resume_mode == "auto":
+        check_same_run(plan.config, plan.run_dir / CONFIG_FILE)
+    log_file = None if finished else _train(plan, config_name, stream)
+    return _report(plan, log_file, title or plan.run_dir.name)
 
 
 def latest_checkpoint(run_dir: Path) -> Path | None:
@@ -89,20 +92,29 @@ def _finished(plan: Plan) -> bool:
     resumes = plan.config.trainer.resume_mode == "auto" and not plan.config.trainer.val_only
     if checkpoint is None or plan.total_steps is None or not resumes:
         return False
-    return int(checkpoint.name.rsplit("_", 1)[1]) >= plan.total_steps
+    return _step_of(checkpoint) >= plan.total_steps
 
 
-def _train(plan: Plan, config_name: str, log: MetricsLog, stream: TextIO) -> Path:
-    attempt = len(log.attempts()) + 1
-    if plan.config.trainer.resume_mode == "disable" or latest_checkpoint(plan.run_dir) is None:
-        _set_aside(log)  # curves of an abandoned attempt would mix with those of a fresh start
-        attempt = 1
+def _train(plan: Plan, config_name: str, stream: TextIO) -> Path:
+    try:
+        plan.run_dir.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(plan.config, plan.run_dir / CONFIG_FILE)
+    except OSError as error:
+        raise ConfigurationError(
+            [f"trainer.default_local_dir={plan.run_dir} cannot be written ({error}); choose another directory"]
+        ) from error
+    checkpoint = latest_checkpoint(plan.run_dir)
+    if plan.config.trainer.resume_mode == "disable" or checkpoint is None:
+        _set_aside(plan.run_dir)  # curves of an abandoned attempt would mix with those of a fresh start
+        checkpoint = None
+    attempt = _next_attempt(plan.run_dir)
     log_file = plan.run_dir / f"train-{attempt}.log"
     metrics_file = plan.run_dir / f"metrics-{attempt}.jsonl"
     arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan)]
     print(f"log: {log_file}", file=stream, flush=True)
     process = TrainingProcess(arguments, training_environment(plan.on_cpu, str(metrics_file.resolve())), log_file)
-    progress = Progress(plan.total_steps, stream)
+    log = MetricsLog(plan.run_dir, first=attempt)
+    progress = Progress(plan.total_steps, stream, start=_step_of(checkpoint) if checkpoint else 0)
     try:
         code = process.wait(lambda: progress.update(log.read()))
         progress.update(log.read())
@@ -113,10 +125,19 @@ def _train(plan: Plan, config_name: str, log: MetricsLog, stream: TextIO) -> Pat
     return log_file
 
 
-def _set_aside(log: MetricsLog) -> None:
-    for path in log.attempts():
+def _next_attempt(run_dir: Path) -> int:
+    """One more than the largest number of a log or metrics file: nothing is ever overwritten."""
+    numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
+    return max(numbers, default=0) + 1
+
+
+def _set_aside(run_dir: Path) -> None:
+    for path in MetricsLog(run_dir).attempts():
         path.rename(path.with_suffix(".jsonl.old"))
-    log.__init__(log.run_dir)  # type: ignore[misc]
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.rsplit("_", 1)[1])
 
 
 def _bookkeeping(plan: Plan) -> list[str]:
@@ -125,7 +146,7 @@ def _bookkeeping(plan: Plan) -> list[str]:
     loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
     if "file" not in loggers:
         loggers.append("file")
-    return [f"trainer.logger=[{','.join(loggers)}]", f"hydra.run.dir={(plan.run_dir / 'hydra').resolve()}"]
+    return [f"trainer.logger=[{','.join(loggers)}]", f"hydra.run.dir={quoted((plan.run_dir / 'hydra').resolve())}"]
 
 
 def _failure(log_file: Path, code: int) -> str:
@@ -133,17 +154,20 @@ def _failure(log_file: Path, code: int) -> str:
     lines = [
         _RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in log_file.read_text(errors="replace").splitlines()
     ]
-    found = [line.strip() for line in lines if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())]
+    # Libraries mention harmless errors in passing; one that ended something stands below a traceback.
+    first = next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0)
+    found = [
+        line.strip() for line in lines[first:] if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())
+    ]
     # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else lines[-5:]
     cause = "\n".join(errors) or "no output"
     return f"training ended with exit code {code}: {cause}\nThe whole story is in {log_file}"
 
 
-def _report(plan: Plan, log: MetricsLog, log_file: Path | None, title: str) -> Outcome:
-    steps = log.read()
+def _report(plan: Plan, log_file: Path | None, title: str) -> Outcome:
+    steps = MetricsLog(plan.run_dir).read()
     summary = summarize(steps)
     (plan.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    OmegaConf.save(plan.config, plan.run_dir / "config.yaml")
     curves = plot_curves(steps, plan.run_dir / "curves.png", title) if steps else None
     return Outcome(plan.run_dir, summary, curves, latest_checkpoint(plan.run_dir), log_file)

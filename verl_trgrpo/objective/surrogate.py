@@ -54,9 +54,10 @@ def clipped_surrogate(ratio: torch.Tensor, negated_advantages: torch.Tensor, cli
 class ClippedSurrogate(torch.autograd.Function):
     """``-w min(r A, clip(r) A)`` token by token, with dual clip; one pass back instead of a graph of a dozen nodes.
 
-    Gradient flows to log pi_theta only, and only once. The derivative by log pi_theta is ``-w A r`` where the token is neither clipped nor capped nor beyond the clamp of
-    log r, and 0 elsewhere; products are taken in the order of veRL's vanilla loss, so that uniform weights give its
-    gradient to the last bit (in float16 as long as gradients are in its normal range).
+    Gradient flows to log pi_theta only, and only once. The derivative by log pi_theta is ``-w A r`` where the token is
+    neither clipped nor capped nor beyond the clamp of log r, and 0 elsewhere; products are taken in the order of veRL's
+    vanilla loss, so that uniform weights give its gradient to the last bit (in float16 as long as gradients are in its
+    normal range).
     """
 
     @staticmethod

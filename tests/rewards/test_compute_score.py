@@ -1,0 +1,72 @@
+"""The door veRL calls: routing, and how veRL loads, pickles and calls it."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from kk_answer_cases import RIGHT_ANSWER, TRUTH
+
+from verl_trgrpo.rewards import compute_score
+
+RESPONSE = f"<think>a</think><answer>{RIGHT_ANSWER}</answer>"
+FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0}
+
+
+@pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_3ppl", "kk_12ppl"])
+def test_knights_and_knaves_data_sources(data_source):
+    assert compute_score(data_source, RESPONSE, TRUTH) == FULL_MARKS
+
+
+@pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_ppl", "kk_0ppl", "kk_3ppl ", "xkk", "gsm8k", None, 3])
+def test_an_unknown_data_source_is_an_error_that_lists_the_known_ones(data_source):
+    with pytest.raises(ValueError, match=r"kk, kk_logic, kk_<n>ppl") as error:
+        compute_score(data_source, RESPONSE, TRUTH)
+    assert repr(data_source) in str(error.value)
+
+
+def test_every_score_is_a_float_under_the_same_keys():
+    responses = [RESPONSE, "", "<think>a</think><answer></answer>", RESPONSE.replace("knave", "knight")]
+    results = [compute_score("kk_3ppl", response, TRUTH) for response in responses]
+    assert [result["score"] for result in results] == [3.0, -3.0, -1.0, -0.5]
+    assert all(list(result) == ["score", "acc", "format_ok"] for result in results)
+    assert all(type(value) is float for result in results for value in result.values())
+
+
+def test_scoring_does_not_write_to_its_arguments():
+    truth, extra_info = {"solution_text_format": TRUTH}, {"index": 0}
+    result = compute_score("kk_3ppl", RESPONSE, truth, extra_info=extra_info)
+    result["score"] = 7.0
+    assert truth == {"solution_text_format": TRUTH}
+    assert extra_info == {"index": 0}
+    assert compute_score("kk_3ppl", RESPONSE, truth) == FULL_MARKS
+
+
+def test_scoring_prints_nothing(capfd):
+    compute_score("kk_3ppl", RESPONSE, TRUTH)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_is_pickled_by_reference():
+    assert pickle.loads(pickle.dumps(compute_score)) is compute_score
+
+
+def test_verl_loads_and_calls_it_as_its_reward_loop_does():
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    custom = {"path": "pkg://verl_trgrpo.rewards", "name": "compute_score", "reward_kwargs": {}}
+    loaded = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": custom}}))
+    loaded = pickle.loads(pickle.dumps(loaded))
+    arguments = {"data_source": "kk_3ppl", "solution_str": RESPONSE, "ground_truth": TRUTH}
+    assert loaded(**arguments, extra_info={"num_turns": None, "rollout_reward_scores": {}}) == FULL_MARKS
+    assert loaded(**arguments, extra_info={}, reward_router_address="x", reward_model_tokenizer=None) == FULL_MARKS
+
+
+def test_importing_the_rewards_is_light():
+    code = (
+        "import sys; import verl_trgrpo.rewards; "
+        "print([name for name in ('torch', 'verl', 'vllm', 'ray', 'numpy') if name in sys.modules])"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert outcome.stdout.strip() == "[]"

@@ -1,0 +1,78 @@
+"""The time to score a Knights-and-Knaves response is bounded and linear in its length."""
+
+import random
+import time
+
+import pytest
+from kk_answer_cases import RIGHT_ANSWER, TRUTH
+
+from verl_trgrpo.rewards.knights_and_knaves import score_knights_and_knaves
+
+SMALL, LARGE = 100_000, 1_000_000
+_LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=5000)
+PIECES = {
+    "random": "".join(_LETTERS),
+    "opening think": "<think>",
+    "closing think": "</think>",
+    "opening answer": "<answer>",
+    "closing answer": "</answer>",
+    "brackets": "<",
+    "half tags": "</answer",
+    "end tokens": "<|im_end|>",
+    "names": "Zoey, ",
+    "names and": "Zoey and Ava, ",
+    "spaces": " ",
+    "tabs and newlines": "\t\n",
+    "newlines": "\n",
+    "digits": "1",
+    "numbers": "(1) ",
+    "is a": "is a ",
+    "claims": "Zoey is a knight. ",
+    "claims in one sentence": "Zoey is a knight and ",
+    "claim lines": RIGHT_ANSWER + "\n",
+    "reports": "Oliver says that Zoey is a knight or ",
+    "role lists": "knights: Zoey, ",
+    "parentheses": "(",
+    "dashes": "-",
+    "bars": "|",
+    "stars": "*",
+    "underscores": "_",
+    "apostrophes": "'s",
+    "dots": ".",
+    "accents": "e\u0301",
+    "combining marks": "\u0301\u0316",
+    "compatibility characters": "\ufdfa",
+    "full-width": "Ｚｏｅｙ ",
+    "emoji": "😀\u200d",
+    "surrogates": "\ud800",
+    "neutral": "therefore the answer is ",
+}
+
+
+def seconds(response: str) -> float:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        score_knights_and_knaves(response, TRUTH)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("place", ["everywhere", "reasoning", "answer", "tail"])
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
+def test_time_is_linear_and_bounded(piece, place):
+    frame = {
+        "everywhere": "{}",
+        "reasoning": f"{{}}</think><answer>{TRUTH}</answer>",
+        "answer": "<think>a</think><answer>{}</answer>",
+        "tail": f"<think>a</think><answer>{TRUTH}</answer>{{}}",
+    }[place]
+    small, large = (seconds(frame.format((piece * (size // len(piece) + 1))[:size])) for size in (SMALL, LARGE))
+    assert large < 1.0
+    assert large < 20 * small + 0.02  # the constant: timer noise where both are tiny
+
+
+@pytest.mark.parametrize("piece", ["Zoey is a knight. ", "Zoey, ", "\u0301\u0316", "Oliver says Zoey is a knave or "])
+def test_answers_just_short_enough_to_be_read_take_no_longer(piece):
+    answer = (piece * 20_000)[:19_990]
+    assert seconds(f"<think>a</think><answer>{answer}</answer>") < 1.0

@@ -1,0 +1,71 @@
+"""Guards a run directory: a checkpoint is continued only by the configuration that made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.launch.configuration import ConfigurationError
+
+# What may change between attempts: how long, how often and how loudly, and where the machine keeps things.
+_MAY_CHANGE = (
+    "trainer.total_training_steps",
+    "trainer.total_epochs",
+    "trainer.logger",
+    "trainer.test_freq",
+    "trainer.save_freq",
+    "trainer.max_actor_ckpt_to_keep",
+    "trainer.max_critic_ckpt_to_keep",
+    "trainer.val_before_train",
+    "trainer.log_val_generations",
+    "trainer.validation_data_dir",
+    "trainer.rollout_data_dir",
+    "trainer.default_local_dir",
+    "trainer.resume_mode",
+    "trainer.resume_from_path",
+    "ray_kwargs",
+    "global_profiler",
+)
+
+_MAX_SHOWN = 5
+
+
+def check_same_run(config: DictConfig, recorded: Path) -> None:
+    """Refuse to continue, or to show as finished, a run that another configuration made.
+
+    Args:
+        config: of the run asked for.
+        recorded: ``config.yaml`` of the run found; nothing is checked when it is missing.
+
+    Raises:
+        ConfigurationError: with the keys that differ and the remedy.
+    """
+    if not recorded.is_file():
+        return
+    asked, found = _flat(config), _flat(OmegaConf.load(recorded))
+    differing = sorted(
+        key
+        for key in asked.keys() | found.keys()
+        if asked.get(key) != found.get(key) and not key.startswith(_MAY_CHANGE)
+    )
+    if differing:
+        shown = [f"{key}: {found.get(key)!r} there, {asked.get(key)!r} asked for" for key in differing[:_MAX_SHOWN]]
+        more = [f"and {len(differing) - _MAX_SHOWN} more"] if len(differing) > _MAX_SHOWN else []
+        raise ConfigurationError(
+            [
+                f"{recorded.parent} holds a run with another configuration ({'; '.join(shown + more)}). Give this run its own "
+                "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
+            ]
+        )
+
+
+def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and unresolved leaf values; lists count as leaves."""
+    container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    flat: dict[str, Any] = {}
+    for key, value in container.items():
+        name = f"{prefix}{key}"
+        flat.update(_flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
+    return flat
