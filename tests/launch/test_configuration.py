@@ -5,8 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from verl_trgrpo.launch.configuration import ConfigurationError, make_plan
+from verl_trgrpo.launch.configuration import ConfigurationError, make_plan, quoted
 from verl_trgrpo.launch.environment import training_environment
 
 LOSS = "actor_rollout_ref.actor.policy_loss"
@@ -15,7 +16,7 @@ LOSS = "actor_rollout_ref.actor.policy_loss"
 @pytest.fixture
 def recipe(tmp_path):
     data = tmp_path / "train.parquet"
-    pq.write_table(pa.table({"prompt": ["x"] * 50}), data)
+    pq.write_table(pa.table({name: ["x"] * 50 for name in ("prompt", "data_source", "reward_model")}), data)
     model = tmp_path / "model"
     model.mkdir()
     return [
@@ -45,6 +46,49 @@ def test_an_accelerator_keeps_the_hosts_defaults(recipe):
 def test_an_explicit_platform_is_respected(recipe):
     plan = make_plan("trgrpo_trainer", [*recipe, "platform=accelerator"], on_cpu=True)
     assert plan.config.actor_rollout_ref.model.external_lib is None
+    # A head node without a GPU may start a run on GPUs: what was chosen counts, not what was found.
+    assert plan.on_cpu is False
+    assert make_plan("trgrpo_trainer", [*recipe, "platform=cpu"], on_cpu=False).on_cpu is True
+
+
+def test_stock_configurations_get_the_platform_too(recipe):
+    stock = [*recipe, "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8", "+algorithm=tr_grpo"]
+    assert make_plan("ppo_trainer", stock, on_cpu=True).overrides[0] == "+platform=cpu"
+
+
+@pytest.mark.parametrize("algorithm", ["tr_grpo", "grpo_sg", "grpo", "dr_grpo"])
+def test_each_algorithm_has_its_own_run_directory(recipe, algorithm):
+    overrides = [override for override in recipe if "default_local_dir" not in override]
+    plan = make_plan("trgrpo_trainer", [*overrides, f"algorithm={algorithm}"], on_cpu=True)
+    assert plan.run_dir == Path("runs/verl_trgrpo") / algorithm
+    named = make_plan(
+        "trgrpo_trainer", [*overrides, f"algorithm={algorithm}", "trainer.experiment_name=mine"], on_cpu=True
+    )
+    assert named.run_dir.name == "mine"
+
+
+@pytest.mark.parametrize(
+    "value", ["/home/jürgen/x", "/exp=1,2(3){a}", "it's", "back\\slash\\'q", "end\\", "#x", "a b:c", "李"]
+)
+def test_any_path_survives_hydra(value):
+    parsed = OverridesParser.create().parse_override(f"key={quoted(value)}")
+    assert parsed.value() == value
+
+
+def test_rows_that_only_the_host_counts(recipe):
+    assert make_plan("trgrpo_trainer", [*recipe, "data.filter_overlong_prompts=true"], True).total_steps is None
+    limited = [*recipe, "data.train_max_samples=16", "trainer.total_epochs=1"]
+    assert make_plan("trgrpo_trainer", limited, True).total_steps == 2
+
+
+def test_files_that_are_not_what_they_seem(recipe, tmp_path):
+    pq.write_table(pa.table({"nonsense": [1]}), tmp_path / "columns.parquet")
+    (tmp_path / "broken.parquet").write_text("not parquet")
+    overrides = [*recipe, f"data.train_files={tmp_path}/columns.parquet", f"data.val_files={tmp_path}/broken.parquet"]
+    with pytest.raises(ConfigurationError) as caught:
+        make_plan("trgrpo_trainer", overrides, on_cpu=True)
+    assert "lacks the column data_source, prompt, reward_model (it has nonsense)" in caught.value.problems[0]
+    assert "cannot be read as parquet" in caught.value.problems[1]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +99,7 @@ def test_an_explicit_platform_is_respected(recipe):
         (f"{LOSS}.shaping.name=sigmoit", ["Did you mean 'sigmoid'"]),
         (f"{LOSS}.shaping.tau=0.1111", ["same weight 1", "inverse temperature", "policy_loss.shaping"]),
         (f"{LOSS}.kl=scaled", ["needs actor.use_kl_loss=True"]),
+        (f"{LOSS}.loss_mode=vanilla", ["loss_mode=vanilla ignores shaping"]),
         ("actor_rollout_ref.actor.clip_ratio_c=0.5", ["clip_ratio_c=0.5"]),
         ("data.train_batch_size=4", ["train_batch_size (4)", "ppo_mini_batch_size (8)"]),
         ("data.train_files=/nowhere/train.parquet", ["data.train_files=/nowhere/train.parquet does not exist"]),

@@ -3,13 +3,21 @@
 import io
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
+from omegaconf import OmegaConf
 
 from tests.launch.test_configuration import recipe  # noqa: F401  (a fixture)
 from verl_trgrpo.launch.child import TrainingProcess
+from verl_trgrpo.launch.configuration import ConfigurationError, make_plan
 from verl_trgrpo.launch.progress import Progress
-from verl_trgrpo.launch.run import _failure, _set_aside, latest_checkpoint, run_training
+from verl_trgrpo.launch.run import _failure, _next_attempt, _set_aside, latest_checkpoint, run_training
+from verl_trgrpo.launch.same_run import check_same_run
 from verl_trgrpo.report import MetricsLog, Step
 
 
@@ -37,16 +45,46 @@ def test_a_finished_run_is_only_shown(recipe, tmp_path):  # noqa: F811
 
 def test_metrics_of_an_abandoned_attempt_are_set_aside(tmp_path):
     (tmp_path / "metrics-1.jsonl").write_text('{"step": 5, "data": {"critic/score/mean": 9.0}}\n')
-    log = MetricsLog(tmp_path)
-    assert len(log.read()) == 1
-    _set_aside(log)
-    assert log.read() == []
-    assert [path.name for path in tmp_path.iterdir()] == ["metrics-1.jsonl.old"]
+    (tmp_path / "train-1.log").touch()
+    (tmp_path / "metrics-notes.jsonl").touch()  # somebody's own file does no harm
+    assert len(MetricsLog(tmp_path).read()) == 1
+    assert _next_attempt(tmp_path) == 2
+    _set_aside(tmp_path)
+    assert MetricsLog(tmp_path).read() == []
+    assert _next_attempt(tmp_path) == 2, "the log of the first attempt must not be overwritten"
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics-1.jsonl.old", "train-1.log", "metrics-notes.jsonl"}
+
+
+def test_another_configuration_does_not_continue_a_run(recipe, tmp_path):  # noqa: F811
+    run_dir = tmp_path / "run"
+    (run_dir / "global_step_3").mkdir(parents=True)
+    (run_dir / "latest_checkpointed_iteration.txt").write_text("3")
+    first = make_plan("trgrpo_trainer", [*recipe, "trainer.total_training_steps=3"], on_cpu=True)
+    OmegaConf.save(first.config, run_dir / "config.yaml")
+    other = [*recipe, "trainer.total_training_steps=9", "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
+    with pytest.raises(ConfigurationError, match=r"shaping.tau: None there, 6 asked for.*resume_mode=disable"):
+        run_training(other, stream=io.StringIO())
+    # Longer, or validated more often, is the same run.
+    longer = make_plan(
+        "trgrpo_trainer", [*recipe, "trainer.total_training_steps=9", "trainer.test_freq=1"], on_cpu=True
+    )
+    check_same_run(longer.config, run_dir / "config.yaml")
+
+
+def test_a_run_directory_that_cannot_be_written_is_named(recipe, tmp_path):  # noqa: F811
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ConfigurationError, match=r"trainer.default_local_dir=.*file.*cannot be written.*another directory"
+    ):
+        run_training([*recipe, f"trainer.default_local_dir={tmp_path / 'file'}"], stream=io.StringIO())
 
 
 LOG = """\
+ImportError: flash_attn is not installed, falling back
+Exiting the warm-up phase
 \x1b[36m(TaskRunnerV1 pid=1)\x1b[0m WARNING: nothing to see
 \x1b[36m(Worker pid=2)\x1b[0m Exception raised in creation task: The actor died because of an error
+\x1b[36m(Worker pid=2)\x1b[0m Traceback (most recent call last):
 \x1b[36m(Worker pid=2)\x1b[0m ray.exceptions.ActorDiedError: The actor died
 \x1b[36m(Worker pid=2)\x1b[0m     raise ValueError('tau')
 \x1b[36m(Worker pid=2)\x1b[0m ValueError: tau
@@ -69,7 +107,7 @@ def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
     log_file.write_text(text)
     message = _failure(log_file, 1)
     assert all(part in message for part in expected)
-    assert "ray.exceptions" not in message and str(log_file) in message
+    assert "ray.exceptions" not in message and "flash_attn" not in message and str(log_file) in message
 
 
 def test_the_child_runs_the_hosts_main_and_reports_its_exit_code(tmp_path):
@@ -82,14 +120,51 @@ def test_the_child_runs_the_hosts_main_and_reports_its_exit_code(tmp_path):
     assert "no.such.key" in (tmp_path / "bad.log").read_text()
 
 
-def test_an_interrupt_ends_the_child(tmp_path):
-    def interrupt():
-        raise KeyboardInterrupt
+STUBBORN = """
+import os, signal, subprocess, sys, time
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+print(daemon.pid, flush=True)
+time.sleep(300)
+"""
 
-    child = TrainingProcess(["--cfg", "hydra"], dict(os.environ), tmp_path / "log")
-    with pytest.raises(KeyboardInterrupt):
-        child.wait(interrupt)
-    assert child._process.poll() is not None
+WAITER = """
+import os, sys
+from pathlib import Path
+from verl_trgrpo.launch.child import TrainingProcess
+sys.executable = sys.argv[1]
+child = TrainingProcess([], dict(os.environ), Path(sys.argv[2]))
+print("started", flush=True)
+child.wait(lambda: None, seconds=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM), (signal.SIGINT,) * 2]
+)
+def test_no_signal_leaves_anything_running(tmp_path, numbers):
+    """Even a driver that ignores signals, and a daemon it started, are gone after the second, impatient signal."""
+    driver = tmp_path / "driver"
+    driver.write_text(f"#!{sys.executable}\n{STUBBORN}")
+    driver.chmod(0o755)
+    log = tmp_path / "log"
+    waiter = subprocess.Popen(
+        [sys.executable, "-c", WAITER, driver, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    waiter.stdout.readline()
+    while not log.read_text().strip():
+        time.sleep(0.1)
+    time.sleep(0.5)
+    started = psutil.Process(waiter.pid).children(recursive=True)
+    assert int(log.read_text()) in {process.pid for process in started} and len(started) >= 2
+    for number in numbers:
+        waiter.send_signal(number)
+        time.sleep(1.0)
+    _, error = waiter.communicate(timeout=30)
+    assert b"KeyboardInterrupt" in error
+    _, alive = psutil.wait_procs(started, timeout=5)
+    assert not alive
 
 
 def test_progress_prints_a_line_per_validation_where_there_is_no_terminal():

@@ -1,6 +1,7 @@
 """Reading metrics files of several attempts, the summary, and a picture that shows what was logged."""
 
 import json
+import math
 
 import pytest
 
@@ -79,3 +80,18 @@ def test_the_picture_is_drawn_and_differs_with_the_data(tmp_path, regulated):
 def test_nothing_to_draw_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="no steps to draw"):
         plot_curves([], tmp_path / "curves.png", "title")
+
+
+def test_what_is_not_a_number_is_not_what_was_not_logged(tmp_path):
+    """veRL's logger writes NaN as null."""
+    (tmp_path / "metrics-1.jsonl").write_text(
+        '{"step": 1, "data": {"actor/grad_norm": null, "critic/score/mean": 1.0}}\n'
+    )
+    (step,) = MetricsLog(tmp_path).read()
+    assert math.isnan(step.metrics["actor/grad_norm"])
+
+
+def test_later_attempts_alone(tmp_path):
+    write(tmp_path / "metrics-1.jsonl", [(1, {"critic/score/mean": 1.0}), (9, {"critic/score/mean": 9.0})])
+    write(tmp_path / "metrics-2.jsonl", [(2, {"critic/score/mean": 2.0})])
+    assert [step.number for step in MetricsLog(tmp_path, first=2).read()] == [2]

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 MAX_LENGTH = 512
 
-# Larger than the 0.02 made for wide models: the copying of names is learned several times faster.
+# Larger than the 0.02 made for wide models, which learns the copying of names several times slower.
 INITIALIZER_RANGE = 0.06
 
 

@@ -26,7 +26,7 @@ SPECIAL_TOKENS = (END_OF_TEXT, TURN_START, TURN_END)
 TAG_TOKENS = ("<think>", "</think>", "<answer>", "</answer>")
 
 # Added tokens are cut out before Qwen2's rules, which would make four tokens of " (1)". One token per mention of a person
-# makes the puzzles shorter and, above all, much easier to learn.
+# makes puzzles and answers shorter.
 PERSON_TOKENS = tuple(f"{space}({number})" for space in ("", " ") for number in range(1, MAX_PEOPLE + 1))
 PHRASE_TOKENS = (" is a", " is not a")
 
