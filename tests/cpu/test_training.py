@@ -79,7 +79,7 @@ def test_two_ranks_train_sync_save_and_resume(tiny_run, tmp_path):
         assert all(math.isfinite(metrics[f"actor/{name}"]) for name in REGULATION)
         assert 1.0 <= metrics["actor/tr_weight_mean"] <= 1.4
         # vLLM samples with the weights the ranks have: the probabilities of both agree at every step, ...
-        assert metrics["training/rollout_probs_diff_max"] < 1e-3
+        assert metrics["training/rollout_probs_diff_max"] < 2e-5
     # ... although the learning rate moves the weights far enough that a missed update would show,
     saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, 3)]
     assert max((saved[0][name] - saved[1][name]).abs().max().item() for name in saved[0]) > 1e-3

@@ -41,6 +41,7 @@ CHECKPOINT_FILES = (
 
 HELP = {
     "seed": "decides puzzles, first weights and order",
+    "puzzles": "different puzzles with three people",
     "steps": "optimizer steps",
     "batch_size": "demonstrations per step",
     "skill_share": "share of the steps in the first part, which teaches reasoning",
