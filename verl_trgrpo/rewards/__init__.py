@@ -37,4 +37,7 @@ def compute_score(
         if isinstance(data_source, str) and pattern.fullmatch(data_source):
             return score(solution_str, ground_truth)
     known = "; ".join(names for _, names, _ in _FAMILIES)
-    raise ValueError(f"no reward for the data source {data_source!r}; known are: {known}. Check the data_source column")
+    raise ValueError(
+        f"no reward for the data source {data_source!r}; known are: {known}. Check the data_source column, "
+        "or set reward.custom_reward_function.path=null to use veRL's own rewards"
+    )
