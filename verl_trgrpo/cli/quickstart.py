@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from verl_trgrpo.cli.train import print_outcome
-
-CHECKPOINT = Path(__file__).parents[1] / "tiny_model" / "checkpoint"
+from verl_trgrpo.tiny_model import CHECKPOINT
 
 _EPILOG = """\
 examples:

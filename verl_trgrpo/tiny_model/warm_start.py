@@ -70,6 +70,8 @@ def build(out: Path, options: WarmStartOptions, force: bool = False, progress: P
         # Half the size; reinforcement learning loads the weights as fp32 again.
         model.bfloat16().save_pretrained(stage)
         tokenizer.save_pretrained(stage)
+        # safetensors makes its file readable for its owner alone, which would not do in an installed package.
+        (stage / "model.safetensors").chmod(0o644)
         accuracy = measure_accuracy(stage, options.test_puzzles, options.seed)
         files = {name: {"sha256": file_sha256(stage / name)} for name in CHECKPOINT_FILES}
         write_manifest(stage, _manifest(options, accuracy, files, model.num_parameters()))

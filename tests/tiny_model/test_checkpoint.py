@@ -1,0 +1,85 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from verl_trgrpo.data.kk_puzzles import generate_puzzles
+from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, greedy_responses, is_correct, load, measure_accuracy
+from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
+from verl_trgrpo.tiny_model.puzzle_texts import CAREFUL_START, truth_table_reasoning
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    return read_manifest(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def unseen():
+    return list(generate_puzzles(3, 32, 77, exclude=WarmStartPuzzles()))
+
+
+def test_the_checkpoint_is_small_and_as_recorded(manifest):
+    files = {path.name for path in CHECKPOINT.iterdir()} - {"manifest.json", "README.md"}
+    assert files == set(manifest["files"])
+    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 4_000_000
+    for name, facts in manifest["files"].items():
+        assert file_sha256(CHECKPOINT / name) == facts["sha256"]
+
+
+def test_the_manifest_says_how_it_was_made(manifest):
+    assert manifest["command"].startswith("python -m verl_trgrpo.tiny_model.warm_start --out . --seed 0 ")
+    assert {"torch", "transformers", "tokenizers"} <= set(manifest["library_versions"])
+    # No directory of the machine that built it.
+    assert not [word for word in json.dumps(manifest).replace('"', " ").split() if word.startswith("/")]
+
+
+def test_weights_are_bf16_on_disk_and_fp32_in_training(loaded, manifest):
+    weights = load_file(CHECKPOINT / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+    _, model = loaded
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert model.num_parameters() == manifest["parameters"] < 1_000_000
+    embedding = weights["model.embed_tokens.weight"].float()
+    assert torch.equal(model.get_input_embeddings().weight, embedding)
+
+
+def test_the_model_reasons_without_error_when_it_begins_to(loaded, unseen, manifest):
+    responses = greedy_responses(*loaded, unseen, CAREFUL_START)
+    right = sum(map(is_correct, responses, unseen)) / len(unseen)
+    assert right >= manifest["accuracy_on_unseen_puzzles"]["3ppl"]["careful"] - 0.1
+    worked_out = [f"<think>{truth_table_reasoning(puzzle)}</think>" for puzzle in unseen]
+    assert sum(map(str.startswith, responses, worked_out)) / len(unseen) >= 0.9
+
+
+def test_the_model_rarely_reasons_of_its_own_accord(loaded, unseen, manifest):
+    right = sum(map(is_correct, greedy_responses(*loaded, unseen), unseen)) / len(unseen)
+    assert abs(right - manifest["accuracy_on_unseen_puzzles"]["3ppl"]["greedy"]) <= 0.25
+    assert right <= 0.5
+
+
+def test_every_response_to_an_unseen_puzzle_ends(loaded, unseen):
+    tokenizer, _ = loaded
+    for response in greedy_responses(*loaded, unseen, CAREFUL_START):
+        assert response.endswith("</answer>")
+        assert len(tokenizer.encode(response)) < MAX_RESPONSE_TOKENS
+
+
+def test_measured_accuracy_is_a_share_of_right_responses(loaded):
+    measured = measure_accuracy(CHECKPOINT, 4, seed=5, sizes=(2,))
+    puzzles = list(generate_puzzles(2, 4, 5, exclude=WarmStartPuzzles()))
+    assert set(measured) == {"2ppl"}
+    for name, start in (("greedy", ""), ("careful", CAREFUL_START)):
+        right = [
+            is_correct(response, p)
+            for response, p in zip(greedy_responses(*loaded, puzzles, start), puzzles, strict=True)
+        ]
+        assert measured["2ppl"][name] == sum(right) / 4
