@@ -50,12 +50,12 @@ def test_training_lowers_the_loss(trained):
     options = WarmStartOptions(steps=1, batch_size=16, skill_careful=1.0)
     ((input_ids, labels),) = training._batches(tokenizer, varied_puzzles(pools, {2: 0.5, 3: 0.5}, rng), options, rng)
     losses = {}
-    for steps in (1, 40):
-        _, model = train(WarmStartOptions(puzzles=20, steps=steps, batch_size=8))
+    for steps in (1, 30):
+        _, model = train(WarmStartOptions(puzzles=20, steps=steps, batch_size=4))
         with torch.no_grad():
             losses[steps] = training._loss(model, input_ids, labels).item()
-    # Measured: 6.1 and 3.1; without training the loss stays where it is.
-    assert losses[40] < 0.7 * losses[1]
+    # Without training the loss stays where it is.
+    assert losses[30] < 0.8 * losses[1]
 
 
 def test_batches_label_the_response_alone(trained):

@@ -28,6 +28,7 @@ def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
     # Not pyplot: it would need a display back-end and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(10, 7), layout="constrained")
     FigureCanvasAgg(figure)
@@ -39,6 +40,7 @@ def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
     _weights(axes[3], steps)
     for axis in axes:
         axis.set_xlabel("step")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.grid(alpha=0.3)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(loc="best", fontsize="small")
