@@ -1,9 +1,15 @@
 """Fixtures shared by the slow tests: a tiny random model and a little data, both built on the spot."""
 
 import random
+import signal
 from pathlib import Path
 
 import pytest
+
+
+def pytest_sessionstart() -> None:
+    """A shell that starts the tests in the background lets every process below ignore Ctrl-C; some tests send one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
