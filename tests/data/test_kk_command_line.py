@@ -1,5 +1,6 @@
 """Errors, repeated builds and builds that are stopped."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -95,9 +96,12 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(kk, tmp_path, environme
         while not any(path.name.startswith(".building-") for path in tmp_path.iterdir()):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.02)
-        # Wait for the progress bar, so that the signal comes amid the work and not during an import.
-        while "it/s" not in process.stderr.read(40):
+        # Wait until the progress bar shows a speed: the signal must come amid the work. The bar's first line, "?it/s",
+        # appears before the sampler is imported, and an import may swallow a Ctrl-C.
+        shown = ""
+        while not re.search(r"\dit/s", shown):
             assert process.poll() is None
+            shown += process.stderr.read(1)
         process.send_signal(number)
         _, error = process.communicate()
     assert files_in(tmp_path) == before
