@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.launch.configuration import quoted
+    from verl_trgrpo.launch.configuration import chosen_value, quoted
     from verl_trgrpo.launch.run import run_training
     from verl_trgrpo.tiny_model.dataset import build_dataset
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     built = build_dataset(data)
     print(f"puzzles: {data} ({'generated' if built else 'already there'})", file=sys.stderr)
     print(f"model: {CHECKPOINT}", file=sys.stderr)
-    algorithm = next((o.split("=", 1)[1] for o in arguments.overrides if o.startswith("algorithm=")), "tr_grpo")
+    algorithm = chosen_value(arguments.overrides, "algorithm") or "tr_grpo"
     name = f"{algorithm}-seed{arguments.seed}"
     # What the user gives comes last and wins.
     overrides = [

@@ -56,10 +56,10 @@ def make_plan(config_name: str, overrides: Sequence[str], on_cpu: bool) -> Plan:
         ConfigurationError: with every problem found.
     """
     overrides = list(overrides)
-    if not _chosen(overrides, "trainer.experiment_name"):
+    if not chosen_value(overrides, "trainer.experiment_name"):
         # Names the run directory: two algorithms must not continue each other's checkpoints.
-        overrides.insert(0, f"trainer.experiment_name={_chosen(overrides, 'algorithm') or 'tr_grpo'}")
-    if on_cpu and not _chosen(overrides, "platform"):
+        overrides.insert(0, f"trainer.experiment_name={chosen_value(overrides, 'algorithm') or 'tr_grpo'}")
+    if on_cpu and not chosen_value(overrides, "platform"):
         overrides.insert(0, "platform=cpu" if _has_platform(config_name) else "+platform=cpu")
     config = compose(config_name, overrides)
     problems = _file_problems(config) + _contract_problems(config)
@@ -78,7 +78,7 @@ def quoted(value: object) -> str:
     return f"'{escaped}'"
 
 
-def _chosen(overrides: Sequence[str], key: str) -> str | None:
+def chosen_value(overrides: Sequence[str], key: str) -> str | None:
     """The value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
     pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
     return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
