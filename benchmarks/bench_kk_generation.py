@@ -1,17 +1,22 @@
 """Measure how many unique-solution Knights-and-Knaves puzzles per second are generated on one core.
 
 Compares `generate_puzzles`, which also wards off repetition up to renaming and writes the quiz, with reasoning-gym's own
-solver on the same sampler, which does neither. Run ``python benchmarks/bench_kk_generation.py``.
+solver on the same sampler, which does neither; and measures the builder as a whole, from the sampler to the files and
+their manifest, without and with worked solutions. Run ``python benchmarks/bench_kk_generation.py``.
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 
 from reasoning_gym.logic.knights_knaves import KKProblemSampler, KnightsKnavesDataset
 
-from verl_trgrpo.data.kk_puzzles import canonical_key, generate_puzzles
+from verl_trgrpo.data.kk.build import build
+from verl_trgrpo.data.kk.options import KkDatasetOptions
+from verl_trgrpo.data.kk.puzzles import canonical_key, generate_puzzles
 
 
 def generated_here(n_people: int, seed: int) -> Iterator[object]:
@@ -40,6 +45,26 @@ def puzzles_per_second(
     return best
 
 
+def built_per_second(n_people: int, count: int, repeats: int, with_reasoning: bool) -> float:
+    """Return the best of several builds of `count` puzzles, a tenth of them for testing."""
+    test = max(1, count // 10)
+    best = 0.0
+    for seed in range(repeats):
+        with tempfile.TemporaryDirectory() as directory:
+            options = KkDatasetOptions(
+                out=Path(directory) / "kk",
+                people=(n_people,),
+                train=count - test,
+                test=test,
+                seed=seed,
+                with_reasoning=with_reasoning,
+            )
+            start = time.perf_counter()
+            build(options)
+            best = max(best, count / (time.perf_counter() - start))
+    return best
+
+
 def microseconds_per_key(n_people: int, count: int) -> float:
     puzzles = list(generate_puzzles(n_people, count, 0))
     start = time.perf_counter()
@@ -55,13 +80,18 @@ def main() -> None:
     parser.add_argument("--reference-count", type=int, default=200, help="the same for reasoning-gym (default 200)")
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the best counts (default 3)")
     arguments = parser.parse_args()
-    print("| people | puzzles/s | reasoning-gym solver | ratio | canonical key |")
-    print("|---|---|---|---|---|")
+    print("| people | puzzles/s | reasoning-gym solver | ratio | built/s | built with reasoning/s | canonical key |")
+    print("|---|---|---|---|---|---|---|")
     for n_people in arguments.people:
         here = puzzles_per_second(generated_here, n_people, arguments.count, arguments.repeats)
         there = puzzles_per_second(generated_by_reference, n_people, arguments.reference_count, arguments.repeats)
         key = microseconds_per_key(n_people, arguments.count)
-        print(f"| {n_people} | {here:,.0f} | {there:,.0f} | {here / there:.1f} | {key:.0f} us |")
+        built, worked = (
+            built_per_second(n_people, arguments.count, arguments.repeats, reasoning) for reasoning in (False, True)
+        )
+        print(
+            f"| {n_people} | {here:,.0f} | {there:,.0f} | {here / there:.1f} | {built:,.0f} | {worked:,.0f} | {key:.0f} us |"
+        )
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from verl_trgrpo.data.kk_prompts import format_solution, puzzle_prompt
-    from verl_trgrpo.data.kk_puzzles import generate_puzzles
-    from verl_trgrpo.data.kk_reasoning import demonstration
+    from verl_trgrpo.data.kk.prompts import format_solution, puzzle_prompt
+    from verl_trgrpo.data.kk.puzzles import generate_puzzles
+    from verl_trgrpo.tiny_model.puzzle_texts import demonstration
     from verl_trgrpo.tiny_model.tokenizer import train_tokenizer
 
     directory = tmp_path_factory.mktemp("tiny_run")

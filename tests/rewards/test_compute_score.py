@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
-from kk_answer_cases import RIGHT_ANSWER, TRUTH
 
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.rewards import Score, compute_score, known_data_sources, register_reward
 
-RESPONSE = f"<think>a</think><answer>{RIGHT_ANSWER}</answer>"
-FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0}
+TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
+RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
+FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
 
 
 @pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_3ppl", "kk_12ppl"])
@@ -20,7 +20,7 @@ def test_knights_and_knaves_data_sources(data_source):
 
 @pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_ppl", "kk_0ppl", "kk_3ppl ", "xkk", "gsm8k", None, 3])
 def test_an_unknown_data_source_is_an_error_that_lists_the_known_ones(data_source):
-    with pytest.raises(ValueError, match=r"kk, kk_logic, kk_<n>ppl") as error:
+    with pytest.raises(ValueError, match=r"kk, kk_<n>ppl, kk_logic") as error:
         compute_score(data_source, RESPONSE, TRUTH)
     assert repr(data_source) in str(error.value)
 
@@ -29,7 +29,7 @@ def test_every_score_is_a_float_under_the_same_keys():
     responses = [RESPONSE, "", "<think>a</think><answer></answer>", RESPONSE.replace("knave", "knight")]
     results = [compute_score("kk_3ppl", response, TRUTH) for response in responses]
     assert [result["score"] for result in results] == [3.0, -3.0, -1.0, -0.5]
-    assert all(list(result) == ["score", "acc", "format_ok"] for result in results)
+    assert all(list(result) == list(FULL_MARKS) for result in results)
     assert all(type(value) is float for result in results for value in result.values())
 
 
@@ -70,3 +70,47 @@ def test_importing_the_rewards_is_light():
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert outcome.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of the registry: what a test registers does not outlive it."""
+    from verl_trgrpo.rewards import registry
+
+    monkeypatch.setattr(registry, "_families", dict(registry._families))
+    return registry
+
+
+def test_a_user_adds_a_data_source(registry):
+    @register_reward("capitals", "capitals_<n>")
+    def score_capitals(response, ground_truth, extra_info, *, case_sensitive=False):
+        right = response == ground_truth if case_sensitive else response.lower() == ground_truth.lower()
+        return Score(float(right), acc=float(right))
+
+    assert compute_score("capitals", "paris", "Paris")["score"] == 1.0
+    assert compute_score("capitals_7", "paris", "Paris", case_sensitive=True)["score"] == 0.0
+    assert {"capitals", "capitals_<n>"} < set(known_data_sources())
+    # Options of one family do not disturb another: they come from one setting for the whole run.
+    assert compute_score("kk_3ppl", RESPONSE, TRUTH, case_sensitive=True) == FULL_MARKS
+    with pytest.raises(ValueError, match=r"no reward has the options casesensitive; known are: .*case_sensitive"):
+        compute_score("capitals", "paris", "Paris", casesensitive=True)
+
+
+@pytest.mark.parametrize("names", [["kk"], ["new", "kk_logic"], [], ["  "]])
+def test_a_data_source_cannot_be_taken_over(registry, names):
+    before = known_data_sources()
+    with pytest.raises(ValueError, match="register one or more new names"):
+        register_reward(*names)(lambda response, ground_truth, extra_info: Score(0.0, 0.0))
+    assert known_data_sources() == before
+
+
+def test_what_the_agent_loop_counted_comes_back():
+    extra_info = {"rollout_metrics": {"searches": 2, "answered": 1.0}}
+    score = compute_score("kk_3ppl", RESPONSE, TRUTH, extra_info)
+    assert score == FULL_MARKS | {"searches": 2.0, "answered": 1.0}
+    assert type(score["searches"]) is float
+
+
+def test_a_response_that_is_no_text_is_an_error():
+    with pytest.raises(TypeError, match="decode the tokens"):
+        compute_score("kk", b"bytes", TRUTH)

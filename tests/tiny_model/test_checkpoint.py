@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from verl_trgrpo.data.kk_puzzles import generate_puzzles
+from verl_trgrpo.data.kk.puzzles import generate_puzzles
 from verl_trgrpo.data.parquet import file_sha256, read_manifest
 from verl_trgrpo.tiny_model import CHECKPOINT
 from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, greedy_responses, is_correct, load, measure_accuracy
@@ -55,14 +55,14 @@ def test_weights_are_bf16_on_disk_and_fp32_in_training(loaded, manifest):
 def test_the_model_reasons_without_error_when_it_begins_to(loaded, unseen, manifest):
     responses = greedy_responses(*loaded, unseen, CAREFUL_START)
     right = sum(map(is_correct, responses, unseen)) / len(unseen)
-    assert right >= manifest["accuracy_on_unseen_puzzles"]["3ppl"]["careful"] - 0.1
+    assert right >= manifest["accuracy"]["3ppl"]["careful"] - 0.1
     worked_out = [f"<think>{truth_table_reasoning(puzzle)}</think>" for puzzle in unseen]
     assert sum(map(str.startswith, responses, worked_out)) / len(unseen) >= 0.9
 
 
 def test_the_model_rarely_reasons_of_its_own_accord(loaded, unseen, manifest):
     right = sum(map(is_correct, greedy_responses(*loaded, unseen), unseen)) / len(unseen)
-    assert abs(right - manifest["accuracy_on_unseen_puzzles"]["3ppl"]["greedy"]) <= 0.25
+    assert abs(right - manifest["accuracy"]["3ppl"]["greedy"]) <= 0.25
     assert right <= 0.5
 
 

@@ -1,10 +1,15 @@
 """The quickstart's puzzles: solvable, disjoint, unseen in the warm start, and in the form that veRL and the reward read."""
 
+import shlex
+import subprocess
+import sys
+
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.kk_prompts import format_solution
-from verl_trgrpo.data.kk_puzzles import canonical_key, generate_puzzles
+from verl_trgrpo.data.kk.prompts import format_solution
+from verl_trgrpo.data.kk.puzzles import canonical_key, generate_puzzles
+from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.rewards import compute_score
 from verl_trgrpo.tiny_model import dataset
 from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
@@ -59,3 +64,11 @@ def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
     assert (tmp_path / "test.parquet").read_bytes() == before
     assert dataset.build_dataset(tmp_path, seed=1) is True
     assert (tmp_path / "test.parquet").read_bytes() != before
+
+
+def test_the_recorded_command_makes_the_same_bytes(built, tmp_path):
+    words = shlex.split(read_manifest(built)["command"])
+    assert words[0] == "python"
+    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=120)
+    for name in (*dataset.FILES, "manifest.json"):
+        assert (tmp_path / built.name / name).read_bytes() == (built / name).read_bytes()

@@ -2,7 +2,7 @@ import random
 from collections import Counter
 from itertools import islice, product
 
-from verl_trgrpo.data.kk_puzzles import canonical_key, generate_puzzles
+from verl_trgrpo.data.kk.puzzles import canonical_key, generate_puzzles
 from verl_trgrpo.tiny_model.demonstrations import (
     HeldOutPuzzles,
     WarmStartPuzzles,

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from verl_trgrpo.data.kk_puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.data.kk.puzzles import Puzzle, generate_puzzles
 from verl_trgrpo.tiny_model.puzzle_texts import (
     CAREFUL_START,
     demonstration,

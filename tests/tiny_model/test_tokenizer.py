@@ -3,7 +3,7 @@ import random
 import pytest
 from transformers import AutoTokenizer
 
-from verl_trgrpo.data.kk_puzzles import generate_puzzles
+from verl_trgrpo.data.kk.puzzles import generate_puzzles
 from verl_trgrpo.tiny_model import CHECKPOINT
 from verl_trgrpo.tiny_model.puzzle_texts import demonstration, numbered_quiz, prompt_text
 from verl_trgrpo.tiny_model.tokenizer import PERSON_TOKENS, SMALLEST_VOCABULARY, TAG_TOKENS, train_tokenizer

@@ -4,7 +4,7 @@ import random
 import pytest
 import torch
 
-from verl_trgrpo.tiny_model import training
+from verl_trgrpo.tiny_model import supervised, training
 from verl_trgrpo.tiny_model.demonstrations import varied_puzzles, warm_start_puzzles
 from verl_trgrpo.tiny_model.model import new_model
 from verl_trgrpo.tiny_model.training import WarmStartOptions, train
@@ -53,7 +53,7 @@ def test_training_lowers_the_loss(trained):
     for steps in (1, 30):
         _, model = train(WarmStartOptions(puzzles=20, steps=steps, batch_size=4))
         with torch.no_grad():
-            losses[steps] = training._loss(model, input_ids, labels).item()
+            losses[steps] = supervised._loss(model, input_ids, labels).item()
     # Without training the loss stays where it is.
     assert losses[30] < 0.8 * losses[1]
 
@@ -103,22 +103,22 @@ def test_loss_is_a_sum_over_labels_that_ignores_padding(trained):
     for ids, first in (([5, 6, 7, 8], 2), ([9, 10, 11], 1)):
         log_probs = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
         total -= sum(log_probs[i - 1, ids[i]].item() for i in range(first, len(ids)))
-    loss = training._loss(model, input_ids, labels)
-    assert loss.item() == pytest.approx(total / (2 * training.TYPICAL_RESPONSE), rel=1e-5)
+    loss = supervised._loss(model, input_ids, labels)
+    assert loss.item() == pytest.approx(total / (2 * supervised.TYPICAL_RESPONSE), rel=1e-5)
 
 
 @pytest.mark.parametrize(("step", "share"), [(0, 1 / 50), (49, 1.0), (500, 0.51), (1000, 0.02)])
 def test_learning_rate_warms_up_and_falls_as_a_cosine(step, share):
     # Far from the ends the warm-up factor is 1 and the cosine share is 0.02 + 0.98 * (1 + cos(pi * step / 1000)) / 2.
     cosine = 0.02 + 0.98 * (1 + math.cos(math.pi * step / 1000)) / 2
-    factor = training._learning_rate_factor(step, 1000)
+    factor = supervised._learning_rate_factor(step, 1000)
     assert factor == pytest.approx(min(1, (step + 1) / 50) * cosine)
     assert factor == pytest.approx(share, abs=0.01)
 
 
 def test_the_muon_optimizer_gets_matrices_and_nothing_else(trained):
     _, model = trained
-    muon, adam = training._optimizers(model)
+    muon, adam = supervised._optimizers(model)
     in_muon = [weight for group in muon.param_groups for weight in group["params"]]
     in_adam = [weight for group in adam.param_groups for weight in group["params"]]
     assert isinstance(muon, torch.optim.Muon)

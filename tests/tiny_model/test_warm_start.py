@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.tiny_model.checkpoint_files import CHECKPOINT_FILES
 from verl_trgrpo.tiny_model.training import WarmStartOptions
-from verl_trgrpo.tiny_model.warm_start import CHECKPOINT_FILES, build, main
+from verl_trgrpo.tiny_model.warm_start import build, main
 
 TINY = WarmStartOptions(puzzles=20, steps=3, batch_size=2, test_puzzles=1)
 FLAGS = ["--puzzles", "20", "--steps", "3", "--batch-size", "2", "--test-puzzles", "1"]
@@ -59,7 +60,7 @@ def test_the_manifest_records_the_files_and_options(built):
     manifest = read_manifest(built)
     assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == hashes(built)
     assert manifest["arguments"]["steps"] == 3
-    assert set(manifest["accuracy_on_unseen_puzzles"]) == {"2ppl", "3ppl"}
+    assert set(manifest["accuracy"]) == {"2ppl", "3ppl"}
     assert "--steps 3" in manifest["command"]
 
 

@@ -7,6 +7,8 @@
 | ability | string | a label |
 | reward_model | {style, ground_truth} | `ground_truth` goes to the reward function |
 | extra_info | struct with at least index and split | goes to the reward function; `index` names the row in logs |
+
+A ground truth is a text, a list of texts, or {target: list of texts}, as the family's reward wants it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,26 +16,41 @@ from typing import Any
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ROLES = ("system", "user", "assistant")
 
-# A chat template adds these; inside a message they would come out twice.
-CHAT_TAGS = ("<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "[INST]")
+# A chat template adds these; inside a message they would come out twice. "<s>" is left out: in mathematics it is a
+# generated group, and with "</s>" next to it the latter is noticed.
+CHAT_TAGS = (
+    "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|system|>", "<|user|>",
+    "<|assistant|>", "<start_of_turn>", "<end_of_turn>", "[INST]", "</s>",
+)  # fmt: skip
 
 MAX_REPORTED = 5
 
 
-def arrow_schema(extra_info: Sequence[pa.Field]) -> pa.Schema:
-    """Return the schema of a data file; `extra_info` lists the task's own fields beside index and split."""
+def arrow_schema(
+    extra_info: Sequence[pa.Field], ground_truth: pa.DataType | None = None, columns: Sequence[pa.Field] = ()
+) -> pa.Schema:
+    """Return the schema of a data file.
+
+    veRL concatenates the files of a run, which needs equal types: all files of a family should share one schema.
+
+    Args:
+        extra_info: the family's own fields beside index and split.
+        ground_truth: type of the ground truth; None for text.
+        columns: further columns, such as agent_name.
+    """
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
     return pa.schema(
         [
             ("data_source", pa.string()),
             ("prompt", pa.list_(message)),
             ("ability", pa.string()),
-            ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+            ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", ground_truth or pa.string())])),
             ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string()), *extra_info])),
+            *columns,
         ]
     )
 
@@ -43,18 +60,20 @@ def build_row(
     data_source: str,
     prompt: list[dict[str, str]],
     ability: str,
-    ground_truth: str,
+    ground_truth: str | list[str] | dict[str, list[str]],
     index: int,
     split: str,
     extra_info: Mapping[str, Any],
+    columns: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one row with a rule-based reward; `index` is its position in the file of its `split`."""
+    """Return one row with a rule-based reward; `index` is its position in its file, `columns` are further columns."""
     return {
         "data_source": data_source,
         "prompt": prompt,
         "ability": ability,
         "reward_model": {"style": "rule", "ground_truth": ground_truth},
         "extra_info": {"index": index, "split": split, **extra_info},
+        **(columns or {}),
     }
 
 
@@ -77,14 +96,25 @@ def _row_problems(row: Mapping[str, Any], position: int) -> list[str]:
     problems += _prompt_problems(row.get("prompt"))
     reward_model = row.get("reward_model") or {}
     ground_truth = reward_model.get("ground_truth")
-    if reward_model.get("style") != "rule" or not isinstance(ground_truth, str) or not ground_truth:
-        problems.append(f"reward_model is {reward_model!r}; it needs style 'rule' and a text as ground_truth")
+    if reward_model.get("style") != "rule" or not _is_ground_truth(ground_truth):
+        problems.append(
+            f"reward_model is {reward_model!r}; it needs style 'rule' and a ground_truth: a text, a list of texts, or a "
+            "list of texts under 'target'"
+        )
     extra_info = row.get("extra_info") or {}
     if extra_info.get("index") != position:
         problems.append(f"extra_info.index is {extra_info.get('index')!r}; it must be the row's position {position}")
     if extra_info.get("split") not in ("train", "test"):
         problems.append(f"extra_info.split is {extra_info.get('split')!r}; it must be 'train' or 'test'")
     return problems
+
+
+def _is_ground_truth(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return [*value] == ["target"] and isinstance(value["target"], list) and _is_ground_truth(value["target"])
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(item, str) and item.strip() for item in value)
+    return isinstance(value, str) and bool(value.strip())
 
 
 def _prompt_problems(prompt: Any) -> list[str]:

@@ -7,36 +7,25 @@ import logging
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from verl_trgrpo.signals import handle_signals
 
 logger = logging.getLogger(__name__)
 
 # Seconds that a stopped run gets to shut Ray down by itself before it is killed.
 _GRACE = 20.0
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _signals(handler: Callable[..., Any]) -> Iterator[None]:
-    """Handle the signals that end a program with ``handler``; outside the main thread, where that cannot be, do nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, old in previous.items():
-            signal.signal(number, old)
 
 
 class TrainingProcess:
@@ -69,7 +58,7 @@ class TrainingProcess:
         SIGINT (Ctrl-C), SIGTERM and SIGHUP, like any exception of ``on_tick``, stop the process first; then a
         KeyboardInterrupt, or that exception, is raised.
         """
-        with _signals(_interrupt):
+        with handle_signals(_interrupt, *_ENDING):
             try:
                 while self._process.poll() is None:
                     self._remember_descendants()
@@ -87,7 +76,7 @@ class TrainingProcess:
         A second signal meanwhile cuts the waiting short; it never leaves anything behind.
         """
         impatient = []
-        with _signals(lambda *_: impatient.append(True)):
+        with handle_signals(lambda *_: impatient.append(True), *_ENDING):
             self._remember_descendants()
             self._process.send_signal(signal.SIGINT)
             deadline = time.monotonic() + _GRACE

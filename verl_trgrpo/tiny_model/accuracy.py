@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.data.kk_prompts import format_solution
-from verl_trgrpo.data.kk_puzzles import Puzzle, generate_puzzles
-from verl_trgrpo.rewards.knights_and_knaves import score_knights_and_knaves
+from verl_trgrpo.data.kk.prompts import format_solution
+from verl_trgrpo.data.kk.puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.rewards.kk.scorer import score_knights_and_knaves
 from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
 from verl_trgrpo.tiny_model.puzzle_texts import CAREFUL_START, prompt_text
 
@@ -46,7 +46,7 @@ def greedy_responses(
 
 def is_correct(response: str, puzzle: Puzzle) -> bool:
     """Return whether the reward counts `response` as right."""
-    return score_knights_and_knaves(response, format_solution(puzzle.names, puzzle.solution))["acc"] == 1
+    return score_knights_and_knaves(response, format_solution(puzzle.names, puzzle.solution)).acc == 1
 
 
 def measure_accuracy(

@@ -6,10 +6,10 @@ import itertools
 import random
 from pathlib import Path
 
-from verl_trgrpo import __version__
-from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.kk_prompts import format_solution
-from verl_trgrpo.data.kk_puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.kk.prompts import format_solution
+from verl_trgrpo.data.kk.puzzles import Puzzle, generate_puzzles
 from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
 from verl_trgrpo.tiny_model.puzzle_texts import prompt_messages
 
@@ -33,27 +33,39 @@ def build_dataset(directory: Path, seed: int = 0) -> bool:
         whether anything was built.
 
     Raises:
-        ValueError: when the directory cannot be written.
+        ValueError: when the directory cannot be written, or has data files of unknown origin.
     """
-    arguments = {"train": str(TRAIN), "test": str(TEST), "seed": seed}
-    recorded = parquet.read_manifest(directory)
-    if recorded and recorded.get("arguments") == arguments and parquet.is_intact(directory, recorded):
-        return False
-    splits: dict[str, list[Puzzle]] = {name: [] for name in FILES}
+    arguments = {"train": _by_size(TRAIN), "test": _by_size(TEST), "seed": seed}
+    imports = "from pathlib import Path; from verl_trgrpo.tiny_model.dataset import build_dataset"
+    call = f"build_dataset(Path({directory.resolve().name!r}), {seed})"
+    plan = BuildPlan(
+        "quickstart", directory, arguments, ["python", "-c", f"{imports}; {call}"], ["reasoning-gym", "numpy"]
+    )
+    return build_data_set(plan, lambda: _make(seed)).built
+
+
+def _by_size(counts: dict[int, int]) -> dict[str, int]:
+    return {f"{n_people}ppl": count for n_people, count in counts.items()}
+
+
+def _make(seed: int) -> DataSet:
+    train: list[Puzzle] = []
+    test: list[Puzzle] = []
+    counts = {}
     for n_people in TRAIN:
-        stream = generate_puzzles(n_people, TEST[n_people] + TRAIN[n_people], seed, exclude=WarmStartPuzzles())
+        total = TEST[n_people] + TRAIN[n_people]
+        stream = generate_puzzles(n_people, total, seed, exclude=WarmStartPuzzles())
         # Test first: another number of train puzzles would leave the test set as it is.
-        splits["test.parquet"] += itertools.islice(stream, TEST[n_people])
-        splits["train.parquet"] += stream
-    with parquet.staged_files(directory, [*FILES, parquet.MANIFEST]) as stage:
-        for name, puzzles in splits.items():
-            random.Random(f"{name}/{seed}").shuffle(puzzles)
-            rows = [_row(puzzle, index, name.removesuffix(".parquet")) for index, puzzle in enumerate(puzzles)]
-            schema.check_rows(rows)
-            parquet.write_parquet(stage / name, rows, schema.arrow_schema([]))
-        files = {name: {"rows": len(splits[name]), "sha256": parquet.file_sha256(stage / name)} for name in FILES}
-        parquet.write_manifest(stage, {"package_version": __version__, "arguments": arguments, "files": files})
-    return True
+        test += itertools.islice(stream, TEST[n_people])
+        train += stream
+        counts[f"{n_people}ppl"] = Counts(total, total)
+    return DataSet([_file("train", train, seed), _file("test", test, seed)], counts)
+
+
+def _file(split: str, puzzles: list[Puzzle], seed: int) -> DataFile:
+    name = f"{split}.parquet"
+    random.Random(f"{name}/{seed}").shuffle(puzzles)
+    return DataFile(name, [_row(puzzle, i, split) for i, puzzle in enumerate(puzzles)], schema.arrow_schema([]))
 
 
 def _row(puzzle: Puzzle, index: int, split: str) -> dict:

@@ -5,9 +5,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_trgrpo.data.kk_logic import LEAVES, Statement
-from verl_trgrpo.data.kk_puzzles import Puzzle, generate_puzzles
-from verl_trgrpo.data.kk_wording import choose_names
+from verl_trgrpo.data.kk.logic import LEAVES, Statement
+from verl_trgrpo.data.kk.puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.data.kk.wording import choose_names
 
 
 class WarmStartPuzzles:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.data.kk_logic import LEAVES, MAX_PEOPLE, Statement, evaluate
-from verl_trgrpo.data.kk_prompts import format_solution
-from verl_trgrpo.data.kk_puzzles import Puzzle
-from verl_trgrpo.data.kk_wording import english
+from verl_trgrpo.data.kk.logic import LEAVES, MAX_PEOPLE, Statement, evaluate
+from verl_trgrpo.data.kk.prompts import format_response
+from verl_trgrpo.data.kk.puzzles import Puzzle
+from verl_trgrpo.data.kk.wording import english
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -76,7 +76,7 @@ def demonstration(puzzle: Puzzle, careful: bool, rng: random.Random) -> str:
         reasoning, solution = truth_table_reasoning(puzzle), puzzle.solution
     else:
         reasoning, solution = "guess", tuple(rng.random() < 0.5 for _ in puzzle.names)
-    return f"<think>{reasoning}</think><answer>{format_solution(puzzle.names, solution)}</answer>"
+    return format_response(reasoning, puzzle.names, solution)
 
 
 def _parts(statement: Statement) -> tuple[Statement, ...]:

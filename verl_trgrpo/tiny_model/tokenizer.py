@@ -9,10 +9,10 @@ joins a space and a digit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.data.kk_logic import MAX_PEOPLE
+from verl_trgrpo.data.kk.logic import MAX_PEOPLE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,7 +42,9 @@ CHAT_TEMPLATE = (
 )
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerBase:
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int, max_length: int, ordinary_tokens: Sequence[str] = ORDINARY_TOKENS
+) -> PreTrainedTokenizerBase:
     """Train the tokenizer on ``texts``.
 
     Args:
@@ -50,6 +52,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
         vocab_size: number of tokens, added tokens included; at least `SMALLEST_VOCABULARY`. The vocabulary stays
             smaller when the texts hold fewer merges.
         max_length: longest sequence the model accepts, stored as ``model_max_length``.
+        ordinary_tokens: added tokens that decoding keeps.
 
     Returns:
         A tokenizer with eos ``<|im_end|>``, pad ``<|endoftext|>`` and a ChatML chat template. Special tokens have the
@@ -62,10 +65,9 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
     from transformers import PreTrainedTokenizerFast
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-    if vocab_size < SMALLEST_VOCABULARY:
-        raise ValueError(
-            f"vocab_size is {vocab_size}, but 256 bytes and the added tokens need {SMALLEST_VOCABULARY}; raise it"
-        )
+    smallest = 256 + len(SPECIAL_TOKENS) + len(ordinary_tokens)
+    if vocab_size < smallest:
+        raise ValueError(f"vocab_size is {vocab_size}, but 256 bytes and the added tokens need {smallest}; raise it")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -76,13 +78,13 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size - len(ORDINARY_TOKENS),
+        vocab_size=vocab_size - len(ordinary_tokens),
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_without_added_tokens(texts), trainer=trainer)
-    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ORDINARY_TOKENS])
+    tokenizer.train_from_iterator(_without_tokens(texts, [*SPECIAL_TOKENS, *ordinary_tokens]), trainer=trainer)
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ordinary_tokens])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=TURN_END,
@@ -94,8 +96,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_length: int) -> P
     )
 
 
-def _without_added_tokens(texts: Iterable[str]) -> Iterator[str]:
+def _without_tokens(texts: Iterable[str], tokens: Sequence[str]) -> Iterator[str]:
     """Yield the pieces between added tokens, so that no merge is learned from an added token's letters."""
-    added = re.compile("|".join(re.escape(token) for token in sorted(ADDED_TOKENS, key=len, reverse=True)))
+    added = re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
     for text in texts:
         yield from filter(None, added.split(text))

@@ -1,0 +1,195 @@
+"""`verl-trgrpo data` as a user meets it: output, exit codes, pipes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def row(i, split="train", **changes):
+    made = {
+        "data_source": "kk_2ppl",
+        "prompt": [{"role": "user", "content": f"Question {i} of the {split} file"}],
+        "ability": "logic",
+        "reward_model": {"style": "rule", "ground_truth": f"(1) Zoey is a knight\n(2) Oliver{i} is a knave"},
+        "extra_info": {"index": i, "split": split},
+    }
+    return made | changes
+
+
+def write(path, rows):
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+@pytest.fixture
+def train(tmp_path):
+    return write(tmp_path / "train.parquet", [row(i) for i in range(20)])
+
+
+@pytest.fixture
+def test_file(tmp_path):
+    return write(tmp_path / "test.parquet", [row(i, "test") for i in range(5)])
+
+
+@pytest.mark.parametrize("words", [[], ["check"], ["show"], ["decontaminate"]])
+def test_help_teaches_with_an_example(capsys, words):
+    with pytest.raises(SystemExit) as caught:
+        main(["data", *words, "--help"])
+    assert caught.value.code == 0
+    assert "examples:\n  verl-trgrpo data " in capsys.readouterr().out
+
+
+def test_check_prints_a_table_and_exits_with_0_where_all_is_well(capsys, train, test_file):
+    assert main(["data", "check", train, test_file]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert f"{train}: 20 rows, train" in lines
+    assert "overlap         ok" in lines
+    assert "0 errors, 0 warnings, 3 not checked" in lines
+    assert "train.parquet: 100%" in captured.err, "the progress bar goes to stderr"
+
+
+def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp_path, train):
+    broken = write(tmp_path / "broken.parquet", [row(0, prompt=[{"role": "user", "content": ""}])])
+    assert main(["data", "check", train, broken]) == 1
+    assert (
+        "prompt          ERROR               1  broken.parquet row 0: message 0 (user) is empty"
+        in capsys.readouterr().out
+    )
+    warned = write(tmp_path / "warned.parquet", [row(0), row(0)])
+    assert main(["data", "check", warned]) == 0
+    assert main(["data", "check", warned, "--strict"]) == 1
+
+
+def test_check_prints_json_and_nothing_else_on_stdout(capsys, train, test_file):
+    assert main(["data", "check", "--train", train, "--test", test_file, "--json", "--no-rewards"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [facts["role"] for facts in report["files"]] == ["train", "test"]
+    statuses = {check["name"]: check["status"] for check in report["checks"]}
+    assert (statuses["overlap"], statuses["reward of gold"]) == ("ok", "not checked")
+    assert report["prompt_lengths"]["rows"] == 25
+
+
+WRONG = {
+    "check without files": (["check"], "no file is given"),
+    "check of a missing file": (["check", "nowhere.parquet"], "nowhere.parquet is not a file"),
+    "check with a bad tokenizer": (["check", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
+    "show of a missing file": (["show", "nowhere.parquet"], "nowhere.parquet is not a file"),
+    "show of no rows": (["show", "{train}", "--index", "99"], "none of which fits"),
+    "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
+    "decontaminate onto itself": (
+        ["decontaminate", "{train}", "--against", "{test}", "--out", "{train}"],
+        "one of the inputs",
+    ),
+    "bad threshold": (["decontaminate", "{train}", "--against", "{test}", "--threshold", "7"], "threshold is 7.0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train, test_file, name):
+    words, reason = WRONG[name]
+    assert main(["data", *(word.format(train=train, test=test_file) for word in words)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("error:") == 1 and reason in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, capsys):  # noqa: N802
+    (tmp_path / "my_family_of_rewards.py").write_text(
+        "from verl_trgrpo.rewards import Score, register_reward\n"
+        "@register_reward('my_family', right_response=lambda gold: f'={gold}')\n"
+        "def score(response, ground_truth, extra_info):\n"
+        "    return Score(1.0, acc=float(response == f'={ground_truth}'))\n"
+    )
+    data = write(tmp_path / "data.parquet", [row(0, data_source="my_family")])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "no_such_module_here")
+    assert main(["data", "check", data]) == 2
+    assert "VERL_USE_EXTERNAL_MODULES names no_such_module_here" in capsys.readouterr().err
+    environment = os.environ | {
+        "VERL_USE_EXTERNAL_MODULES": "my_family_of_rewards",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
+    }
+    # A process of its own: registered is registered.
+    result = command(["data", "check", data], environment)
+    assert result.returncode == 0, result.stdout
+    assert "reward of gold  ok" in result.stdout
+
+
+def command(words, environment, **options):
+    code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, timeout=120, check=False,
+        **({"text": True} | options),
+    )  # fmt: skip
+
+
+def test_show_prints_rows_without_colour_into_a_pipe(capsys, train):
+    assert main(["data", "show", train, "--start", "3", "--rows", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "=== row 3 of 20" in text and "=== row 4 of 20" in text and "=== row 5" not in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(("variables", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_show_colours_headings_on_a_terminal_only(train, variables, colored):
+    master, slave = os.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"TERM": "xterm", "PYTHONPATH": str(ROOT)} | variables
+    code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "data", "show", train, "--rows", "1"]
+    with subprocess.Popen(words, env=environment, stdout=slave, stderr=subprocess.PIPE) as process:
+        process.communicate(timeout=120)
+    os.close(slave)
+    output = os.read(master, 10_000).decode()
+    os.close(master)
+    assert process.returncode == 0 and "Question 0 of the train file" in output
+    assert ("\x1b[1m" in output) == colored
+
+
+def test_show_survives_a_reader_that_has_seen_enough(tmp_path):
+    data = write(tmp_path / "data.parquet", [row(i) for i in range(3000)])
+    code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    shell = 'set -o pipefail; "$0" -c "$1" data show "$2" --rows 3000 | head -n 1'
+    result = subprocess.run(
+        ["bash", "-c", shell, sys.executable, code, data],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("=== row 0 of 3000")
+
+
+def test_show_writes_what_an_ascii_terminal_cannot_as_escapes(tmp_path):
+    data = write(tmp_path / "data.parquet", [row(0, prompt=[{"role": "user", "content": "x ≤ 3"}])])
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    result = command(["data", "show", data], environment)
+    assert result.returncode == 0, result.stderr
+    assert r"x \u2264 3" in result.stdout
+
+
+def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
+    tests = write(tmp_path / "test.parquet", [row(3, "train"), row(4, "other")])
+    assert main(["data", "decontaminate", train, "--against", tests]) == 1
+    assert "1 of 20 train rows are contaminated; 1 equal prompt" in capsys.readouterr().out
+    assert not (tmp_path / "clean.parquet").exists()
+    clean = str(tmp_path / "clean.parquet")
+    assert main(["data", "decontaminate", train, "--against", tests, "--out", clean, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["contaminated_rows"], result["out"]) == (1, clean)
+    assert result["test_files"] == [{"file": "test.parquet", "rows": 2, "rows_in_train": 1}]
+    assert pq.read_table(clean).num_rows == 19
+    assert (tmp_path / "clean.manifest.json").is_file()
+    assert main(["data", "decontaminate", clean, "--against", tests]) == 0
+    assert "0 of 19 train rows are contaminated" in capsys.readouterr().out
+    assert main(["data", "check", "--train", clean, "--test", tests]) == 0, capsys.readouterr().out

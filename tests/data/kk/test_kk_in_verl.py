@@ -1,0 +1,116 @@
+"""The written files in veRL's own data set classes, with a real tokenizer and chat template."""
+
+import pytest
+from kk_files import rows
+
+from verl_trgrpo.data.kk.build import build
+from verl_trgrpo.data.kk.options import KkDatasetOptions
+from verl_trgrpo.rewards import compute_score
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture
+def tokenizer():
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers")
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|im_start|>", "<|im_end|>"]
+    )
+    model.train_from_iterator(["knight knave"], trainer)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, chat_template=CHAT_TEMPLATE)
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch, tokenizer):
+    """veRL's own data set of the given files."""
+    datasets = pytest.importorskip("datasets")
+    rl_dataset = pytest.importorskip("verl.utils.dataset.rl_dataset")
+    from omegaconf import OmegaConf
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    config = {
+        "cache_dir": str(tmp_path / "verl"),
+        "max_prompt_length": 4096,
+        "filter_overlong_prompts": True,
+        "filter_overlong_prompts_workers": None,
+    }
+
+    def load_files(files):
+        data = rl_dataset.RLHFDataset([str(file) for file in files], tokenizer, OmegaConf.create(config))
+        return data, rl_dataset.collate_fn([data[i] for i in range(len(data))])
+
+    return load_files
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
+def test_rlhf_dataset_loads_the_files(tmp_path, load, tokenizer, prompt, system):
+    build(KkDatasetOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, prompt=prompt, system=system))
+    for split, count in (("train", 16), ("test", 8)):
+        data, batch = load([tmp_path / "kk" / f"{split}.parquet"])
+        assert len(data) == count, "no prompt may be lost to an error in the chat template"
+        assert list(batch["index"]) == list(range(count))
+        assert set(batch["data_source"]) == {"kk_2ppl", "kk_3ppl"}
+        for messages, reward_model, info in zip(
+            batch["raw_prompt"], batch["reward_model"], batch["extra_info"], strict=True
+        ):
+            ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+            text = tokenizer.decode(ids)
+            assert text.count("<|im_start|>assistant") == 1
+            assert text.count("<|im_start|>") == (3 if system else 2)
+            assert text.endswith("<|im_start|>assistant\n")
+            names = [line.split(" ")[1] for line in reward_model["ground_truth"].split("\n")]
+            assert names == info["names"]
+            assert all(name in text for name in names)
+            assert info["split"] == split
+
+
+@pytest.mark.slow
+def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load):
+    build(KkDatasetOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4, test_per_size=True))
+    build(KkDatasetOptions(out=tmp_path / "b", mix=((5, 3), (8, 2)), test=1, prompt="short", limit=4))
+    names = ["a/train", "a/test", "a/test_2ppl", "a/test_3ppl", "b/train", "b/test"]
+    data, batch = load([tmp_path / f"{name}.parquet" for name in names])
+    assert len(data) == 16 + 8 + 4 + 4 + 4 + 2
+    for source, reward_model, info in zip(
+        batch["data_source"], batch["reward_model"], batch["extra_info"], strict=True
+    ):
+        gold = reward_model["ground_truth"]
+        response = f"<think>Clear.</think><answer>{gold}</answer>"
+        assert compute_score(source, response, gold, info)["score"] == 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
+@pytest.mark.parametrize("pad_mode", ["no_padding", "right"])
+def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(
+    tmp_path, tokenizer, prompt, system, pad_mode
+):
+    module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
+    options = {"people": (2, 4), "train": 6, "test": 3, "with_reasoning": True}
+    build(KkDatasetOptions(out=tmp_path / "kk", prompt=prompt, system=system, **options))
+    config = {"pad_mode": pad_mode, "max_length": 8192, "truncation": "error"}
+    for split, count in (("train", 12), ("test", 6)):
+        path = tmp_path / "kk" / f"sft_{split}.parquet"
+        data = module.MultiTurnSFTDataset(str(path), tokenizer, config)
+        assert len(data) == count
+        for item, row in zip(map(data.__getitem__, range(count)), rows(path), strict=True):
+            trained = item["loss_mask"].bool()
+            *_, response = row["messages"]
+            assert tokenizer.decode(item["input_ids"][trained]) == response["content"] + "<|im_end|>\n"
+            # In one piece, after the prompt as it stands in reinforcement learning.
+            (positions,) = trained.nonzero(as_tuple=True)
+            assert positions.tolist() == list(range(int(positions[0]), int(positions[-1]) + 1))
+            before = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
+            assert tokenizer.decode(item["input_ids"][: positions[0]]) == before
+            assert (
+                compute_score(row["data_source"], response["content"], row["reward_model"]["ground_truth"])["acc"] == 1
+            )

@@ -1,0 +1,230 @@
+"""The steps that all builders share: what is written, when nothing has to be, and what stays."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.command import common_problems, run_builder
+from verl_trgrpo.data.progress import no_progress, parallel_map
+from verl_trgrpo.problems import raise_problems
+
+
+def row(index, text="Which number?", truth="1"):
+    return schema.build_row(
+        data_source="math",
+        prompt=[{"role": "user", "content": text}],
+        ability="math",
+        ground_truth=truth,
+        index=index,
+        split="train",
+        extra_info={},
+    )
+
+
+def data_set(rows=2, name="train.parquet"):
+    file = DataFile(name, [row(index) for index in range(rows)], schema.arrow_schema([]))
+    return DataSet([file], {"source": Counts(3, rows, {"too long": 1, "never": 0})}, ["a.jsonl, row 3: bad"])
+
+
+def plan(out, force=False, builder="x", inputs=(), **arguments):
+    command = ["python", "x.py", "--out", "a b"]
+    return BuildPlan(builder, out, {"seed": 0, **arguments}, command, ["numpy"], inputs, force)
+
+
+def test_files_and_manifest_say_what_was_done(tmp_path):
+    result = build_data_set(plan(tmp_path / "out"), data_set)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert result.built
+    assert result.manifest == manifest
+    assert manifest["command"] == "python x.py --out 'a b'"
+    assert manifest["counts"] == {"source": {"read": 3, "kept": 2, "dropped": {"too long": 1}}}
+    assert manifest["skipped"] == ["a.jsonl, row 3: bad"]
+    content = (tmp_path / "out" / "train.parquet").read_bytes()
+    assert manifest["files"] == {"train.parquet": {"rows": 2, "sha256": hashlib.sha256(content).hexdigest()}}
+    assert pq.read_table(tmp_path / "out" / "train.parquet").to_pylist() == [row(0), row(1)]
+    assert set(manifest["library_versions"]) == {"numpy", "pyarrow"}
+
+
+def test_nothing_is_built_twice_unless_it_has_to_be(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return data_set()
+
+    for expected in (1, 1):
+        build_data_set(plan(tmp_path), make)
+        assert len(made) == expected
+    build_data_set(plan(tmp_path, seed=1), make)
+    assert len(made) == 2
+    (tmp_path / "train.parquet").write_bytes(b"damaged")
+    assert build_data_set(plan(tmp_path, seed=1), make).built
+    assert build_data_set(plan(tmp_path, seed=1, force=True), make).built
+    assert len(made) == 4
+
+
+def test_a_file_of_the_old_data_set_does_not_stay_beside_the_new_one(tmp_path):
+    build_data_set(plan(tmp_path), lambda: data_set(name="test_3ppl.parquet"))
+    (tmp_path / "notes.txt").write_text("mine")
+    build_data_set(plan(tmp_path, seed=1), data_set)
+    assert {path.name for path in tmp_path.iterdir()} == {"train.parquet", "manifest.json", "notes.txt"}
+
+
+def test_files_of_unknown_origin_are_replaced_only_by_force(tmp_path):
+    (tmp_path / "train.parquet").write_text("somebody's work")
+    with pytest.raises(ValueError, match=r"has train\.parquet, but no manifest\.json of x"):
+        build_data_set(plan(tmp_path), data_set)
+    assert (tmp_path / "train.parquet").read_text() == "somebody's work"
+    assert build_data_set(plan(tmp_path, force=True), data_set).built
+
+
+def test_another_builders_data_set_is_replaced_only_by_force(tmp_path):
+    build_data_set(plan(tmp_path, builder="other"), lambda: data_set(name="test.parquet"))
+    with pytest.raises(ValueError, match="has a data set of other"):
+        build_data_set(plan(tmp_path), data_set)
+    assert (tmp_path / "test.parquet").is_file()
+    assert build_data_set(plan(tmp_path, force=True), data_set).built
+
+
+def test_a_foreign_manifest_is_no_permission(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"name": "my web app", "files": {"train.parquet": {}}}')
+    with pytest.raises(ValueError, match=r"has manifest\.json, but no manifest\.json of x"):
+        build_data_set(plan(tmp_path), data_set)
+    assert "my web app" in (tmp_path / "manifest.json").read_text()
+
+
+def test_a_file_that_the_manifest_does_not_list_is_replaced_only_by_force(tmp_path):
+    build_data_set(plan(tmp_path), data_set)
+    (tmp_path / "test.parquet").write_text("somebody's work")
+    with pytest.raises(ValueError, match=r"has test\.parquet, but"):
+        build_data_set(plan(tmp_path, seed=1), lambda: data_set(name="test.parquet"))
+
+
+def test_a_data_set_is_not_built_over_its_source(tmp_path):
+    source = tmp_path / "train.jsonl"
+    source.write_text("")
+    with pytest.raises(ValueError, match=r"holds train\.jsonl, which the data set is made from"):
+        build_data_set(plan(tmp_path, force=True, inputs=[source]), data_set)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (lambda: [row(0, truth="")], "ground_truth"),
+        (lambda: [row(0, text=" ")], "content"),
+        (lambda: [row(1)], "position 0"),
+        (lambda: [row(0, text="<|im_start|>user")], "remove it"),
+        (list, "would have no rows"),
+        (lambda: [row(0, truth=["a", ""])], "ground_truth"),
+        (lambda: [row(0, truth={"target": []})], "ground_truth"),
+        (lambda: [row(0, truth={"other": ["a"]})], "ground_truth"),
+    ],
+)
+def test_rows_that_verl_would_stumble_over_are_not_written(tmp_path, bad, reason):
+    build_data_set(plan(tmp_path), data_set)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=reason):
+        build_data_set(
+            plan(tmp_path, seed=1), lambda: DataSet([DataFile("train.parquet", bad(), schema.arrow_schema([]))], {})
+        )
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_common_arguments_report_all_problems_at_once():
+    with pytest.raises(ValueError, match=r"3 problems:\n- limit is 0.*\n- num_proc is -1.*\n- on_error is 'stop'"):
+        raise_problems(common_problems(0, -1, "stop"))
+    raise_problems(common_problems(None, 1, "skip"))
+
+
+def test_a_script_speaks_clearly(tmp_path, capsys):
+    assert run_builder("x.py", lambda: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    printed = capsys.readouterr().out
+    assert "source: 2 kept of 3 read; 1 dropped: too long\n" in printed
+    assert "1 malformed rows skipped, the first: a.jsonl, row 3: bad" in printed
+    assert f"{tmp_path / 'train.parquet'}: 2 rows" in printed
+    assert run_builder("x.py", lambda: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    assert "already has this data set" in capsys.readouterr().out
+
+    def fail(error):
+        raise error
+
+    assert run_builder("x.py", lambda: fail(ValueError("limit is 0"))) == 2
+    assert capsys.readouterr() == ("", "x.py: error: limit is 0\n")
+    assert run_builder("x.py", lambda: fail(KeyboardInterrupt())) == 130
+    assert "the output directory is as before" in capsys.readouterr().err
+
+
+def process_and_square(number):
+    return os.getpid(), number * number
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+def test_shared_work_keeps_its_order(num_proc):
+    seen = []
+
+    def progress(items, total, label):
+        seen.append((total, label))
+        return no_progress(items, total, label)
+
+    results = list(parallel_map(process_and_square, range(100), num_proc, progress, "squares"))
+    assert [square for _, square in results] == [number * number for number in range(100)]
+    assert ({process for process, _ in results} == {os.getpid()}) == (num_proc == 1)
+    assert seen == [(100, "squares")]
+
+
+SLOW_WORK = """
+import time
+from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.progress import parallel_map
+
+def work(number):
+    time.sleep(0.05)
+    return "x" * 1_000_000
+
+def show(items, total, label):
+    for item in items:
+        print("working", flush=True)
+        yield item
+
+if __name__ == "__main__":
+    raise SystemExit(run_builder("x.py", lambda: list(parallel_map(work, range(400), 2, show))))
+"""
+
+
+def start_slow_work(tmp_path):
+    script = tmp_path / "slow_work.py"
+    script.write_text(SLOW_WORK)
+    process = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout.readline() == "working\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("everybody", [True, False], ids=["to all", "to the parent alone"])
+def test_shared_work_stops_at_once(tmp_path, everybody, number):
+    process = start_slow_work(tmp_path)
+    (os.killpg if everybody else os.kill)(process.pid, number)
+    process.stdout.close()
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "x.py: interrupted; the output directory is as before" in error
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path):
+    process = start_slow_work(tmp_path)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert len(workers) >= 2
+    process.kill()
+    process.communicate(timeout=30)  # the workers hold its output, too
+    assert psutil.wait_procs(workers, timeout=30)[1] == []

@@ -1,0 +1,469 @@
+"""Contaminated train rows are found, instructions are not, and the clean file is the rest."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_trgrpo.data.boilerplate import Boilerplate, frequent_runs, runs
+from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
+from verl_trgrpo.data.decontaminate import check_output, manifest_path, render, write_clean
+from verl_trgrpo.data.normalize import normalize_text, prompt_text, puzzle_key, row_keys, words_of
+from verl_trgrpo.data.parquet import file_sha256
+
+STATEMENTS = "(('lying', 1), ('telling-truth', 0), ('and', ('lying', 0), ('telling-truth', 1)))"
+RENAMED = "(('telling-truth', 2), ('and', ('telling-truth', 0), ('lying', 2)), ('lying', 0))"
+OTHER = "(('lying', 1), ('telling-truth', 0), ('and', ('lying', 0), ('telling-truth', 2)))"
+SUFFIX = " Let us think step by step and put the final answer of the problem into a box at the very end."
+
+
+def texts(count, words=30, seed=0, alphabet="abcdefghij"):
+    """Random texts whose words hardly ever meet."""
+    rng = random.Random(seed)
+    return [" ".join("".join(rng.choices(alphabet, k=8)) for _ in range(words)) for _ in range(count)]
+
+
+def row(i, content, split="train", **extra):
+    return {
+        "data_source": "math",
+        "prompt": [{"role": "user", "content": content}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": str(i)},
+        "extra_info": {"index": i, "split": split, **extra},
+    }
+
+
+def write(path, contents, **extra):
+    pq.write_table(pa.Table.from_pylist([row(i, content, **extra) for i, content in enumerate(contents)]), path)
+    return path
+
+
+@pytest.fixture
+def find(tmp_path):
+    """Contamination of a train file by test files, each given by its prompts."""
+
+    def find(train, *tests, **options):
+        paths = [write(tmp_path / f"test{i}.parquet", contents) for i, contents in enumerate(tests)]
+        train_path = write(tmp_path / "train.parquet", train)
+        return find_contamination(ContaminationOptions(train_path, tuple(paths), **options))
+
+    return find
+
+
+def pairs(found):
+    return [(match.train_row, match.test_file, match.test_row, match.reason) for match in found.matches]
+
+
+EQUAL = {
+    "case": ("Find x.", "FIND X."),
+    "white space": ("Find x.", " Find\n\t x. "),
+    "no-break space": ("Find x.", "Find\u00a0x."),
+    "full width": ("Find x.", "Ｆｉｎｄ ｘ．"),
+    "ligature": ("Find five", "Find ﬁve"),
+    "sharp s": ("STRASSE", "straße"),
+    "composed": ("café", "cafe\u0301"),
+}
+DIFFERENT = {
+    "sign": ("x+1", "x-1"),
+    "full stop": ("Find x", "Find x."),
+    "brackets": ("(0, 1)", "[0, 1]"),
+    "joined words": ("a b", "ab"),
+    "accent": ("cafe", "café"),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_after_normalization(name):
+    one, other = EQUAL[name]
+    assert normalize_text(one) == normalize_text(other)
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_after_normalization(name):
+    one, other = DIFFERENT[name]
+    assert normalize_text(one) != normalize_text(other)
+
+
+@given(st.text())
+def test_normalized_text_is_canonical(text):
+    once = normalize_text(text)
+    assert normalize_text(once) == once
+    assert unicodedata.is_normalized("NFKC", once)
+    assert normalize_text(f" {text}\n") == once
+    assert "  " not in once and once == once.strip()
+
+
+def test_words_keep_signs_of_arithmetic_and_drop_other_punctuation():
+    assert words_of(r'"\frac{x^2}{y}" + z_1 = 3.5!') == ["frac", "x", "^", "2", "y", "+", "z_1", "=", "3", "5"]
+
+
+def test_the_text_of_a_prompt_is_that_of_the_conversation():
+    system, user, answer = ({"role": role, "content": role.upper()} for role in ("system", "user", "assistant"))
+    assert prompt_text([system, user, answer, user]) == "USER\nASSISTANT\nUSER"
+    assert prompt_text([system]) == "SYSTEM"
+    assert [prompt_text(odd) for odd in (None, "x", [], ["x"], [{"role": "user"}], [{"content": 3}])] == [""] * 6
+    assert row_keys({"prompt": None}) == ()
+
+
+def test_statements_are_read_from_both_places_and_never_evaluated():
+    key = puzzle_key({"extra_info": {"statements": STATEMENTS}})
+    assert key is not None
+    assert key == puzzle_key({"reward_model": {"ground_truth": {"statements": RENAMED}}})
+    assert key != puzzle_key({"extra_info": {"statements": OTHER}})
+    for odd in ("exit()", "(('lying', 9),)", "", None, 3, ["x"]):
+        assert puzzle_key({"extra_info": {"statements": odd}, "reward_model": None}) is None
+
+
+def test_files_without_common_prompts_are_clean(find):
+    found = find(texts(40), texts(20, seed=1))
+    assert (found.train_rows, found.matches) == (40, ())
+    assert (dict(found.test_rows), dict(found.test_rows_hit)) == ({"test0.parquet": 20}, {"test0.parquet": 0})
+
+
+def test_equal_prompts_are_found_in_any_test_file(find):
+    train, one, other = texts(10), texts(5, seed=1), texts(5, seed=2)
+    train[3], train[7], train[8] = one[4].upper(), f"  {other[0]}", one[4]
+    found = find(train, one, other)
+    assert pairs(found) == [
+        (3, "test0.parquet", 4, "equal prompt"),
+        (7, "test1.parquet", 0, "equal prompt"),
+        (8, "test0.parquet", 4, "equal prompt"),
+    ]
+    assert dict(found.test_rows_hit) == {"test0.parquet": 1, "test1.parquet": 1}
+
+
+def oracle_share(train, test, n):
+    """Share of the test words that lie in a run of n words which the train text has, by brute force."""
+    train, test = train.lower().split(), test.lower().split()
+    train_runs = [train[i : i + n] for i in range(len(train) - n + 1)]
+    covered = [
+        any(test[start : start + n] in train_runs for start in range(max(0, i - n + 1), min(i, len(test) - n) + 1))
+        for i in range(len(test))
+    ]
+    return sum(covered) / len(test)
+
+
+@given(st.data())
+def test_the_share_is_that_of_the_definition(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("share")
+    n = data.draw(st.integers(1, 5))
+    words = st.lists(st.sampled_from("abcd"), min_size=n, max_size=15).map(" ".join)
+    train, test = data.draw(st.lists(words, min_size=1, max_size=3)), data.draw(words)
+    paths = write(directory / "train.parquet", train), (write(directory / "test.parquet", [test]),)
+    found = find_contamination(ContaminationOptions(paths[0], paths[1], ngram=n, threshold=0.0001))
+    shares = {match.train_row: match.share for match in found.matches}
+    for number, text in enumerate(train):
+        assert shares.get(number, 0.0) == pytest.approx(oracle_share(text, test, n), abs=1e-4)
+
+
+def test_a_changed_word_does_not_hide_a_prompt_but_many_do(find):
+    test = texts(1, words=60, seed=1)
+    words = test[0].split()
+    one_changed = " ".join([*words[:30], "changed", *words[31:]])
+    every_tenth = " ".join("changed" if i % 10 == 5 else word for i, word in enumerate(words))
+    first_half = " ".join(words[:30])
+    inside = f"{texts(1, seed=2)[0]} {test[0]} {texts(1, seed=3)[0]}"
+    found = find([one_changed, every_tenth, first_half, inside, *texts(10)], test)
+    assert [(match.train_row, match.share) for match in found.matches] == [(0, round(59 / 60, 4)), (3, 1.0)]
+    assert {match.reason for match in found.matches} == {"overlap"}
+
+
+def test_threshold_and_run_length_are_obeyed(find):
+    words = texts(1, words=40, seed=1)[0].split()
+    half = " ".join(words[:20])
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.5)) == [(0, "test0.parquet", 0, "overlap")]
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.51)) == []
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.5, ngram=21)) == []
+
+
+def test_short_prompts_have_to_be_equal_as_a_whole(find):
+    test = ["Who wrote the book Emma?"]
+    train = [
+        "who wrote the book emma",
+        "Tell me: who wrote the book Emma? And when was it?",
+        "Who wrote the book Emily?",
+    ]
+    assert pairs(find(train, test)) == [(0, "test0.parquet", 0, "overlap")]
+
+
+def test_instructions_that_a_file_has_in_common_are_no_contamination(find):
+    train, test = texts(30, words=5), texts(20, words=5, seed=1)
+    prefix = "You are given a problem from a competition, solve it with care and show your work as you go along: "
+    wrapped = [[prefix + text + SUFFIX for text in part] for part in (train, test)]
+    assert find(*wrapped).matches == ()
+    naked = find([prefix + text + SUFFIX for text in (test[3], *train)], [prefix + text + SUFFIX for text in test])
+    assert [(match.train_row, match.test_row) for match in naked.matches] == [(0, 3)]
+
+
+def test_instructions_in_the_middle_do_not_count_either(find):
+    def around(seed):
+        return [f"{a} {SUFFIX} {b}" for a, b in zip(texts(30, 4, seed), texts(30, 4, seed + 9), strict=True)]
+
+    assert find(around(0), around(1)).matches == ()
+
+
+def test_the_same_question_under_other_instructions_is_found(find):
+    train, test = texts(30, words=6), texts(20, words=6, seed=1)
+    train[11] = test[5]
+    found = find(["Question: " + text + SUFFIX for text in train], [text + " Answer with one word." for text in test])
+    assert pairs(found) == [(11, "test0.parquet", 5, "overlap")]
+
+
+def test_instructions_of_a_small_test_file_are_known_from_the_train_file(find):
+    train, test = texts(30, words=5), texts(2, words=5, seed=1)
+    assert find([text + SUFFIX for text in train], [text + SUFFIX for text in test]).matches == ()
+
+
+def test_a_prompt_that_is_there_often_is_no_instruction(find):
+    test = texts(10, seed=1)
+    found = find([test[0]] * 50 + texts(10), test)
+    assert [match.train_row for match in found.matches] == list(range(50))
+
+
+def test_boilerplate_needs_enough_different_prompts():
+    few = Boilerplate()
+    few.learn([("a", "b", word) for word in "wxyz"] + [("a", "b", "w")] * 9)
+    assert few.strip(("a", "b", "q")) == ("a", "b", "q")
+    enough = Boilerplate()
+    enough.learn([("a", "b", word, "z") for word in "pqrst"])
+    assert enough.strip(("a", "b", "q", "z")) == ("q",)
+    assert enough.strip(("a", "b", "z")) == ("a", "b", "z"), "nothing else: returned whole"
+    assert enough.strip(("q", "a", "b")) == ("q", "a", "b")
+    rare = Boilerplate()
+    rare.learn([("a", str(i)) for i in range(9)] + [(str(i), "b") for i in range(91)])
+    assert rare.strip(("a", "x")) == ("a", "x"), "9 of 100 are less than the share"
+
+
+def test_frequent_runs_count_each_different_prompt_once():
+    prompts = [(word, "a", "b", "a", "b") for word in "pqrs"]
+    everything = {run for words in prompts for run in runs(words, 2)}
+    assert frequent_runs(prompts * 3, 2, everything) == set()
+    assert frequent_runs([*prompts, ("t", "a", "b")], 2, everything) == {("a", "b")}
+    assert frequent_runs([*prompts, ("t", "a", "b")], 2, {("b", "a")}) == set()
+
+
+def test_puzzles_are_compared_by_their_statements(tmp_path):
+    story = texts(1, words=40)[0]
+    train = tmp_path / "train.parquet"
+    rows = [row(0, "One wording", statements=RENAMED), row(1, story, statements=OTHER), row(2, story, statements=None)]
+    pq.write_table(pa.Table.from_pylist(rows), train)
+    test = write(tmp_path / "test.parquet", [story + " more"], split="test", statements=STATEMENTS)
+    found = find_contamination(ContaminationOptions(train, (test,)))
+    assert pairs(found) == [(0, "test.parquet", 0, "equal puzzle"), (2, "test.parquet", 0, "overlap")]
+
+
+WRONG = {
+    "no tests": ({"tests": ()}, "no test file"),
+    "missing": ({"train": Path("nowhere.parquet")}, "nowhere.parquet is not a file"),
+    "train among tests": ({"tests": (Path(__file__),)}, "given twice"),
+    "ngram": ({"ngram": 0}, "ngram is 0"),
+    "threshold zero": ({"threshold": 0.0}, "threshold is 0.0"),
+    "threshold too large": ({"threshold": 1.1}, "threshold is 1.1"),
+    "threshold no number": ({"threshold": float("nan")}, "threshold is nan"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_options_are_refused(name):
+    changes, reason = WRONG[name]
+    here = Path(__file__)
+    with pytest.raises(ValueError, match=reason):
+        ContaminationOptions(**({"train": here, "tests": (here.parent / "test_data_check.py",)} | changes))
+
+
+@pytest.mark.parametrize("place", ["train", "test"])
+@pytest.mark.parametrize("content", [b"no parquet", None])
+def test_files_that_are_no_data_are_wrong_input(tmp_path, place, content):
+    paths = {name: write(tmp_path / f"{name}.parquet", ["x"]) for name in ("train", "test")}
+    if content is None:
+        pq.write_table(pa.table({"question": ["x"]}), paths[place])
+    else:
+        paths[place].write_bytes(content)
+    with pytest.raises(ValueError, match=f"{place}.parquet"):
+        find_contamination(ContaminationOptions(paths["train"], (paths["test"],)))
+
+
+@pytest.fixture
+def dirty(tmp_path):
+    """Options and findings: rows 1 and 4 of 2,500 train rows are in the test file."""
+    train, test = texts(2500, words=15), texts(5, words=15, seed=1)
+    train[1], train[4] = test[2], test[0]
+    paths = write(tmp_path / "train.parquet", train), (write(tmp_path / "test.parquet", test, split="test"),)
+    options = ContaminationOptions(*paths)
+    return options, find_contamination(options)
+
+
+def test_the_clean_file_has_the_other_rows_numbered_anew(tmp_path, dirty):
+    options, found = dirty
+    out = tmp_path / "clean.parquet"
+    manifest = write_clean(found, options, out)
+    before, after = (pq.read_table(path) for path in (options.train, out))
+    assert after.schema.equals(before.schema, check_metadata=True)
+    kept = [r for i, r in enumerate(before.to_pylist()) if i not in (1, 4)]
+    for position, expected in enumerate(kept):
+        expected["extra_info"]["index"] = position
+    assert after.to_pylist() == kept
+    assert manifest == json.loads(manifest_path(out).read_text())
+    assert (manifest["rows_read"], manifest["rows_kept"], manifest["index"]) == (2500, 2498, "renumbered")
+    assert manifest["train"] == {"file": "train.parquet", "sha256": file_sha256(options.train)}
+    assert manifest["against"] == [{"file": "test.parquet", "sha256": file_sha256(options.tests[0])}]
+    assert manifest["parameters"] == {"ngram": 13, "threshold": 0.8}
+    assert manifest["output"] == {"clean.parquet": file_sha256(out)}
+    assert [(d["train_row"], d["test_file"], d["test_row"], d["reason"]) for d in manifest["dropped"]] == pairs(found)
+    assert str(tmp_path) not in manifest_path(out).read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "clean.manifest.json", "clean.parquet", "test.parquet", "train.parquet",
+    ]  # fmt: skip
+    again = find_contamination(ContaminationOptions(out, options.tests))
+    assert again.matches == ()
+
+
+def test_the_same_input_gives_the_same_bytes_and_replaces_its_own_output(tmp_path, dirty):
+    options, found = dirty
+    out = tmp_path / "clean.parquet"
+    write_clean(found, options, out)
+    first = out.read_bytes(), manifest_path(out).read_bytes()
+    write_clean(find_contamination(options), options, out)
+    assert (out.read_bytes(), manifest_path(out).read_bytes()) == first
+
+
+def test_indices_that_are_no_positions_are_kept(tmp_path):
+    rows = [row(i + 100, text) for i, text in enumerate(texts(5))]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    test = write(tmp_path / "test.parquet", [rows[0]["prompt"][0]["content"]])
+    options = ContaminationOptions(tmp_path / "train.parquet", (test,))
+    manifest = write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
+    assert manifest["index"] == "kept"
+    assert pq.read_table(tmp_path / "clean.parquet").to_pylist() == rows[1:]
+
+
+def test_a_file_without_extra_info_is_cleaned_too(tmp_path):
+    contents = texts(4)
+    prompts = [[{"role": "user", "content": content}] for content in contents]
+    pq.write_table(pa.table({"prompt": prompts, "more": [1.5, 2.5, 3.5, 4.5]}), tmp_path / "train.parquet")
+    options = ContaminationOptions(tmp_path / "train.parquet", (write(tmp_path / "test.parquet", contents[2:3]),))
+    write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
+    assert pq.read_table(tmp_path / "clean.parquet")["more"].to_pylist() == [1.5, 2.5, 4.5]
+
+
+def test_outputs_that_would_destroy_something_are_refused(tmp_path, dirty):
+    options, found = dirty
+    foreign = write(tmp_path / "foreign.parquet", ["precious"])
+    before = foreign.read_bytes()
+    refused = {
+        options.train: "one of the inputs",
+        options.tests[0]: "one of the inputs",
+        foreign: "no manifest from here",
+        tmp_path / "clean.csv": "name it .parquet",
+        tmp_path / "nowhere" / "clean.parquet": "a directory that exists",
+    }
+    for out, reason in refused.items():
+        with pytest.raises(ValueError, match=reason):
+            check_output(out, options)
+        with pytest.raises(ValueError, match=reason):
+            write_clean(found, options, out)
+    assert foreign.read_bytes() == before
+    write_clean(found, options, foreign, force=True)
+    assert pq.read_table(foreign).num_rows == 2498
+
+
+def test_a_train_file_that_is_all_test_is_refused(tmp_path):
+    contents = texts(3)
+    options = ContaminationOptions(
+        write(tmp_path / "train.parquet", contents), (write(tmp_path / "test.parquet", contents),)
+    )
+    with pytest.raises(ValueError, match="nothing would be left"):
+        write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
+    assert not (tmp_path / "clean.parquet").exists()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, dirty):
+    options, found = dirty
+    out = tmp_path / "clean.parquet"
+    write_clean(found, options, out)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    content = options.train.read_bytes()
+    options.train.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"train\.parquet|clean\.parquet"):
+        write_clean(found, options, out)
+    options.train.write_bytes(content)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_stop_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path, stop):
+    """Real processes, stopped at moments spread over their whole run."""
+    train, test = texts(3000, words=20), texts(5, words=20, seed=1)
+    old = write(tmp_path / "clean.parquet", ["old"]).read_bytes()
+    write(tmp_path / "train.parquet", [*train, test[0]])
+    write(tmp_path / "test.parquet", test)
+    words = ["data", "decontaminate", "train.parquet", "--against", "test.parquet", "--out", "clean.parquet", "--force"]
+    code = "import sys; print('ready', flush=True); from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *words], cwd=tmp_path, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout.readline() == "ready\n"
+        return process, time.monotonic()
+
+    def seconds():
+        process, begin = start()
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+        return time.monotonic() - begin
+
+    seconds()  # with cold caches
+    whole, interrupted = seconds(), 0
+    new = (tmp_path / "clean.parquet").read_bytes()
+    assert new != old
+    for part in range(1, 17):
+        if part == 9:
+            if interrupted:
+                break
+            whole = seconds()  # the machine is less busy than it was: every run was over before its signal
+        manifest_path(tmp_path / "clean.parquet").unlink(missing_ok=True)
+        (tmp_path / "clean.parquet").write_bytes(old)
+        process, _ = start()
+        # An interrupt during Python's own start-up of modules is not this command's business.
+        earliest = 0.4 if stop == signal.SIGINT else 0.0
+        time.sleep(whole * (earliest + (1.05 - earliest) * (part % 8 or 8) / 8))
+        process.send_signal(stop)
+        _, error = process.communicate(timeout=120)
+        interrupted += process.returncode in (130, -signal.SIGKILL)
+        content = (tmp_path / "clean.parquet").read_bytes()
+        assert content in (old, new)
+        manifest = manifest_path(tmp_path / "clean.parquet")
+        if manifest.exists():
+            assert json.loads(manifest.read_text())["output"]["clean.parquet"] == file_sha256(
+                tmp_path / "clean.parquet"
+            )
+        if process.returncode == 130:
+            assert "Traceback" not in error
+            assert not list(tmp_path.glob(".clean*")), "an interrupt cleans up"
+    assert interrupted > 0
+
+
+def test_the_result_as_text_names_rows_and_files(dirty):
+    _, found = dirty
+    text = render(found, None)
+    assert "2 of 2500 train rows are contaminated; 2 equal prompt" in text
+    assert "test.parquet: 2 of 5 rows are in the train file" in text
+    assert re.search(r"train row 1: equal prompt, test\.parquet row 2", text)
+    assert "--out" in text
+    assert "2498 rows; dropped rows are in clean.manifest.json" in render(found, Path("clean.parquet"))

@@ -1,0 +1,151 @@
+"""Rows of foreign files: every type, line numbers, malformed rows, damaged files."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.data.sources import RowErrors, find_file, find_files, load_hub, read_records
+
+ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
+
+
+def write(path, rows=ROWS):
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if path.name.endswith(".jsonl.gz"):
+        path.write_bytes(gzip.compress(lines.encode()))
+    elif path.suffix == ".jsonl":
+        path.write_text(lines, encoding="utf-8")
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def read(path, skip=False):
+    errors = RowErrors(skip)
+    records = list(read_records(path, errors))
+    errors.finish()
+    return records, errors.problems
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"])
+def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, name):
+    records, _ = read(write(tmp_path / name))
+    assert [record.row for record in records] == ROWS
+    assert [record.origin for record in records] == [f"{name}#{number}" for number in (1, 2, 3)]
+
+
+def test_the_number_of_a_row_is_that_of_its_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n\n \n{"n": 4}')
+    assert [record.number for record in read(tmp_path / "a.jsonl")[0]] == [1, 4]
+
+
+BAD_LINES = '{"n": 1}\n{"n": \n[2]\n"text"\nnull\n{"n": 6}\n'
+
+
+def test_malformed_lines_are_reported_together_with_their_numbers(tmp_path):
+    (tmp_path / "a.jsonl").write_text(BAD_LINES)
+    with pytest.raises(ValueError, match="--on-error skip") as error:
+        read(tmp_path / "a.jsonl")
+    for number, reason in ((2, "not JSON"), (3, "type list"), (4, "type str"), (5, "type NoneType")):
+        assert f"a.jsonl, row {number}: it is " in str(error.value)
+        assert reason in str(error.value)
+
+
+def test_malformed_lines_can_be_skipped_and_are_counted(tmp_path):
+    (tmp_path / "a.jsonl").write_text(BAD_LINES)
+    records, problems = read(tmp_path / "a.jsonl", skip=True)
+    assert [record.row["n"] for record in records] == [1, 6]
+    assert len(problems) == 4
+
+
+def test_a_file_of_bad_lines_is_not_read_to_its_end(tmp_path):
+    (tmp_path / "a.jsonl").write_text("x\n" * 1000)
+    errors = RowErrors()
+    with pytest.raises(ValueError, match="there may be more"):
+        list(read_records(tmp_path / "a.jsonl", errors))
+    assert len(errors.problems) < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.json", b"{", "is not JSON"),
+        ("a.json", b'{"n": 1}', "holds a dict"),
+        ("a.json", b"\xff\xfe", "not UTF-8"),
+        ("a.json", b"[" * 100_000, "is not JSON"),
+        ("a.parquet", b"PAR1", "not a parquet file"),
+        ("a.jsonl.gz", b"plain", "cannot read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path, name, content, reason):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=reason):
+        read(tmp_path / name)
+
+
+def test_a_truncated_parquet_file_is_one_clear_error(tmp_path):
+    path = write(tmp_path / "a.parquet", [{"text": "x" * 1000, "n": n} for n in range(2000)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="not a parquet file"):
+        read(path)
+    damaged = bytearray(whole)
+    damaged[4:24] = b"\xff" * 20
+    path.write_bytes(damaged)
+    with pytest.raises(ValueError, match="is damaged"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])
+def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path, name):
+    if name == "a.parquet":
+        write(tmp_path / name)
+        assert len(read(tmp_path / name)[0]) == 3
+        return
+    lines = b'{"n": 1}\n{"t": "\xff"}\n{"n": 3}\n'
+    (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith("gz") else lines)
+    records, problems = read(tmp_path / name, skip=True)
+    assert [record.number for record in records] == [1, 3]
+    assert len(problems) == 1
+
+
+def test_files_of_a_directory_come_in_order_of_their_names(tmp_path):
+    for name in ("b.json", "a.parquet", "c.jsonl.gz"):
+        write(tmp_path / name)
+    (tmp_path / "README.md").write_text("")
+    (tmp_path / ".hidden.json").write_text("")
+    assert [path.name for path in find_files(tmp_path)] == ["a.parquet", "b.json", "c.jsonl.gz"]
+    assert find_file(tmp_path, ["c", "d"]) == tmp_path / "c.jsonl.gz"
+    assert find_file(tmp_path, ["d"]) is None
+    write(tmp_path / "c.json")
+    with pytest.raises(ValueError, match=r"c\.json, c\.jsonl\.gz; keep one"):
+        find_file(tmp_path, ["c"])
+
+
+def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        find_files(tmp_path / "nowhere.jsonl")
+    with pytest.raises(ValueError, match="has no data files"):
+        find_files(tmp_path)
+    (tmp_path / "a.csv").write_text("")
+    with pytest.raises(ValueError, match="unknown type"):
+        find_files(tmp_path / "a.csv")
+
+
+def test_the_hub_is_read_from_a_copy_of_a_repository(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "hub" / "part").mkdir(parents=True)
+    write(tmp_path / "hub" / "part" / "train.jsonl")
+    card = "---\nconfigs:\n  - config_name: part\n    data_files:\n      - split: train\n        path: part/train.jsonl\n---\n"
+    (tmp_path / "hub" / "README.md").write_text(card)
+    hub = str(tmp_path / "hub")
+    records = list(load_hub(hub, "main", "train", "part"))
+    assert [record.row for record in records] == ROWS
+    assert records[0].origin == "hub/part/train#1"
+    with pytest.raises(ValueError, match=r"could not load .*/part/test at revision 'main'"):
+        list(load_hub(hub, "main", "test", "part"))

@@ -1,0 +1,1 @@
+"""The single checks behind `verl_trgrpo.data.check`."""

@@ -1,0 +1,1 @@
+"""Mathematics data sets: DeepScaleR's training problems and its five test sets."""

@@ -1,0 +1,1 @@
+"""Questions with short answers for training with search: Search-R1's train and test sets."""

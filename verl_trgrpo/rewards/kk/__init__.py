@@ -1,0 +1,1 @@
+"""Reward for Knights-and-Knaves puzzles; `scorer` is the way in."""

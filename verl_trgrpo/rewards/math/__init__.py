@@ -1,0 +1,1 @@
+"""Reward for mathematical answers; `scorer` is the way in."""

@@ -1,0 +1,21 @@
+"""Signals that end a program, handled for a while."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[None]:
+    """Handle `numbers` with ``handler``; outside the main thread, where that cannot be, do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)
