@@ -1,0 +1,241 @@
+"""Measure the search room: time and memory of indexing, queries per second in process and over HTTP.
+
+With ``--load`` only this is measured: many clients ask a server at once, in turns with the same backend called in process
+by as many threads as the server has, so that other programs disturb both alike; and whether the server's memory grows.
+
+The corpus is generated: passages of 100 words, ten passages an article. Three quarters of the words have frequencies that
+fall as in a natural language, with English stop words as the most frequent; the rest come from the article's own twenty.
+A query is 10 words of one passage. Run ``python benchmarks/bench_search.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import itertools
+import json
+import os
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from search_load import Load, measure_load, show_load
+
+from verl_trgrpo.search.protocol import request_body
+from verl_trgrpo.search.tantivy_backend import TantivyBackend
+
+COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
+WORDS_PER_PASSAGE = 100
+WORDS_PER_QUERY = 10
+PASSAGES_PER_ARTICLE = 10
+STOP_WORDS = [
+    "the", "of", "and", "in", "to", "a", "is", "was", "for", "as", "on",
+    "with", "by", "at", "it", "an", "be", "that", "are", "this", "not", "or",
+    "but", "if", "no", "such", "their", "then", "there", "these", "they", "will", "into",
+]  # fmt: skip
+
+
+def write_corpus(path: Path, documents: int, vocabulary: int, seed: int) -> list[str]:
+    """Write the corpus; return 20,000 queries."""
+    rng = random.Random(seed)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [*STOP_WORDS, *("".join(rng.choices(letters, k=rng.randint(3, 10))) for _ in range(vocabulary))]
+    weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(len(words))))
+    queries, own = [], [""]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(documents):
+            if number % PASSAGES_PER_ARTICLE == 0:
+                own = rng.choices(words, k=20)
+            passage = rng.choices(words, cum_weights=weights, k=WORDS_PER_PASSAGE * 3 // 4)
+            passage += rng.choices(own, k=WORDS_PER_PASSAGE - len(passage))
+            file.write(json.dumps({"id": str(number), "contents": f'"{own[0]}"\n{" ".join(passage)}'}) + "\n")
+            if number % max(1, documents // 20_000) == 0:
+                queries.append(" ".join(rng.sample(passage, WORDS_PER_QUERY)))
+    rng.shuffle(queries)
+    return queries
+
+
+def measure_index(corpus: Path, out: Path, threads: int) -> dict[str, float]:
+    start = time.perf_counter()
+    words = ["index", "--corpus", corpus, "--out", out, "--threads", threads]
+    subprocess.run([*COMMAND, *map(str, words)], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - start
+    size = sum(path.stat().st_size for path in (out / "index").iterdir())
+    return {
+        "seconds": seconds,
+        "corpus_mb": corpus.stat().st_size / 1e6,
+        "index_mb": size / 1e6,
+        # Of the largest child so far, and this is the only one.
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3,
+    }
+
+
+def measure_in_process(index: Path, queries: Sequence[str], topk: int, repeats: int) -> dict[str, float]:
+    """One thread; medians of the repeats, after one round that loads the index into memory.
+
+    Per second on the clock, and per second that the thread had a core, which other programs disturb less.
+    """
+    backend = TantivyBackend(index)
+    rates, core_rates = [], []
+    for _ in range(repeats + 1):
+        start, core_start = time.perf_counter(), time.thread_time()
+        for query in queries:
+            backend.search([query], topk)
+        rates.append(len(queries) / (time.perf_counter() - start))
+        core_rates.append(len(queries) / (time.thread_time() - core_start))
+    rates, core_rates = rates[1:], core_rates[1:]
+    return {
+        "queries_per_second": statistics.median(rates),
+        "slowest": min(rates),
+        "fastest": max(rates),
+        "queries_per_core_second": statistics.median(core_rates),
+    }
+
+
+def measure_http(
+    port: int, queries: Sequence[str], topk: int, batch: int, clients: int, seconds: float
+) -> dict[str, float]:
+    """`clients` threads, each with one connection, ask as fast as they are answered."""
+    bodies = [request_body(queries[start : start + batch], topk) for start in range(0, len(queries), batch)]
+    latencies: list[float] = []
+    problems: list[str] = []
+    end = time.perf_counter() + seconds
+
+    def ask(client: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        for body in itertools.islice(itertools.cycle(bodies), client, None, clients):
+            start = time.perf_counter()
+            if start > end:
+                break
+            connection.request("POST", "/retrieve", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            response.read()
+            if response.status != 200:
+                problems.append(str(response.status))
+            latencies.append(time.perf_counter() - start)
+
+    start = time.perf_counter()
+    threads = [threading.Thread(target=ask, args=(client,)) for client in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - start
+    if problems:
+        raise RuntimeError(f"{len(problems)} requests failed, the first with status {problems[0]}")
+    cuts = statistics.quantiles(latencies, n=100)
+    return {
+        "requests_per_second": len(latencies) / elapsed,
+        "queries_per_second": len(latencies) * batch / elapsed,
+        "p50_ms": 1e3 * cuts[49],
+        "p95_ms": 1e3 * cuts[94],
+    }
+
+
+@contextmanager
+def running_server(index: Path, arguments: argparse.Namespace) -> Iterator[tuple[int, psutil.Process]]:
+    words = ["serve", "--index", index, "--port", 0, "--workers", arguments.workers]
+    words += ["--threads", arguments.server_threads]
+    server = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        port = int(server.stdout.readline().split("/retrieve")[0].rsplit(":", 1)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/health")  # answered when a worker is up; the warm rounds give the others time
+        connection.getresponse().read()
+        connection.close()
+        yield port, psutil.Process(server.pid)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def measure_server(index: Path, queries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
+    with running_server(index, arguments) as (port, _):
+        results = {}
+        for batch, clients in ((1, 1), (1, 8), (64, 8)):
+            measure_http(port, queries, arguments.topk, batch, clients, 2.0)  # warm
+            name = f"batch {batch}, {clients} clients"
+            results[name] = measure_http(port, queries, arguments.topk, batch, clients, arguments.seconds)
+        return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=100_000, help="passages (default: %(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=200_000, help="different words (default: %(default)s)")
+    parser.add_argument("--queries", type=int, default=5000, help="per repeat in process (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="or rounds with --load (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="per measurement over HTTP (default: %(default)s)")
+    parser.add_argument("--topk", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1, help="of the index writer (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
+    parser.add_argument("--server-threads", type=int, default=4, help="of each worker (default: %(default)s)")
+    parser.add_argument("--load", action="store_true", help="measure the server under load, and nothing else")
+    parser.add_argument("--clients", type=int, default=64, help="connections with --load (default: %(default)s)")
+    parser.add_argument("--batch", type=int, default=8, help="queries per request with --load (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="also write JSON to this file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-search-") as directory:
+        corpus, index = Path(directory, "corpus.jsonl"), Path(directory, "index")
+        queries = write_corpus(corpus, arguments.documents, arguments.vocabulary, arguments.seed)
+        report: dict[str, Any] = {
+            "documents": arguments.documents,
+            "words_per_passage": WORDS_PER_PASSAGE,
+            "words_per_query": WORDS_PER_QUERY,
+            "topk": arguments.topk,
+            "writer_threads": arguments.threads,
+            "workers": arguments.workers,
+            "cores": os.cpu_count(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "tantivy": version("tantivy"),
+            "server_threads": arguments.server_threads,
+            "index": measure_index(corpus, index, arguments.threads),
+        }
+        if arguments.load:
+            load = Load(arguments.clients, arguments.batch, arguments.topk, arguments.repeats, arguments.seconds)
+            threads = arguments.workers * arguments.server_threads
+            with running_server(index, arguments) as (port, server):
+                time.sleep(2.0)  # until all workers are up
+                report["load"] = measure_load(TantivyBackend(index), threads, port, server, queries, load)
+        else:
+            few = queries[: arguments.queries]
+            report["in_process"] = measure_in_process(index, few, arguments.topk, arguments.repeats)
+            report["http"] = measure_server(index, queries, arguments)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+    show_load(report) if arguments.load else show(report)
+
+
+def show(report: dict[str, Any]) -> None:
+    built, inside = report["index"], report["in_process"]
+    rate = report["documents"] / built["seconds"]
+    print(f"index       {report['documents']:,} passages in {built['seconds']:.1f} s ({rate:,.0f}/s)")
+    sizes = f"corpus {built['corpus_mb']:.0f} MB, index {built['index_mb']:.0f} MB"
+    print(f"            {sizes}, peak RSS {built['peak_rss_mb']:.0f} MB")
+    print(
+        f"in process  {inside['queries_per_second']:,.0f} queries/s ({inside['slowest']:,.0f} to {inside['fastest']:,.0f}), "
+        f"{inside['queries_per_core_second']:,.0f} per core-second"
+    )
+    print(f"\n{'HTTP':<24}{'requests/s':>12}{'queries/s':>12}{'p50 ms':>9}{'p95 ms':>9}")
+    for name, row in report["http"].items():
+        rates = f"{row['requests_per_second']:>12,.0f}{row['queries_per_second']:>12,.0f}"
+        print(f"{name:<24}{rates}{row['p50_ms']:>9.2f}{row['p95_ms']:>9.2f}")
+
+
+if __name__ == "__main__":
+    main()

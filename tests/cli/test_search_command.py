@@ -1,0 +1,118 @@
+"""`verl-trgrpo search`: index and query as a user meets them; serving is tested with the server."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from verl_trgrpo.cli.main import main
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"id": "7", "contents": '"東京"\nTokyo is a capital.'}, {"id": "8", "contents": '"Oslo"\nOslo is, too.'}]
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def run(capsys, *words):
+    code = main(["search", *map(str, words)])
+    return code, *capsys.readouterr()
+
+
+def test_help_teaches_with_examples(capsys):
+    for words in ([], ["index"], ["serve"], ["query"]):
+        with pytest.raises(SystemExit) as caught:
+            main(["search", *words, "--help"])
+        assert caught.value.code == 0
+        text = capsys.readouterr().out
+        assert "examples:" in text and f"verl-trgrpo search {words[0] if words else 'index'} --" in text
+
+
+def test_help_imports_nothing_heavy():
+    code = """
+import sys
+from verl_trgrpo.cli.main import main
+try:
+    main(["search", "serve", "--help"])
+except SystemExit:
+    pass
+heavy = {"torch", "tantivy", "fastapi", "uvicorn", "opensearchpy", "urllib3", "prometheus_client", "pyarrow"}
+print("HEAVY", sorted(heavy & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("HEAVY []\n")
+
+
+def test_index_then_query(capsys, corpus, tmp_path):
+    with corpus.open("a") as file:
+        file.write("no passage\n" * 7)
+    code, out, error = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
+    assert code == 0
+    assert "2 passages" in out
+    assert "7 bad lines left out:\n  line 3: not JSON\n" in error and error.endswith("line 7: not JSON\n  ...\n")
+    code, out, _ = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
+    assert code == 0 and "already has this index: 2 passages" in out
+    code, out, _ = run(capsys, "query", "--index", tmp_path / "out", "東京 tokyo", "nothing here")
+    assert code == 0
+    first, second = out.split("nothing here")
+    assert "1. 東京  (score" in first and "id 7)\n   Tokyo is a capital." in first and "Oslo" not in first
+    assert second.strip() == "nothing found"
+
+
+WRONG = {
+    "no such corpus": (["index", "--corpus", "nowhere", "--out", "out"], "nowhere is not a file"),
+    "no out": (["index", "--corpus", "CORPUS"], "--out is missing"),
+    "several at once": (["index", "--corpus", "nowhere", "--out", "out", "--threads", "9"], "2 problems"),
+    "no passages": (["index", "--corpus", "/dev/null", "--out", "out"], "is not a file"),
+    "no index": (["query", "--index", "out", "question"], "not a finished index"),
+    "topk 0": (["query", "--index", "out", "--topk", "0", "question"], "topk is 0"),
+    "no address": (["query", "--url", "8000", "question"], "url is '8000'"),
+    "opensearch without a file": (["index", "--backend", "opensearch", "--corpus", "nowhere"], "nowhere is not a file"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_one_clear_error(capsys, corpus, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    words, reason = WRONG[name]
+    code, _, error = run(capsys, *[str(corpus) if word == "CORPUS" else word for word in words])
+    assert code == 2
+    assert error.count("error:") == 1 and reason in error and "Traceback" not in error
+    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+
+
+def test_a_server_that_is_not_there_is_a_failure(capsys):
+    code, _, error = run(capsys, "query", "--url", "http://127.0.0.1:1", "question")
+    assert code == 1
+    assert error.startswith("error: http://127.0.0.1:1/retrieve cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [
+        ("tantivy", ["index", "--corpus", "CORPUS", "--out", "OUT"]),
+        ("fastapi", ["serve", "--backend", "http", "--url", "http://127.0.0.1:1"]),
+        ("uvicorn", ["serve", "--backend", "http", "--url", "http://127.0.0.1:1"]),
+        ("opensearchpy", ["index", "--corpus", "CORPUS", "--backend", "opensearch"]),
+    ],
+)
+def test_a_missing_package_is_named_with_its_remedy(corpus, tmp_path, package, words):
+    # A module of this name that fails like one that is not there stands before the installed one.
+    code = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / f"{package}.py").write_text(code)
+    words = [{"CORPUS": str(corpus), "OUT": str(tmp_path / "out")}.get(word, word) for word in words]
+    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'hidden')!r}); from verl_trgrpo.cli.main import main"
+    result = subprocess.run(
+        [sys.executable, "-c", f"{program}; sys.exit(main({['search', *words]!r}))"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert f'error: {package} is not installed; pip install "verl-trgrpo[search]"' in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,98 @@
+"""The checkpoint that ships with the package: whole, loadable, and as able as its manifest says."""
+
+import json
+import random
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from verl_trgrpo.agent.tags import STOP_STRINGS, observation_frame
+from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.tiny_model.accuracy import load
+from verl_trgrpo.tiny_search import CHECKPOINT
+from verl_trgrpo.tiny_search.accuracy import answer, measure_accuracy
+from verl_trgrpo.tiny_search.demonstrations import CAREFUL_START
+from verl_trgrpo.tiny_search.training import SearchWarmStartOptions, open_index
+from verl_trgrpo.tiny_search.world import make_world
+
+COUNT = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads of torch wait for each other longer than such a small model takes, when other programs need the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    return read_manifest(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return load(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory):
+    """A world that neither the warm start nor the manifest's measurement saw, and its index."""
+    world = make_world("training", 77)
+    return world, open_index(world, tmp_path_factory.mktemp("unseen"))
+
+
+def test_the_checkpoint_is_small_and_as_recorded(manifest):
+    files = {path.name for path in CHECKPOINT.iterdir()} - {"manifest.json", "README.md"}
+    assert files == set(manifest["files"])
+    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 4_000_000
+    for name, facts in manifest["files"].items():
+        assert file_sha256(CHECKPOINT / name) == facts["sha256"]
+
+
+def test_the_manifest_says_how_it_was_made(manifest):
+    assert manifest["command"].startswith("python -m verl_trgrpo.tiny_search.warm_start --out checkpoint --seed 0 ")
+    assert SearchWarmStartOptions(**manifest["arguments"]) == SearchWarmStartOptions()
+    assert {"torch", "transformers", "tokenizers", "tantivy"} <= set(manifest["library_versions"])
+    # No directory of the machine that built it.
+    assert not [word for word in json.dumps(manifest).replace('"', " ").split() if word.startswith("/")]
+
+
+def test_weights_are_bf16_on_disk_and_fp32_in_training(loaded, manifest):
+    weights = load_file(CHECKPOINT / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+    _, model = loaded
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert model.num_parameters() == manifest["parameters"] < 1_000_000
+
+
+def test_tags_are_single_tokens_and_every_text_survives_the_tokenizer(loaded, unseen):
+    tokenizer, _ = loaded
+    tags = [*STOP_STRINGS, "<search>", "<answer>", "<think>", "</think>", "<information>", "</information>"]
+    assert all(len(tokenizer.encode(tag)) == 1 for tag in tags)
+    texts = [CAREFUL_START, *observation_frame(), *(text for _, text in unseen[0].documents())]
+    assert all(tokenizer.decode(tokenizer.encode(text)) == text for text in texts)
+
+
+@pytest.mark.slow
+def test_the_model_is_as_good_as_the_manifest_says(manifest):
+    measured = measure_accuracy(CHECKPOINT, COUNT, manifest["arguments"]["seed"])
+    assert set(measured) == set(manifest["accuracy"])
+    for kind, accuracies in measured.items():
+        for name, accuracy in accuracies.items():
+            # The first few of the questions that the manifest counts may be easier or harder than all.
+            assert abs(accuracy - manifest["accuracy"][kind][name]) <= 0.3, (kind, name)
+
+
+@pytest.mark.slow
+def test_the_model_finds_answers_in_a_new_world_when_made_to_search_and_rarely_otherwise(loaded, unseen):
+    world, backend = unseen
+    people = random.Random(0).sample([*world.people], COUNT)
+    questions = [question for name in people for question in world.questions(name)]
+    careful = [answer(*loaded, backend, question, len(question.path)) == question.answer for question in questions]
+    greedy = [answer(*loaded, backend, question) == question.answer for question in questions]
+    assert sum(careful) / len(questions) >= 0.9
+    assert sum(greedy) / len(questions) <= 0.5  # there is something left to learn
