@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The quickstart as a script: a tiny warm-started Qwen2 learns 2- and 3-person puzzles on two cores.
+# The quickstart as a script: a tiny warm-started Qwen2 learns three-person puzzles on two cores.
 #
-# Differs from the paper in everything but the objective: model (0.9 M parameters instead of 3 B), puzzles (2 and 3 people
+# Differs from the paper in everything but the objective: model (0.9 M parameters instead of 3 B), puzzles (3 people
 # instead of 3 to 7), prompt (no instructions), steps and learning rate. It shows the machinery at work, not the paper's
 # result.
 #

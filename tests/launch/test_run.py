@@ -71,6 +71,18 @@ def test_another_configuration_does_not_continue_a_run(recipe, tmp_path):  # noq
     check_same_run(longer.config, run_dir / "config.yaml")
 
 
+def test_the_retrieval_server_may_have_another_address_when_a_run_goes_on(recipe, tmp_path):  # noqa: F811
+    url, topk = (f"actor_rollout_ref.rollout.custom.search.{key}" for key in ("url", "topk"))
+    searching = [*recipe, "agent=search_tags"]
+    first = make_plan("trgrpo_trainer", [*searching, f"{url}=http://127.0.0.1:8000"], on_cpu=True)
+    OmegaConf.save(first.config, tmp_path / "config.yaml")
+    moved = make_plan("trgrpo_trainer", [*searching, f"{url}=http://127.0.0.1:8001"], on_cpu=True)
+    check_same_run(moved.config, tmp_path / "config.yaml")
+    other = make_plan("trgrpo_trainer", [*searching, f"{topk}=9"], on_cpu=True)
+    with pytest.raises(ConfigurationError, match=r"search\.topk: 3 there, 9 asked for"):
+        check_same_run(other.config, tmp_path / "config.yaml")
+
+
 def test_a_run_directory_that_cannot_be_written_is_named(recipe, tmp_path):  # noqa: F811
     (tmp_path / "file").touch()
     with pytest.raises(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from verl_trgrpo.launch.configuration import DEFAULT_CONFIG
 
@@ -12,6 +13,7 @@ examples:
       actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8
   verl-trgrpo train algorithm=grpo ...              the baseline, everything else equal
   verl-trgrpo train actor_rollout_ref.actor.policy_loss.shaping.tau=6 ...
+  verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
 
 algorithms: grpo, tr_grpo (default), grpo_sg, tr_grpo_reverse, advantage_reweighting, dr_grpo, dapo_clip.
 Without an accelerator platform=cpu is chosen. The run directory is trainer.default_local_dir; it receives checkpoints,
@@ -28,15 +30,21 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config-name", default=DEFAULT_CONFIG, help="primary configuration (default: %(default)s)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--config-name", default=DEFAULT_CONFIG, help="primary configuration (default: %(default)s)")
+    source.add_argument("--recipe", type=Path, metavar="FILE", help="a recipe file, in place of --config-name")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from verl_trgrpo.launch.configuration import recipe_arguments
     from verl_trgrpo.launch.run import run_training
 
-    print_outcome(run_training(arguments.overrides, arguments.config_name))
+    config_name, overrides = arguments.config_name, arguments.overrides
+    if arguments.recipe:
+        config_name, overrides = recipe_arguments(arguments.recipe, overrides)
+    print_outcome(run_training(overrides, config_name))
     return 0
 
 

@@ -16,6 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
+# Hydra's own option for the directory of the primary configuration; a recipe outside the packages needs it.
+_CONFIG_PATH = "--config-path="
+
 
 class ConfigurationError(ValueError):
     """Everything found wrong with a run's configuration, one problem a line."""
@@ -31,7 +34,7 @@ class Plan:
 
     Args:
         config: the composed configuration.
-        overrides: Hydra overrides that reproduce it, platform included.
+        overrides: Hydra arguments that reproduce it, platform included; ``--config-path`` comes first if there is one.
         run_dir: directory of checkpoints, logs and plots (``trainer.default_local_dir``).
         total_steps: training steps, or None when the number of rows that pass veRL's filters decides.
         on_cpu: whether it trains without an accelerator.
@@ -49,18 +52,19 @@ def make_plan(config_name: str, overrides: Sequence[str], on_cpu: bool) -> Plan:
 
     Args:
         config_name: primary configuration, e.g. ``trgrpo_trainer``.
-        overrides: Hydra overrides as on veRL's command line.
+        overrides: Hydra overrides as on veRL's command line, or what :func:`recipe_arguments` makes of them.
         on_cpu: choose the group ``platform=cpu`` unless the overrides choose one.
 
     Raises:
         ConfigurationError: with every problem found.
     """
-    overrides = list(overrides)
+    options, overrides = _split_options(overrides)
     if not chosen_value(overrides, "trainer.experiment_name"):
         # Names the run directory: two algorithms must not continue each other's checkpoints.
         overrides.insert(0, f"trainer.experiment_name={chosen_value(overrides, 'algorithm') or 'tr_grpo'}")
     if on_cpu and not chosen_value(overrides, "platform"):
-        overrides.insert(0, "platform=cpu" if _has_platform(config_name) else "+platform=cpu")
+        overrides.insert(0, "platform=cpu" if _has_platform(config_name, options) else "+platform=cpu")
+    overrides = options + overrides
     config = compose(config_name, overrides)
     problems = _file_problems(config) + _contract_problems(config)
     if problems:
@@ -68,6 +72,27 @@ def make_plan(config_name: str, overrides: Sequence[str], on_cpu: bool) -> Plan:
     run_dir = Path(config.trainer.default_local_dir)
     # What was chosen counts, not what was found: a head node without a GPU may start a run on GPUs.
     return Plan(config, tuple(overrides), run_dir, _total_steps(config), config.trainer.device == "cpu")
+
+
+def recipe_arguments(recipe: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
+    """The primary configuration and the Hydra arguments that stand for a recipe file.
+
+    Args:
+        recipe: a YAML file, which may use the configurations of veRL, of this package and of its own directory.
+        overrides: Hydra overrides; without ``trainer.experiment_name`` they get the recipe's and the algorithm's name.
+
+    Raises:
+        ConfigurationError: when there is no such file, or its name is not that of a Hydra configuration.
+    """
+    if recipe.suffix != ".yaml":
+        raise ConfigurationError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; give a recipe file"])
+    if not recipe.is_file():
+        raise ConfigurationError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
+    arguments = [f"{_CONFIG_PATH}{recipe.resolve().parent}", "hydra.searchpath=[pkg://verl.trainer.config]"]
+    if not chosen_value(overrides, "trainer.experiment_name"):
+        name = f"{recipe.stem}-{chosen_value(overrides, 'algorithm') or 'tr_grpo'}"
+        arguments.append(f"trainer.experiment_name={quoted(name)}")
+    return recipe.stem, [*arguments, *overrides]
 
 
 def quoted(value: object) -> str:
@@ -84,17 +109,28 @@ def chosen_value(overrides: Sequence[str], key: str) -> str | None:
     return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
 
 
-def _has_platform(config_name: str) -> bool:
+def _split_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Hydra arguments up to and including ``--config-path`` and the search path behind it, and the overrides."""
+    if arguments and arguments[0].startswith(_CONFIG_PATH):
+        return list(arguments[:2]), list(arguments[2:])
+    return [], list(arguments)
+
+
+def _has_platform(config_name: str, options: Sequence[str]) -> bool:
     """Whether a primary configuration has the group ``platform`` in its defaults; stock veRL's have not."""
     try:
-        compose(config_name, ["platform=cpu"])
+        compose(config_name, [*options, "platform=cpu"])
     except ConfigurationError:
         return False
     return True
 
 
 def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
-    """The configuration as Hydra composes it for ``python -m verl.trainer.main_ppo``.
+    """The configuration as Hydra composes it for ``python -m verl.trainer.main_ppo --config-name NAME ARGUMENTS``.
+
+    Args:
+        config_name: primary configuration.
+        overrides: Hydra overrides; the first may be ``--config-path=DIR``, the directory of the primary configuration.
 
     Raises:
         ConfigurationError: for unknown groups, keys or syntax.
@@ -104,10 +140,16 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    overrides = list(overrides)
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            return hydra.compose(config_name, overrides=list(overrides))
+        if overrides and overrides[0].startswith(_CONFIG_PATH):
+            directory = overrides.pop(0).removeprefix(_CONFIG_PATH)
+            initialized: Any = hydra.initialize_config_dir(directory, version_base=None)
+        else:
+            initialized = hydra.initialize_config_module("verl.trainer.config", version_base=None)
+        with initialized:
+            return hydra.compose(config_name, overrides=overrides)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError([str(error)]) from error
 
@@ -116,12 +158,12 @@ def _file_problems(config: DictConfig) -> list[str]:
     """Complaints about data files, a model directory or a rollout engine that are not there."""
     problems = []
     for key in ("data.train_files", "data.val_files"):
-        for file in _files(config, key):
+        for file in data_files(config, key):
             path = Path(file).expanduser()
             if not path.exists():
                 problems.append(f"{key}={file} does not exist; build it first, e.g. with data_prep/kk.py")
             elif path.suffix == ".parquet":
-                problems += _column_problems(key, path, config)
+                problems += column_problems(key, path, config)
     model = config.actor_rollout_ref.model.path
     # "name/model" may be on a hub; anything that looks like a path must be there.
     looks_like_path = model and (Path(model).is_absolute() or model.startswith((".", "~")))
@@ -137,13 +179,13 @@ def _file_problems(config: DictConfig) -> list[str]:
     return problems
 
 
-def _files(config: DictConfig, key: str) -> list[str]:
+def data_files(config: DictConfig, key: str) -> list[str]:
     """Local files under ``key``, which holds one or a list."""
     files = OmegaConf.select(config, key)
     return [file for file in ([files] if isinstance(files, str) else list(files or [])) if "://" not in file]
 
 
-def _column_problems(key: str, path: Path, config: DictConfig) -> list[str]:
+def column_problems(key: str, path: Path, config: DictConfig) -> list[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -166,20 +208,20 @@ def _contract_problems(config: DictConfig) -> list[str]:
 
     try:
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-        problems = _regulation_problems(actor)
+        problems = regulation_problems(actor)
     except Exception as error:  # Hydra wraps whatever a constructor raises
-        return [_root_cause(error)]
+        return [root_cause(error)]
     try:
         # veRL prints its verdict and warns about the critic; here only problems are of interest.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # veRL raises assertions, value errors and others
-        problems.append(_root_cause(error))
+        problems.append(root_cause(error))
     return problems
 
 
-def _regulation_problems(actor: Any) -> list[str]:
+def regulation_problems(actor: Any) -> list[str]:
     """Complaints about token weights that contradict the actor's other options."""
     from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, clip_range_of
     from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODE
@@ -202,7 +244,7 @@ def _regulation_problems(actor: Any) -> list[str]:
     return problems
 
 
-def _root_cause(error: BaseException) -> str:
+def root_cause(error: BaseException) -> str:
     """The innermost message, with the configuration key that Hydra names."""
     key = next((line for line in str(error).splitlines() if line.startswith("full_key:")), "")
     while error.__cause__ is not None:
@@ -217,7 +259,7 @@ def _total_steps(config: DictConfig) -> int | None:
         return int(config.trainer.total_training_steps)
     import pyarrow.parquet as pq
 
-    files = _files(config, "data.train_files")
+    files = data_files(config, "data.train_files")
     if not files or config.data.get("filter_overlong_prompts") or any(not file.endswith(".parquet") for file in files):
         return None
     rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)

@@ -110,7 +110,7 @@ def _train(plan: Plan, config_name: str, stream: TextIO) -> Path:
     attempt = _next_attempt(plan.run_dir)
     log_file = plan.run_dir / f"train-{attempt}.log"
     metrics_file = plan.run_dir / f"metrics-{attempt}.jsonl"
-    arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan)]
+    arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan, metrics_file.resolve())]
     print(f"log: {log_file}", file=stream, flush=True)
     process = TrainingProcess(arguments, training_environment(plan.on_cpu, str(metrics_file.resolve())), log_file)
     log = MetricsLog(plan.run_dir, first=attempt)
@@ -140,13 +140,20 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.rsplit("_", 1)[1])
 
 
-def _bookkeeping(plan: Plan) -> list[str]:
-    """Overrides for what the launcher reads: the ``file`` logger, and Hydra's own files in the run directory."""
+def _bookkeeping(plan: Plan, metrics_file: Path) -> list[str]:
+    """Overrides for what the launcher reads: the ``file`` logger, and Hydra's own files in the run directory.
+
+    On a Ray cluster that was there before, only the runtime environment carries a variable to veRL's workers.
+    """
     logger = plan.config.trainer.logger
     loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
     if "file" not in loggers:
         loggers.append("file")
-    return [f"trainer.logger=[{','.join(loggers)}]", f"hydra.run.dir={quoted((plan.run_dir / 'hydra').resolve())}"]
+    return [
+        f"trainer.logger=[{','.join(loggers)}]",
+        f"hydra.run.dir={quoted((plan.run_dir / 'hydra').resolve())}",
+        f"++ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH={quoted(metrics_file)}",
+    ]
 
 
 def _failure(log_file: Path, code: int) -> str:

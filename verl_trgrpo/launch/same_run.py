@@ -26,6 +26,7 @@ _MAY_CHANGE = (
     "trainer.resume_mode",
     "trainer.resume_from_path",
     "ray_kwargs",
+    "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
     "global_profiler",
 )
 

@@ -1,0 +1,60 @@
+"""`verl-trgrpo eval` as a user meets it; evaluations with a model are in tests/evaluation."""
+
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.evaluation.options import PRESETS
+
+
+def run(capsys, *words):
+    code = main(["eval", *map(str, words)])
+    return code, *capsys.readouterr()
+
+
+def test_help_teaches_with_examples_and_knows_all_presets(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["eval", "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "verl-trgrpo eval --model" in text and "{" + ",".join(PRESETS) + "}" in text
+
+
+def test_help_imports_nothing_heavy():
+    code = """
+import sys
+from verl_trgrpo.cli.main import main
+try:
+    main(["eval", "--help"])
+except SystemExit:
+    pass
+print("HEAVY", sorted({"torch", "vllm", "verl", "transformers", "numpy", "pyarrow"} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("HEAVY []\n")
+
+
+def test_wrong_input_is_one_message_and_code_2(capsys, tmp_path):
+    code, out, error = run(capsys, "--model", "m", "--data", tmp_path / "no.parquet", "--k", 4, "--out", tmp_path / "o")
+    assert (code, out) == (2, "")
+    assert error.startswith("error: 2 problems:") and "no.parquet is not a file" in error and "temperature 0" in error
+    code, _, error = run(capsys, "--model", "m", "--data", tmp_path / "no.parquet", "--search", "topk")
+    assert code == 2 and "topk is not KEY=VALUE" in error
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_model_that_is_not_there_costs_nothing(capsys, tmp_path):
+    row = {
+        "data_source": "kk_3ppl",
+        "prompt": [{"role": "user", "content": "?"}],
+        "reward_model": {"ground_truth": "(1) Zoe is a knave"},
+    }
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([row]), file)
+    code, _, error = run(capsys, "--model", tmp_path / "gone", "--data", file, "--out", tmp_path / "out")
+    assert code == 2 and error == f"error: the model {tmp_path / 'gone'} does not exist; check the path\n"
+    assert not (tmp_path / "out").exists()

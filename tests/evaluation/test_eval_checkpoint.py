@@ -1,0 +1,68 @@
+"""What is accepted as a model, and what is said about the rest; merging is tested with real training."""
+
+import json
+import os
+
+import pytest
+
+from verl_trgrpo.evaluation.checkpoint import Model, find_model, merged_model
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """The layout of a sharded veRL checkpoint, without weights."""
+    actor = tmp_path / "run" / "global_step_5" / "actor"
+    (actor / "huggingface").mkdir(parents=True)
+    (actor / "huggingface" / "config.json").write_text("{}")
+    (actor / "fsdp_config.json").write_text(json.dumps({"FSDP_version": 2, "world_size": 1}))
+    (actor / "model_world_size_1_rank_0.pt").write_bytes(b"broken")
+    return actor.parent
+
+
+def test_a_checkpoint_is_found_by_its_step_or_its_actor(checkpoint):
+    assert find_model(str(checkpoint)) == find_model(str(checkpoint / "actor")) == Model(None, checkpoint / "actor")
+
+
+def test_a_model_directory_and_a_hub_name_are_taken_as_they_are(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    assert find_model(str(tmp_path)) == Model(str(tmp_path))
+    assert find_model("Qwen/Qwen2.5-3B-Instruct") == Model("Qwen/Qwen2.5-3B-Instruct")
+
+
+def test_weights_that_the_checkpoint_holds_in_hugging_face_form_are_used(checkpoint):
+    (checkpoint / "actor" / "huggingface" / "model.safetensors").write_bytes(b"")
+    assert find_model(str(checkpoint)) == Model(str(checkpoint / "actor" / "huggingface"))
+
+
+def test_what_is_no_model_is_said_with_the_remedy(checkpoint, tmp_path):
+    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("5")
+    with pytest.raises(ValueError, match=r"neither a veRL checkpoint.*latest checkpoint is .*global_step_5"):
+        find_model(str(checkpoint.parent))
+    with pytest.raises(ValueError, match="does not exist"):
+        find_model(str(tmp_path / "nowhere"))
+    (checkpoint / "actor" / "lora_train_meta.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"LoRA.*merge_and_unload"):
+        find_model(str(checkpoint))
+    megatron = tmp_path / "megatron" / "actor" / "model" / "dist_ckpt"
+    megatron.mkdir(parents=True)
+    with pytest.raises(ValueError, match="--backend megatron"):
+        find_model(str(tmp_path / "megatron"))
+
+
+def test_the_fingerprint_changes_with_the_weights_and_not_with_other_files(checkpoint):
+    before = find_model(str(checkpoint)).fingerprint()
+    (checkpoint / "actor" / "optim_world_size_1_rank_0.pt").write_bytes(b"optimizer")
+    (checkpoint / "merged_hf").mkdir()
+    assert find_model(str(checkpoint / "actor")).fingerprint() == before
+    shard = checkpoint / "actor" / "model_world_size_1_rank_0.pt"
+    os.utime(shard, ns=(0, 10**18))
+    assert find_model(str(checkpoint)).fingerprint() != before
+    assert find_model("hub/name").fingerprint() == {"name": "hub/name"}
+
+
+@pytest.mark.slow
+def test_a_merge_that_fails_says_why_and_leaves_nothing(checkpoint, tmp_path):
+    before = {path.name for path in checkpoint.iterdir()}
+    with pytest.raises(RuntimeError, match="veRL's model merger failed"):
+        merged_model(find_model(str(checkpoint)), tmp_path / "out")
+    assert {path.name for path in checkpoint.iterdir()} == before

@@ -1,0 +1,216 @@
+"""Evaluations as a user runs them: real vLLM on the CPU, real checkpoints, a real merger, a real search server."""
+
+import io
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
+from verl_trgrpo.launch.run import run_training
+from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, load
+from verl_trgrpo.tiny_model.dataset import build_dataset
+
+pytestmark = pytest.mark.slow
+
+K = 4
+
+
+def command(*words) -> list[str]:
+    return [sys.executable, "-m", "verl_trgrpo.cli.main", "eval", *map(str, words)]
+
+
+def evaluate(*words) -> str:
+    result = subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+def responses(path: Path) -> dict[tuple[int, int], str]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = {(line["row"], line["sample"]): line["text"] for line in lines}
+    assert len(found) == len(lines), "a response was made twice"
+    return found
+
+
+def greedy_by_transformers(tokenizer, model, rows) -> list[str]:
+    """Greedy responses without vLLM: one batch, padded on the left."""
+    texts = [tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False) for row in rows]
+    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+    with torch.no_grad():
+        output = model.generate(**inputs, do_sample=False, max_new_tokens=MAX_RESPONSE_TOKENS)
+    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+@pytest.fixture(scope="module")
+def puzzles(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("puzzles")
+    build_dataset(directory)
+    return directory
+
+
+def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_finds(puzzles, tmp_path):
+    rows = 160
+    out = tmp_path / "out"
+    table = evaluate(
+        "--model", CHECKPOINT, "--data", puzzles / "test.parquet", "--limit", rows, "--preset", "kk",
+        "--max-tokens", MAX_RESPONSE_TOKENS, "--out", out,
+    )  # fmt: skip
+    report = json.loads((out / "report.json").read_text())
+    found = report["sources"]["kk_3ppl"]
+    assert (out / "report.txt").read_text() in table and found["prompts"] == rows
+
+    manifest = json.loads((CHECKPOINT / "manifest.json").read_text())
+    stated, n_stated = manifest["accuracy"]["3ppl"]["greedy"], manifest["arguments"]["test_puzzles"]
+    deviation = math.sqrt(stated * (1 - stated) * (1 / n_stated + 1 / rows))
+    assert found["avg"]["value"] == pytest.approx(stated, abs=3 * deviation)
+
+    data = pq.read_table(puzzles / "test.parquet").to_pylist()
+    by_vllm = {row: text for (row, _), text in responses(out / "test.jsonl").items()}
+    chosen = sorted(by_vllm)[:48]
+    by_transformers = greedy_by_transformers(*load(CHECKPOINT), [data[i] for i in chosen])
+    assert [by_vllm[i] for i in chosen] == by_transformers
+
+
+def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_path):
+    out = tmp_path / "out"
+    words = (
+        "--model", CHECKPOINT, "--data", puzzles / "test.parquet", "--k", K, "--temperature", 1.0,
+        "--max-tokens", MAX_RESPONSE_TOKENS, "--out", out,
+    )  # fmt: skip
+    path = out / "test.jsonl"
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(command(*words), stdout=log, stderr=log, start_new_session=True)
+        while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 40):
+            time.sleep(0.02)
+        children = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches vLLM's processes, too
+        assert process.wait(60) == 130, (tmp_path / "log").read_text()[-3000:]
+    said = (tmp_path / "log").read_text()
+    assert "interrupted; the same command goes on" in said and "Traceback" not in said
+    assert not psutil.wait_procs(children, timeout=20)[1], "vLLM outlived the evaluation"
+    before = responses(path)
+    assert 40 <= len(before) < 256 * K
+
+    # Some that were there are taken away: they must come back as they were, in other company.
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[10:]))
+    evaluate(*words)
+    after = responses(path)
+    assert after.keys() == {(row, sample) for row in range(256) for sample in range(K)}
+    assert {key: after[key] for key in before} == before
+    assert len({tuple(after[row, sample] for sample in range(K)) for row in range(256)}) == 256
+    assert sum(len({after[row, sample] for sample in range(K)}) > 1 for row in range(256)) > 200, (
+        "samples do not differ"
+    )
+
+    # Complete: nothing is made or loaded, and the report is the same.
+    report, engine_log = (out / "report.json").read_text(), (out / "vllm.log").read_text()
+    assert "0 responses made now" in evaluate(*words)
+    assert (out / "report.json").read_text() == report and (out / "vllm.log").read_text() == engine_log
+
+
+@pytest.fixture(scope="module")
+def trained(puzzles, tmp_path_factory) -> Path:
+    """The checkpoint of one real training step on two ranks."""
+    run_dir = tmp_path_factory.mktemp("run") / "tr_grpo"
+    overrides = [
+        f"data.train_files={puzzles / 'train.parquet'}",
+        f"data.val_files={puzzles / 'test.parquet'}",
+        "data.train_batch_size=8",
+        "data.val_max_samples=8",
+        f"actor_rollout_ref.model.path={CHECKPOINT}",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
+        "actor_rollout_ref.actor.optim.lr=1e-3",
+        "actor_rollout_ref.rollout.n=4",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+        "trainer.n_gpus_per_node=2",
+        "trainer.total_training_steps=1",
+        "trainer.val_before_train=false",
+        "trainer.test_freq=-1",
+        "trainer.save_freq=1",
+        f"trainer.default_local_dir={run_dir}",
+    ]
+    checkpoint = run_training(overrides, "kk_quickstart", stream=io.StringIO()).checkpoint
+    assert checkpoint is not None
+    return checkpoint
+
+
+def merged_by_hand(actor: Path) -> dict[str, torch.Tensor]:
+    """The full weights: shards of both ranks put together along the first dimension."""
+    shards = [torch.load(actor / f"model_world_size_2_rank_{rank}.pt", weights_only=False) for rank in (0, 1)]
+    return {name: torch.cat([shard[name]._local_tensor for shard in shards]) for name in shards[0]}
+
+
+def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzles, trained, tmp_path):
+    out = tmp_path / "out"
+    evaluate(
+        "--model", trained, "--data", puzzles / "test.parquet", "--limit", 64, "--max-tokens", MAX_RESPONSE_TOKENS,
+        "--out", out,
+    )  # fmt: skip
+    merged = trained / "merged_hf"
+    assert {path.name for path in trained.iterdir()} == {"actor", "data.pt", "merged_hf"}
+
+    tokenizer, model = load(CHECKPOINT)
+    start = {name: value.clone() for name, value in model.state_dict().items()}
+    # The merger writes bfloat16, so that is what the weights amount to.
+    weights = {name: value.bfloat16().float() for name, value in merged_by_hand(trained / "actor").items()}
+    model.load_state_dict(weights, strict=False)
+    moved = max((model.state_dict()[name] - start[name]).abs().max().item() for name in start)
+    assert moved > 1e-4, "the step must have changed the weights, or any checkpoint would do"
+
+    data = pq.read_table(puzzles / "test.parquet").to_pylist()
+    by_vllm = {row: text for (row, _), text in responses(out / "test.jsonl").items()}
+    assert [*by_vllm.values()] != greedy_by_transformers(*load(CHECKPOINT), [data[i] for i in by_vllm])
+    assert [*by_vllm.values()] == greedy_by_transformers(tokenizer, model, [data[i] for i in by_vllm])
+
+    before = (merged / "merged_from.json").stat().st_mtime_ns
+    assert merged_model(find_model(str(trained)), out) == str(merged)
+    assert (merged / "merged_from.json").stat().st_mtime_ns == before
+
+
+def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path):
+    from verl_trgrpo.tiny_search import CHECKPOINT as SEARCHING
+    from verl_trgrpo.tiny_search.demo import prepare
+    from verl_trgrpo.tiny_search.server import retrieval_server
+
+    prepare(tmp_path, 0)
+    out = tmp_path / "out"
+    settings = ["topk=2", "max_searches=3", "max_turn_tokens=40", "max_observation_tokens=96"]
+    words = (
+        "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--temperature", 1.0, "--k", 2,
+        "--max-tokens", 272, "--out", out, "--search", *settings,
+    )  # fmt: skip
+    with retrieval_server(tmp_path / "index", tmp_path / "server.log") as url:
+        table = evaluate(*words, f"url={url}")
+    lines = [json.loads(line) for line in (out / "test.jsonl").read_text().splitlines()]
+    assert len(lines) == 2 * 192
+    searched = [line for line in lines if line["extra"]["rollout_metrics"]["searches"] > 0]
+    assert len(searched) > 50
+    for line in searched:
+        assert line["text"].count("<information>") >= 1
+        assert not any("<information>" in text for text in line["extra"]["model_text"])
+    # The demonstration's accuracy before training, sampled: 0.27, with a standard error of 0.03 there and less here.
+    value = json.loads((out / "report.json").read_text())["sources"]["search_qa"]["avg"]["value"]
+    assert value == pytest.approx(0.27, abs=0.12)
+    assert "failed" not in table
+
+    # Complete, so the server is not needed; with a response missing it is.
+    assert "0 responses made now" in evaluate(*words, f"url={url}")
+    path = out / "test.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    result = subprocess.run(command(*words, f"url={url}"), capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert re.search(r"error: the rows need a search server, and http://\S+ does not work", result.stderr)

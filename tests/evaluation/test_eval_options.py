@@ -1,0 +1,107 @@
+"""Options, presets and rows: everything wrong is said at once, before anything is loaded."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, default_out
+from verl_trgrpo.evaluation.rows import load_rows
+
+
+def write(path, rows):
+    names = {name: None for row in rows for name in row}
+    pq.write_table(pa.Table.from_pylist([names | row for row in rows]), path)
+    return path
+
+
+def raw_row(**changes):
+    return {
+        "data_source": "kk_3ppl",
+        "prompt": [{"role": "user", "content": "Who is a knave?"}],
+        "reward_model": {"style": "rule", "ground_truth": "(1) Zoe is a knave"},
+        "extra_info": {"index": 0},
+        **changes,
+    }
+
+
+def test_all_problems_come_in_one_message(tmp_path):
+    with pytest.raises(ValueError, match="11 problems") as caught:
+        EvalOptions("", (tmp_path / "none",), tmp_path, k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
+                    tensor_parallel=0, max_model_len=0, search={"topk": 0})  # fmt: skip
+    for part in ("none is not a file", "model is empty", "temperature 0", "top_p is 0.0", "topk is 0", "seed is -1"):
+        assert part in str(caught.value)
+
+
+def test_presets_are_valid_options(tmp_path):
+    file = write(tmp_path / "a.parquet", [raw_row()])
+    for preset in PRESETS.values():
+        EvalOptions("model", (file,), tmp_path, preset.k, preset.temperature, preset.top_p, preset.max_tokens)
+    assert PRESETS["aime"].k == 16
+
+
+def test_the_same_file_twice_is_refused(tmp_path):
+    file = write(tmp_path / "a.parquet", [raw_row()])
+    with pytest.raises(ValueError, match="given twice"):
+        EvalOptions("model", (file, tmp_path / "." / "a.parquet"), tmp_path)
+
+
+def test_checkpoints_of_different_runs_and_steps_get_different_directories(tmp_path):
+    names = set()
+    for run in ("grpo", "tr_grpo"):
+        for step in (10, 20):
+            path = tmp_path / run / f"global_step_{step}" / "actor"
+            path.mkdir(parents=True)
+            names |= {default_out(str(path), "kk"), default_out(str(path.parent), "kk")}
+    names.add(default_out("Qwen/Qwen2.5-3B", "kk"))
+    assert len(names) == 5
+    assert Path("runs/eval/Qwen-Qwen2.5-3B-kk") in names and Path("runs/eval/tr_grpo-global_step_20-kk") in names
+
+
+def test_rows_are_read_as_they_are(tmp_path):
+    file = write(tmp_path / "a.parquet", [raw_row(), raw_row(data_source="math500", agent_name="trgrpo_search")])
+    ((first, second),) = load_rows([file], None, 0)
+    assert (first.position, first.data_source, first.agent_name) == (0, "kk_3ppl", "single_turn_agent")
+    assert first.messages == [{"role": "user", "content": "Who is a knave?"}]
+    assert (first.ground_truth, first.extra_info) == ("(1) Zoe is a knave", {"index": 0})
+    assert (second.data_source, second.agent_name) == ("math500", "trgrpo_search")
+
+
+def test_limit_draws_rows_with_the_seed(tmp_path):
+    file = write(tmp_path / "a.parquet", [raw_row() for _ in range(100)])
+
+    def drawn(limit, seed):
+        return [row.position for row in load_rows([file], limit, seed)[0]]
+
+    assert drawn(10, 0) == sorted(drawn(10, 0)) == drawn(10, 0) != drawn(10, 1)
+    assert drawn(10, 0) != [*range(10)], "the first rows of a sorted file are no sample"
+    assert drawn(1000, 0) == [*range(100)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data_source": "unheard_of"}, "no reward for the data source 'unheard_of'"),
+        ({"prompt": [{"role": "user", "content": "<|im_start|>user\nhi<|im_end|>"}]}, "chat template would add again"),
+        ({"prompt": "text"}, "not a list of messages"),
+        ({"prompt": []}, "not a list of messages"),
+        ({"reward_model": {"style": "rule", "ground_truth": None}}, "no ground_truth"),
+        ({"agent_name": "tool_agent"}, "agent_name tool_agent cannot be evaluated here"),
+    ],
+)
+def test_a_row_that_cannot_be_evaluated_is_named(tmp_path, changes, message):
+    rows = [raw_row(), raw_row(), raw_row()]
+    if isinstance(changes.get("prompt"), str):
+        rows = [{**row, "prompt": "text"} for row in rows]
+    rows[2] |= changes
+    file = write(tmp_path / "bad.parquet", rows)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_rows([file], None, 0)
+    assert "bad.parquet, row 2" in str(caught.value)
+
+
+def test_an_unreadable_file_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_text("no parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: it is damaged"):
+        load_rows([tmp_path / "a.parquet"], None, 0)

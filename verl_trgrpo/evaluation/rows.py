@@ -1,0 +1,100 @@
+"""The rows of the test files, checked before anything expensive is started."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.data.checks.files import COLUMNS, UnreadableError, display_names, read_rows
+from verl_trgrpo.data.schema import CHAT_TAGS, MAX_REPORTED
+from verl_trgrpo.problems import raise_problems
+from verl_trgrpo.rewards.registry import find_reward
+
+SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
+
+
+@dataclass(frozen=True)
+class EvalRow:
+    """One row of a test file; `position` counts from 0 in its file, `agent_name` says how a response comes about."""
+
+    position: int
+    data_source: str
+    messages: list[dict[str, str]]
+    ground_truth: Any
+    extra_info: dict[str, Any]
+    agent_name: str
+
+
+def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[EvalRow]]:
+    """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
+
+    Raises ValueError for files that cannot be read and rows that cannot be evaluated; the first few are named.
+    """
+    names = display_names(paths)
+    found, problems = [], []
+    for path in paths:
+        rows = []
+        try:
+            for position, row in enumerate(read_rows(path, (*COLUMNS, "agent_name"))):
+                problem = _problem(row)
+                if problem:
+                    problems.append(f"{names[path]}, row {position}: {problem}")
+                else:
+                    rows.append(_eval_row(row, position))
+        except UnreadableError as error:
+            problems.append(f"{path}: {error}")
+        if not rows and not problems:
+            problems.append(f"{path} has no rows; build it again")
+        found.append(_drawn(rows, limit, seed))
+    if len(problems) > MAX_REPORTED:
+        problems[MAX_REPORTED:] = [f"and {len(problems) - MAX_REPORTED} more; verl-trgrpo data check shows all"]
+    raise_problems(problems)
+    return found
+
+
+def _drawn(rows: list[EvalRow], limit: int | None, seed: int) -> list[EvalRow]:
+    if limit is None or limit >= len(rows):
+        return rows
+    return [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
+
+
+def _eval_row(row: Mapping[str, Any], position: int) -> EvalRow:
+    messages = [{"role": message["role"], "content": message["content"]} for message in row["prompt"]]
+    return EvalRow(
+        position,
+        row["data_source"],
+        messages,
+        row["reward_model"]["ground_truth"],
+        dict(row.get("extra_info") or {}),
+        row.get("agent_name") or SINGLE_TURN,
+    )
+
+
+def _problem(row: Mapping[str, Any]) -> str:
+    """Return why a row cannot be evaluated, or nothing."""
+    prompt = row.get("prompt")
+    messages = prompt if isinstance(prompt, list) and all(isinstance(message, Mapping) for message in prompt) else []
+    if not messages or not all(isinstance(message.get("content"), str) for message in messages):
+        return "the prompt is not a list of messages with text; only text can be evaluated"
+    tag = next((tag for tag in CHAT_TAGS if any(tag in message["content"] for message in messages)), None)
+    if tag:
+        return (
+            f"the prompt holds {tag}, which the chat template would add again; build it without, e.g. data_prep/kk.py"
+        )
+    reward_model = row.get("reward_model")
+    if not isinstance(reward_model, Mapping) or reward_model.get("ground_truth") is None:
+        return "reward_model has no ground_truth"
+    agent_name = row.get("agent_name") or SINGLE_TURN
+    if agent_name not in (SINGLE_TURN, SEARCH_TAGS):
+        return (
+            f"agent_name {agent_name} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_TAGS}; build the data for "
+            "one of them, or validate with veRL (trainer.val_only=true)"
+        )
+    try:
+        find_reward(row.get("data_source"))
+    except (ValueError, ImportError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,117 @@
+"""Files: data, data sources and their rewards, the model, the tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.launch.configuration import column_problems, data_files, root_cause
+from verl_trgrpo.rewards import known_data_sources
+from verl_trgrpo.rewards.registry import has_reward
+from verl_trgrpo.validation.findings import Finding, Level, error, not_checked
+
+_REWARD = "reward.custom_reward_function"
+_MODEL = "actor_rollout_ref.model.path"
+
+# How the project's own data is built, by its directory.
+_BUILDERS = {
+    "kk": "python data_prep/kk.py --out {} --paper",
+    "deepscaler": "python data_prep/deepscaler.py --out {} --source hf",
+    "search_qa": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100",
+    "search_qa_tools": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100 --loop tool_agent",
+}
+
+
+def file_findings(config: DictConfig, need_files: bool) -> list[Finding]:
+    """Complaints about files; one that is missing is an error, or "not checked" unless ``need_files``."""
+    own_reward, findings = _reward_findings(config)
+    for key in ("data.train_files", "data.val_files"):
+        files = data_files(config, key)
+        if not files:
+            findings.append(error(key, f"{key} names no local file; give a parquet file"))
+        for file in files:
+            findings += _data_findings(config, key, Path(file).expanduser(), own_reward, need_files)
+    return findings + _model_findings(config, need_files) + _tool_findings(config)
+
+
+def training_rows(config: DictConfig) -> int | None:
+    """Rows of the training files, before veRL's filter; None where a file is missing or no parquet."""
+    files = [Path(file).expanduser() for file in data_files(config, "data.train_files")]
+    try:
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+    except (pa.ArrowInvalid, OSError):
+        return None
+    limit = config.data.get("train_max_samples", -1)
+    return (min(rows, limit) if limit and limit > 0 else rows) if files else None
+
+
+def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, need_files: bool) -> list[Finding]:
+    if not path.is_file():
+        build = _BUILDERS.get(path.parent.name)
+        remedy = f"build it: {build.format(path.parent)}" if build else "build it, or correct the path"
+        level = Level.ERROR if need_files else Level.NOT_CHECKED
+        return [Finding(level, key, f"{key}={path} does not exist; {remedy}")]
+    problems = column_problems(key, path, config)
+    if problems or not own_reward:
+        return [error(key, problem) for problem in problems]
+    try:
+        sources = pq.read_table(path, columns=["data_source"])["data_source"].unique().to_pylist()
+    except (pa.ArrowInvalid, OSError) as problem:
+        return [error(key, f"{key}={path} cannot be read ({problem}); build it again")]
+    unknown = sorted(repr(source) for source in sources if not has_reward(source))
+    if not unknown:
+        return []
+    known = ", ".join(known_data_sources())
+    return [
+        error(
+            key,
+            f"{key}={path} has the data source {', '.join(unknown[:5])}, for which there is no reward; known are {known}. "
+            "Register a reward (docs/data.md), or set reward.custom_reward_function.path",
+        )
+    ]
+
+
+def _reward_findings(config: DictConfig) -> tuple[bool, list[Finding]]:
+    """Whether the run uses this package's rewards, and complaints about the reward function."""
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    path = OmegaConf.select(config, f"{_REWARD}.path")
+    if not path:
+        return False, [not_checked(_REWARD, f"{_REWARD}.path is not set; veRL's own rewards choose by data_source")]
+    try:
+        function = get_custom_reward_fn(config)
+    except Exception as problem:  # a module that is imported may raise anything
+        return False, [error(_REWARD, f"{_REWARD}.path={path} cannot be loaded: {root_cause(problem)}; correct it")]
+    if path == "pkg://verl_trgrpo.rewards":
+        return True, []
+    return False, [not_checked(_REWARD, f"{path} (found: {function}) decides which data sources it knows")]
+
+
+def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
+    from verl.utils.config import omega_conf_to_dataclass
+
+    name = str(config.actor_rollout_ref.model.path)
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        if path.is_absolute() or name.startswith((".", "~")):
+            level = Level.ERROR if need_files else Level.NOT_CHECKED
+            return [Finding(level, _MODEL, f"{_MODEL}={name} is not a directory; give a model directory or a hub name")]
+        return [not_checked(_MODEL, f"{_MODEL}={name} is a name on a hub; nothing is downloaded to look at it")]
+    try:
+        omega_conf_to_dataclass(config.actor_rollout_ref.model)
+    except Exception as problem:  # transformers raises many kinds
+        return [error(_MODEL, f"{_MODEL}={name} cannot be opened: {root_cause(problem)}; get the model again")]
+    return []
+
+
+def _tool_findings(config: DictConfig) -> list[Finding]:
+    findings = []
+    for key in ("multi_turn.tool_config_path", "multi_turn.function_tool_path", "agent.agent_loop_config_path"):
+        full = f"actor_rollout_ref.rollout.{key}"
+        value = OmegaConf.select(config, full)
+        if value and not Path(value).expanduser().is_file():
+            findings.append(error(full, f"{full}={value} does not exist; give the absolute path of the file"))
+    return findings

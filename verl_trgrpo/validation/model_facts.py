@@ -1,0 +1,106 @@
+"""The figures of a model that lengths and memory depend on, without loading it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+# Key below which a recipe states the model's figures, with the names of config.json.
+RECIPE_KEY = "recipe.model"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A dense decoder with gated MLPs, under the names of the model's ``config.json``.
+
+    Raises ValueError that lists every figure that is not positive.
+    """
+
+    num_hidden_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    vocab_size: int
+    max_position_embeddings: int
+    tie_word_embeddings: bool = False
+    head_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{field.name}={value!r} is not a positive whole number"
+            for field in fields(self)
+            if field.name not in ("tie_word_embeddings", "head_dim")
+            and (not isinstance(value := getattr(self, field.name), int) or isinstance(value, bool) or value < 1)
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of one layer: queries and output, keys and values, three matrices of the MLP; norms are left out."""
+        attention = self.hidden_size * self.head_size * (2 * self.num_attention_heads + 2 * self.num_key_value_heads)
+        return attention + 3 * self.hidden_size * self.intermediate_size
+
+    @property
+    def parameters(self) -> int:
+        """Parameters in all, within one percent: layers and embeddings."""
+        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+        return self.num_hidden_layers * self.layer_parameters + embeddings
+
+
+def read_model_facts(config: DictConfig) -> tuple[ModelFacts | None, str]:
+    """The model's figures, and where they come from or why there are none.
+
+    ``config.json`` in a local model directory wins; else ``recipe.model`` of the configuration, if it is about this model
+    (``recipe.model.path``). Nothing is downloaded.
+
+    Raises:
+        ValueError: when the figures are there but make no sense.
+    """
+    model = str(config.actor_rollout_ref.model.path)
+    path = Path(model).expanduser() / "config.json"
+    if path.is_file():
+        return _facts(_json(path), str(path)), str(path)
+    stated: Any = OmegaConf.select(config, RECIPE_KEY)
+    if stated is None:
+        return None, f"{model} is not on this machine and {RECIPE_KEY} does not state its figures"
+    stated = OmegaConf.to_container(stated, resolve=True) if OmegaConf.is_config(stated) else stated
+    if isinstance(stated, Mapping) and stated.get("path", model) != model:
+        return None, f"{model} is not on this machine and {RECIPE_KEY} is about {stated['path']}"
+    return _facts(stated, RECIPE_KEY), RECIPE_KEY
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise ValueError(f"{path} cannot be read ({problem}); get the model again") from problem
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is no JSON object; get the model again")
+    # Models that also see or hear keep the decoder's figures one level down.
+    return content.get("text_config", content)
+
+
+def _facts(figures: Any, source: str) -> ModelFacts:
+    if not isinstance(figures, Mapping):
+        raise ValueError(f"{source} is {figures!r}; give the figures of the model's config.json")
+    known = [field.name for field in fields(ModelFacts)]
+    needed = [name for name in known if name not in ("tie_word_embeddings", "head_dim")]
+    missing = [name for name in needed if name not in figures]
+    if missing:
+        raise ValueError(f"{source} lacks {', '.join(missing)}; add them from the model's config.json")
+    try:
+        return ModelFacts(**{name: figures[name] for name in known if name in figures})
+    except ValueError as problem:
+        raise ValueError(f"{source}: {problem}; correct them from the model's config.json") from problem
