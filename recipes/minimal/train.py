@@ -1,0 +1,407 @@
+"""TR-GRPO in one file: plain torch and transformers around this project's loss, advantages and rewards; no veRL, no Ray.
+
+Read it from the bottom: `train` repeats sample, score, update. What it does differently from a veRL run: one process and
+one device, transformers instead of vLLM, float32 throughout, log pi_old comes from the sampler instead of a second pass, and
+`normalize=token_mean` takes the mean over the mini-batch, since a mini-batch is never split before its loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet
+import torch
+from torch.nn.functional import pad
+from tqdm import tqdm
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+from verl_trgrpo.advantages import group_relative_advantages
+from verl_trgrpo.objective import (
+    ClipRange,
+    PooledStatistic,
+    TokenRegulation,
+    aggregate_loss,
+    compute_policy_loss,
+    token_weights,
+    weighted_kl,
+)
+from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.shaping import make_shaping
+from verl_trgrpo.tiny_model import CHECKPOINT
+
+# Arm: (shaping, its parameters, normalize, what TR-GRPO's mean weight multiplies). The last two are controls: GRPO with
+# the size of TR-GRPO's weights and without their shape.
+ARMS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "grpo": ("uniform", {}, "none", ""),
+    "tr_grpo": ("sigmoid", {}, "none", ""),
+    "tr_grpo_token_mean": ("sigmoid", {}, "token_mean", ""),
+    "tr_grpo_reverse": ("sigmoid", {"reverse": True}, "none", ""),
+    "advantage_reweighting": ("linear", {}, "none", ""),
+    "dapo_clip": ("uniform", {}, "none", ""),
+    "grpo_scaled_loss": ("uniform", {}, "none", "loss"),
+    "grpo_scaled_lr": ("uniform", {}, "none", "lr"),
+}
+EPILOG = """\
+examples, from a checkout:
+  python -c "from pathlib import Path; from verl_trgrpo.tiny_model.dataset import build_dataset; build_dataset(Path('data'))"
+  python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
+  python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
+  python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6
+arms: grpo, tr_grpo, tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
+  advantage_reweighting (0.2 p + 0.8), dapo_clip (upper clip 0.28), grpo_scaled_loss and grpo_scaled_lr (GRPO whose loss or
+  learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have given it).
+OUT receives metrics-1.jsonl (one line a step, with veRL's names) and the checkpoint global_step_N, a Hugging Face directory.
+Exit code: 0 fine, 2 wrong input, 130 interrupted; --resume goes on from the latest checkpoint, exactly as if never stopped."""
+
+
+def option(default: Any, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is made of; every field is an option of the command line. Raises ValueError with all problems."""
+
+    train: str = option("", "parquet file with training prompts, veRL's columns (required)")
+    out: str = option("", "directory of the run (required)")
+    test: str = option("", "parquet file for validation: one sampled response each")
+    model: str = option(str(CHECKPOINT), "model directory (default: the tiny model of this package)")
+    arm: str = option("tr_grpo", "algorithm, see below")
+    steps: int = option(20, "batches to train on")
+    prompts: int = option(16, "prompts in a batch")
+    samples: int = option(8, "responses to each prompt: a group")
+    mini_prompts: int = option(8, "prompts in an update")
+    epochs: int = option(1, "passes over a batch; more makes the later updates off-policy")
+    lr: float = option(1e-4, "learning rate of AdamW")
+    weight_decay: float = option(0.0, "of AdamW")
+    grad_clip: float = option(1.0, "largest norm of a gradient")
+    clip_low: float = option(0.2, "ratios are clipped below 1 - this")
+    clip_high: float = option(-1.0, "ratios are clipped above 1 + this (default: 0.2; dapo_clip 0.28)")
+    kl_coef: float = option(0.0, "factor of the KL divergence from the initial model; 0: no reference model")
+    kl: str = option("plain", "plain, scaled or literal: how token weights enter the KL divergence")
+    temperature: float = option(1.0, "of sampling, and of the probabilities trained")
+    max_tokens: int = option(176, "longest response")
+    rows: int = option(32, "responses in one forward pass of an update, sorted by length")
+    test_every: int = option(5, "steps between validations; 0: none")
+    save_every: int = option(10, "steps between checkpoints; the last step has one in any case")
+    seed: int = option(0, "of data order and sampling")
+    device: str = option("cpu", "cpu, cuda, cuda:1, ...")
+    threads: int = option(1, "CPU threads")
+    resume: bool = option(False, "go on from the latest checkpoint in OUT, if there is one")
+
+    def __post_init__(self) -> None:
+        problems = [f"{name}={value!r} is not positive" for name in POSITIVE if (value := getattr(self, name)) <= 0]
+        negative = ("weight_decay", "kl_coef", "test_every")
+        problems += [f"{name}={value!r} is negative" for name in negative if (value := getattr(self, name)) < 0]
+        if not self.train or not self.out:
+            problems.append("train and out are required")
+        problems += [f"{path} does not exist" for path in (self.train, self.test) if path and not Path(path).is_file()]
+        if self.arm not in ARMS:
+            problems.append(f"arm={self.arm!r} is unknown; choose one of {', '.join(ARMS)}")
+        else:
+            try:
+                self.objective()
+            except ValueError as error:
+                problems.append(str(error))
+        if self.samples == 1:
+            problems.append("samples=1 leaves nothing to compare a response with; use at least 2")
+        if self.mini_prompts > 0 and self.prompts % self.mini_prompts:
+            problems.append(f"prompts={self.prompts} is not a multiple of mini_prompts={self.mini_prompts}")
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def objective(self) -> tuple[TokenRegulation, ClipRange, str]:
+        """Token weights, clip range, and what TR-GRPO's mean weight multiplies: "", "loss" or "lr"."""
+        name, parameters, normalize, scaled = ARMS[self.arm]
+        high = self.clip_high if self.clip_high >= 0 else 0.28 if self.arm == "dapo_clip" else 0.2
+        regulation = TokenRegulation(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
+        return regulation, ClipRange(self.clip_low, high), scaled
+
+
+POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
+            "save_every", "threads")  # fmt: skip
+
+
+class Row(NamedTuple):
+    source: str
+    prompt: list[int]
+    truth: Any
+
+
+class Batch(NamedTuple):
+    """Responses and what is known of them; B responses, prompts padded on the left to P, responses on the right to R."""
+
+    prompts: torch.Tensor  # (B, P) token ids
+    prompt_mask: torch.Tensor  # (B, P) True at tokens
+    responses: torch.Tensor  # (B, R) token ids
+    mask: torch.Tensor  # (B, R) True at sampled tokens, the end-of-sequence token included
+    log_probs: torch.Tensor  # (B, R) log-probability when sampled
+    entropies: torch.Tensor  # (B, R) of the distribution sampled from, nats
+
+
+def read_rows(path: str, tokenizer: Any) -> list[Row]:
+    rows = []
+    for row in pyarrow.parquet.read_table(path, columns=["data_source", "prompt", "reward_model"]).to_pylist():
+        text = tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        rows.append(Row(row["data_source"], ids, row["reward_model"]["ground_truth"]))
+    return rows
+
+
+def batch_rows(rows: list[Row], size: int, seed: int, step: int) -> list[Row]:
+    """The prompts of a step, from 1; every epoch has its own order, a function of the seed."""
+    epoch, place = divmod(step - 1, len(rows) // size)
+    order = random.Random(f"{seed}/{epoch}").sample(rows, len(rows))
+    return order[place * size : (place + 1) * size]
+
+
+@torch.no_grad()
+def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options: Options, seed: str) -> Batch:
+    """Draw n responses to each prompt; rows leave the KV cache when they end, so that long ones do not wait for short."""
+    device = torch.device(options.device)
+    generator = torch.Generator(device).manual_seed(random.Random(seed).getrandbits(63))
+    width, end = max(map(len, prompts)), torch.tensor(eos, device=device)
+    ids = torch.tensor([[eos[0]] * (width - len(p)) + p for p in prompts], device=device)
+    mask = torch.tensor([[False] * (width - len(p)) + [True] * len(p) for p in prompts], device=device)
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    cache = DynamicCache()
+    logits = model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1).logits
+    cache.batch_repeat_interleave(n)
+    ids, mask, position, logits = (x.repeat_interleave(n, 0) for x in (ids, mask, positions[:, -1:], logits[:, -1]))
+    seen, going = mask, torch.arange(len(ids), device=device)
+    responses = torch.full((len(ids), options.max_tokens), eos[0], device=device)
+    valid = torch.zeros_like(responses, dtype=torch.bool)
+    log_probs, entropies = torch.zeros(2, *responses.shape, device=device)
+    for t in range(options.max_tokens):
+        log_p = torch.log_softmax(logits.float() / options.temperature, -1)
+        token = torch.multinomial(log_p.exp(), 1, generator=generator)
+        responses[going, t], valid[going, t] = token[:, 0], True
+        log_probs[going, t] = log_p.gather(-1, token)[:, 0]
+        entropies[going, t] = torch.special.entr(log_p.exp()).sum(-1)
+        (stay,) = torch.isin(token[:, 0], end, invert=True).nonzero(as_tuple=True)
+        if not len(stay) or t + 1 == options.max_tokens:
+            break
+        if len(stay) < len(going):
+            going, token, position, seen = going[stay], token[stay], position[stay], seen[stay]
+            cache.batch_select_indices(stay)
+        seen, position = pad(seen, (0, 1), value=True), position + 1
+        logits = model(token, attention_mask=seen, position_ids=position, past_key_values=cache).logits[:, -1]
+    return Batch(ids, mask, *(x[:, : t + 1] for x in (responses, valid, log_probs, entropies)))
+
+
+def end_tokens(model: Any) -> list[int]:
+    ids = model.generation_config.eos_token_id  # one, or several: instruction-tuned models often have two
+    return ids if isinstance(ids, list) else [ids]
+
+
+def response_log_probs(model: Any, batch: Batch, temperature: float, rows: int) -> torch.Tensor:
+    """(B, R) log-probabilities of the responses' tokens; responses of like length share a pass, to save padding."""
+    order = batch.mask.sum(-1).argsort()
+    parts = []
+    for chunk in order.split(rows):
+        mask = batch.mask[chunk]
+        mask = mask[:, : int(mask.sum(-1).max())]
+        tokens = batch.responses[chunk, : mask.shape[1]]
+        seen = torch.cat([batch.prompt_mask[chunk], mask], -1)
+        positions = (seen.cumsum(-1) - 1).clamp(min=0)
+        ids = torch.cat([batch.prompts[chunk], tokens], -1)
+        kept = mask.shape[1] + 1  # the token at t is predicted at t - 1
+        output = model(ids, attention_mask=seen, position_ids=positions, logits_to_keep=kept, use_cache=False)
+        logits = output.logits[:, :-1].float() / temperature
+        values = logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1)
+        parts.append(pad(values, (0, batch.mask.shape[1] - mask.shape[1])))
+    return torch.cat(parts)[order.argsort()]
+
+
+def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, float]]:
+    texts = tokenizer.batch_decode(
+        [ids[keep] for ids, keep in zip(batch.responses, batch.mask, strict=True)], skip_special_tokens=True
+    )
+    return [compute_score(row.source, text, row.truth) for row, text in zip(rows, texts, strict=True)]
+
+
+def update(
+    model: Any, optimizer: Any, batch: Batch, advantages: torch.Tensor, ref: Any, options: Options
+) -> dict[str, Any]:
+    """One optimizer step on one mini-batch; returns its metrics."""
+    regulation, clip, scaled = options.objective()
+    log_prob = response_log_probs(model, batch, options.temperature, options.rows)
+    result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, regulation, clip, "token-mean")
+    loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
+    metrics["actor/pg_loss"] = loss.item()
+    if ref is not None:
+        with torch.no_grad():
+            ref_log_prob = response_log_probs(ref, batch, options.temperature, options.rows)
+        weights = None if options.kl == "plain" else token_weights(log_prob, batch.log_probs, batch.mask, regulation)
+        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if weights is None else options.kl)
+        kl_loss = aggregate_loss(penalty, batch.mask, "token-mean")
+        loss, metrics["actor/kl_loss"] = loss + options.kl_coef * kl_loss, kl_loss.item()
+    mean_weight = make_shaping()(log_prob.detach()[batch.mask].exp()).mean().item() if scaled else 1.0
+    optimizer.param_groups[0]["lr"] = options.lr * (mean_weight if scaled == "lr" else 1.0)
+    optimizer.zero_grad()
+    (loss * (mean_weight if scaled == "loss" else 1.0)).backward()
+    metrics["actor/grad_norm"] = torch.nn.utils.clip_grad_norm_(model.parameters(), options.grad_clip).item()
+    optimizer.step()
+    return metrics | {"actor/loss": loss.item(), "actor/lr": optimizer.param_groups[0]["lr"]}
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def pooled(updates: list[dict[str, Any]]) -> dict[str, float]:
+    """Metrics of a step from those of its updates: sums are pooled, plain figures averaged."""
+    columns = {name: [metrics[name] for metrics in updates] for name in updates[0]}
+    return {
+        name: float(PooledStatistic.pool(column)) if isinstance(column[0], PooledStatistic) else mean(column)
+        for name, column in columns.items()
+    }
+
+
+def training_step(
+    model: Any, optimizer: Any, ref: Any, rows: list[Row], tokenizer: Any, options: Options, step: int
+) -> dict:
+    """Sample, score, compare within groups, update; returns the step's metrics under veRL's names."""
+    started = time.perf_counter()
+    # Seeds are made from the step: there is no random state to save, and arms with one seed draw with the same noise.
+    noise = f"train/{options.seed}/{step}"
+    batch = sample(model, [row.prompt for row in rows], options.samples, end_tokens(model), options, noise)
+    sampled = time.perf_counter()
+    rows = [row for row in rows for _ in range(options.samples)]
+    found = scores(batch, rows, tokenizer)
+    rewards = [score["score"] for score in found]
+    lengths = batch.mask.sum(-1)
+    at_end = torch.zeros_like(batch.log_probs)
+    at_end[torch.arange(len(rows)), lengths - 1] = torch.tensor(rewards, device=at_end.device)
+    groups = [i // options.samples for i in range(len(rows))]
+    advantages = group_relative_advantages(at_end, batch.mask, groups)
+    size = options.mini_prompts * options.samples
+    updates = []
+    for start in list(range(0, len(rows), size)) * options.epochs:
+        part = Batch(*(x[start : start + size] for x in batch))
+        updates.append(update(model, optimizer, part, advantages[start : start + size], ref, options))
+    return pooled(updates) | {
+        "critic/score/mean": mean(rewards), "critic/acc/mean": mean([score["acc"] for score in found]),
+        "actor/entropy": batch.entropies[batch.mask].mean().item(),
+        "response_length/mean": lengths.float().mean().item(), "response_length/max": lengths.max().item(),
+        "response_length/clip_ratio": (lengths == options.max_tokens).float().mean().item(),
+        "timing_s/gen": sampled - started, "timing_s/step": time.perf_counter() - started,
+        "training/global_step": step,
+    }  # fmt: skip
+
+
+def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> dict[str, float]:
+    """Accuracy of one sampled response to each prompt, by data source; the noise is the same at every validation."""
+    found: dict[str, list[float]] = {}
+    rows = sorted(rows, key=lambda row: len(row.prompt))
+    for start in range(0, len(rows), 256):
+        part = rows[start : start + 256]
+        prompts = [row.prompt for row in part]
+        batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
+        for row, score in zip(part, scores(batch, part, tokenizer), strict=True):
+            found.setdefault(row.source, []).append(score["acc"])
+    return {f"val-core/{source}/acc/mean@1": mean(values) for source, values in found.items()}
+
+
+def save(out: Path, step: int, model: Any, optimizer: Any, tokenizer: Any) -> None:
+    """Write OUT/global_step_N, which appears as a whole, and delete older ones."""
+    building = out / "building"
+    shutil.rmtree(building, ignore_errors=True)
+    model.save_pretrained(building)
+    tokenizer.save_pretrained(building)
+    torch.save(optimizer.state_dict(), building / "optimizer.pt")
+    older = checkpoints(out)
+    building.rename(out / f"global_step_{step}")
+    for number in older:
+        shutil.rmtree(out / f"global_step_{number}")
+
+
+def checkpoints(out: Path) -> list[int]:
+    return sorted(int(path.name.rpartition("_")[2]) for path in out.glob("global_step_*"))
+
+
+def load_model(path: str | Path, device: str) -> Any:
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    model.to(torch.device(device))  # type: ignore[arg-type]
+    return model.eval()  # without dropout, or the updates would see another policy than the sampler
+
+
+def start_run(options: Options) -> tuple[Path, int]:
+    """Create OUT or check that it can be resumed; returns the directory to load from and its step."""
+    out, free = Path(options.out), {"resume", "steps", "test_every", "save_every", "device", "threads", "out"}
+    wanted = {name: value for name, value in dataclasses.asdict(options).items() if name not in free}
+    if (record := out / "options.json").exists():
+        if not options.resume:
+            raise ValueError(f"{out} has a run already; choose another directory, or go on with --resume")
+        changed = sorted(name for name, value in json.loads(record.read_text()).items() if wanted.get(name) != value)
+        if changed:
+            raise ValueError(f"the run in {out} was started with other values of {', '.join(changed)}; see {record}")
+    out.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps(wanted, indent=2) + "\n")
+    step = max(checkpoints(out), default=0)
+    return (out / f"global_step_{step}" if step else Path(options.model)), step
+
+
+def train(options: Options) -> None:
+    """Run or resume a training; EPILOG says what it writes."""
+    torch.set_num_threads(options.threads)
+    source, start = start_run(options)
+    out = Path(options.out)
+    tokenizer, model = AutoTokenizer.from_pretrained(source), load_model(source, options.device)
+    ref = load_model(options.model, options.device).requires_grad_(False) if options.kl_coef else None
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+    if start:
+        optimizer.load_state_dict(torch.load(source / "optimizer.pt", map_location=options.device))
+    rows = read_rows(options.train, tokenizer)
+    if len(rows) < options.prompts:
+        raise ValueError(f"{options.train} has {len(rows)} rows, but a batch takes prompts={options.prompts}")
+    tests = read_rows(options.test, tokenizer) if options.test and options.test_every else []
+    attempt = len(list(out.glob("metrics-*.jsonl"))) + 1
+    with (out / f"metrics-{attempt}.jsonl").open("w") as log:
+        for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):
+            metrics = {}
+            if step:
+                part = batch_rows(rows, options.prompts, options.seed, step)
+                metrics = training_step(model, optimizer, ref, part, tokenizer, options, step)
+            if tests and (step % options.test_every == 0 or step == options.steps):
+                metrics |= validate(model, tests, tokenizer, options)
+            log.write(json.dumps({"step": step, "data": metrics}) + "\n")
+            log.flush()
+            if step and (step % options.save_every == 0 or step == options.steps):
+                save(out, step, model, optimizer, tokenizer)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.",
+        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for field in dataclasses.fields(Options):
+        flag, text, kind = f"--{field.name.replace('_', '-')}", field.metadata["help"], type(field.default)
+        if kind is bool:
+            parser.add_argument(flag, action="store_true", help=text)
+            continue
+        shown = "" if "(" in text or field.default == "" else " (default: %(default)s)"
+        parser.add_argument(flag, type=kind, default=field.default, metavar=kind.__name__.upper(), help=text + shown)
+    try:
+        train(Options(**vars(parser.parse_args(argv))))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted; add --resume to go on from the latest checkpoint\n")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

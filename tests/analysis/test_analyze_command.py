@@ -1,0 +1,191 @@
+"""``verl-trgrpo analyze`` on the tiny model: its figures against direct computations, its files and its refusals."""
+
+import json
+import math
+
+import pandas
+import pytest
+import torch
+
+from verl_trgrpo.analysis.rollouts import RolloutOptions, load_policy, response_logits, sample_rollouts
+from verl_trgrpo.analysis.run import GradientOptions, analyze_gradients, analyze_sharpness, parse_shaping
+from verl_trgrpo.analysis.shares import probability_ranges
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.data.kk.prompts import format_solution
+from verl_trgrpo.data.kk.puzzles import generate_puzzles
+from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.tiny_model.puzzle_texts import prompt_messages
+
+SAMPLING = RolloutOptions(prompts=3, samples=4, max_tokens=40, seed=1)
+
+
+def silent(items, total, label):
+    return items
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("analysis") / "train.parquet"
+    rows = [
+        {
+            "data_source": "kk_3ppl",
+            "prompt": prompt_messages(puzzle),
+            "ability": "logic",
+            "reward_model": {"style": "rule", "ground_truth": format_solution(puzzle.names, puzzle.solution)},
+            "extra_info": {"index": i, "split": "train"},
+        }
+        for i, puzzle in enumerate(generate_puzzles(3, 6, seed=5))
+    ]
+    pandas.DataFrame(rows).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def policy():
+    return load_policy(CHECKPOINT, "cpu")
+
+
+@pytest.fixture(scope="module")
+def measured(policy, data):
+    options = GradientOptions(("sigmoid", "linear:alpha=1.0"), "layers.3.mlp", tokens=30)
+    return analyze_gradients(*policy, data, SAMPLING, options, silent)
+
+
+def direct_gradients(policy, data):
+    """Probability, advantage and gradient of every token, by one backward pass each without padding."""
+    tokenizer, model = policy
+    parameters = [p for name, p in model.named_parameters() if "layers.3.mlp." in name]
+    found = []
+    for rollout in sample_rollouts(tokenizer, model, data, SAMPLING, silent):
+        ids = torch.cat([rollout.prompt, rollout.response])
+        log_probs = torch.log_softmax(model(ids[None]).logits[0].double(), -1)
+        for t, token in enumerate(rollout.response, start=len(rollout.prompt) - 1):
+            grads = torch.autograd.grad(log_probs[t, token], parameters, retain_graph=True)
+            gradient = torch.cat([g.flatten() for g in grads]).double()
+            found.append((log_probs[t, token].exp().item(), rollout.advantage, gradient))
+    return found
+
+
+def test_shares_updates_and_cosines_are_those_of_a_direct_computation(policy, data, measured):
+    figures, _ = measured
+    direct = direct_gradients(policy, data)
+    assert figures["tokens"] == len(direct)
+    active = [token for token in direct if token[1] != 0]
+    assert 0 < figures["tokens_with_gradient"] == len(active)
+    published = lambda p: min(max(2 * (1 / (1 + math.exp(-9 * p)) - 0.25), 1.0), 1.4)  # noqa: E731
+    for name, weight in {"uniform": lambda p: 1.0, "sigmoid": published, "linear:alpha=1.0": lambda p: p}.items():
+        groups = [[token for token in active if min(int(4 * token[0]), 3) == q] for q in range(4)]
+        updates = [sum(a * weight(p) * g for p, a, g in group) / len(direct) for group in groups]
+        effect = figures["shapings"][name]
+        for q, group in enumerate(groups):
+            assert figures["quarters"][q]["tokens"] == len(group)
+            if group:
+                assert effect["update_norm"][q] == pytest.approx(updates[q].norm().item(), rel=1e-3)
+                assert effect["weight"][q] == pytest.approx(sum(weight(p) for p, _, _ in group) / len(group), rel=1e-4)
+        filled = [q for q in range(4) if groups[q]]
+        assert len(filled) > 1
+        low, high = filled[0], filled[-1]
+        cosine = torch.nn.functional.cosine_similarity(updates[low], updates[high], dim=0).item()
+        assert effect["cosine"][low][high] == pytest.approx(cosine, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_shares_by_parameters_are_those_of_single_backward_passes(policy, data):
+    options = GradientOptions(("linear:alpha=1.0",), "layers.3.mlp", tokens=10**6)
+    figures, table = analyze_gradients(*policy, data, SAMPLING, options, silent)
+    assert len(table.parameter_norms) == figures["tokens"]
+    direct = direct_gradients(policy, data)
+    expected = [[0.0] * 4, [0.0] * 4]
+    for p, advantage, gradient in direct:
+        for sums, weight in zip(expected, (1.0, p), strict=True):
+            sums[min(int(4 * p), 3)] += abs(advantage) * weight * gradient.norm().item()
+    for sums, effect in zip(expected, figures["shapings"].values(), strict=True):
+        assert effect["share_at_parameters"] == pytest.approx([x / sum(sums) for x in sums], abs=1e-4)
+
+
+def test_every_token_lies_within_the_envelope(measured):
+    figures, table = measured
+    assert figures["envelope"]["holds"]
+    assert (table.logit_norms >= table.misses * (1 - 1e-9)).all()
+    assert (table.logit_norms <= math.sqrt(2) * table.misses * (1 + 1e-9)).all()
+    assert len(table.parameter_norms) == 30
+
+
+def test_padding_does_not_change_the_logits(policy, data):
+    rollouts = sample_rollouts(*policy, data, SAMPLING, silent)
+    assert len({len(rollout.response) for rollout in rollouts}) > 2
+    together = response_logits(policy[1], rollouts)
+    for rollout, logits in zip(rollouts, together, strict=True):
+        torch.testing.assert_close(logits, response_logits(policy[1], [rollout])[0], rtol=1e-4, atol=1e-3)
+
+
+def test_sampling_leaves_the_global_generator_alone_and_repeats(policy, data):
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    first = sample_rollouts(*policy, data, SAMPLING, silent)
+    assert torch.equal(torch.rand(1), expected)
+    second = sample_rollouts(*policy, data, SAMPLING, silent)
+    assert all(torch.equal(a.response, b.response) for a, b in zip(first, second, strict=True))
+
+
+def test_probability_ranges_are_quarters_of_the_unit_interval():
+    probs = torch.tensor([0.0, 0.2499, 0.25, 0.5, 0.7499, 0.75, 1.0])
+    assert probability_ranges(probs).tolist() == [0, 0, 1, 2, 2, 3, 3]
+
+
+def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(policy, data):
+    (found,) = analyze_sharpness(*policy, data, SAMPLING, [1e-4], 2, silent, prompts_per_batch=3)
+    tokenizer, model = policy
+    total, count = 0.0, 0
+    for rollout in sample_rollouts(tokenizer, model, data, SAMPLING, silent):
+        ids = torch.cat([rollout.prompt, rollout.response])
+        log_probs = torch.log_softmax(model(ids[None]).logits[0], -1)
+        at = torch.arange(len(rollout.prompt) - 1, len(ids) - 1)
+        total = total + rollout.advantage * log_probs[at, rollout.response].sum()
+        count += len(rollout.response)
+    grads = torch.autograd.grad(total / count, list(model.parameters()))
+    norm = torch.cat([g.flatten() for g in grads]).norm().item()
+    assert found.gradient_norm.mean == pytest.approx(norm, rel=1e-3)
+    # To first order the step along the gradient raises the loss by radius times norm.
+    assert found.sam_rise.mean > 0.5 * found.radius * norm
+
+
+def test_shapings_are_parsed_with_their_parameters():
+    shaping = parse_shaping("sigmoid:reverse=true,tau=6")
+    assert (shaping.reverse, shaping.tau) == (True, 6)
+    with pytest.raises(ValueError, match=r"alpha=x is not PARAMETER=NUMBER(.|\n)*unknown shaping 'nosuch'"):
+        GradientOptions(("linear:alpha=x", "nosuch"))
+
+
+def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
+    files = ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(tmp_path)]
+    sizes = ["--prompts", "3", "--samples", "4", "--max-tokens", "40", "--seed", "1"]
+    assert main([*files, *sizes, "--tokens", "20", "--parameters", "layers.3"]) == 0
+    assert "all tokens lie within 1 to sqrt(2)" in capsys.readouterr().out
+    figures = json.loads((tmp_path / "gradients.json").read_text())
+    assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
+    assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
+    assert main([*files, *sizes, "--sharpness", "--directions", "2"]) == 0
+    assert "gradient norm" in capsys.readouterr().out
+    models = json.loads((tmp_path / "sharpness.json").read_text())["models"]
+    first, second, _ = models[str(CHECKPOINT)]
+    assert second["radius"] == pytest.approx(10 * first["radius"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "/no/such/model"], "does not exist"),
+        (["--samples", "1"], "samples is 1"),
+        (["--parameters", "layers.99"], "no parameter has 'layers.99'"),
+        (["--shaping", "nosuch"], "unknown shaping"),
+        (["--device", "cuda:99"], "device"),
+        (["--model", str(CHECKPOINT), str(CHECKPOINT)], "one model at a time"),
+    ],
+)
+def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, message):
+    base = ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(tmp_path)]
+    assert main([*base, *arguments]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ") and message in error

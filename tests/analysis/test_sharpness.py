@@ -1,0 +1,99 @@
+"""Sharpness of quadratics, where slope, mean curvature and the rise along the gradient are known exactly."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from verl_trgrpo.analysis.sharpness import interval, measure_sharpness, perturbed
+
+CURVATURES = torch.tensor([3.0, 1.0, 0.5, 4.0, 2.0], dtype=torch.float64)
+
+
+def quadratic(parameters):
+    """L = b / 2 * x^T H x for the batch b, with diagonal H; its gradient is b H x."""
+    return lambda batch: batch * 0.5 * (CURVATURES * torch.cat([p.flatten() for p in parameters]).square()).sum()
+
+
+def start():
+    x = torch.tensor([1.0, -2.0, 0.5, 0.3, 1.5], dtype=torch.float64)
+    return x, [x[:2].clone().requires_grad_(), x[2:].clone().reshape(3, 1).requires_grad_()]
+
+
+def test_gradient_norm_and_sam_rise_of_a_quadratic_are_exact():
+    x, parameters = start()
+    found = measure_sharpness(quadratic(parameters), [1.0, 3.0], parameters, relative_radius=0.1, directions=2)
+    radius = 0.1 * x.norm().item()
+    slope = (CURVATURES * x).norm().item()
+    along = (CURVATURES * (CURVATURES * x).square()).sum().item() / slope**2  # g^T H g / g^T g
+    assert found.radius == pytest.approx(radius)
+    # Batches 1 and 3 scale the loss; their mean is 2.
+    assert found.loss.mean == pytest.approx((CURVATURES * x.square()).sum().item())
+    assert found.gradient_norm.mean == pytest.approx(2 * slope)
+    assert found.sam_rise.mean == pytest.approx(2 * (radius * slope + radius**2 * along / 2))
+    assert found.sam_curvature.mean == pytest.approx(radius**2 * along)
+
+
+def test_random_rise_of_a_quadratic_tends_to_the_mean_curvature_and_its_interval_covers_it():
+    x, parameters = start()
+    expected = (0.1 * x.norm().item()) ** 2 * CURVATURES.mean().item() / 2
+    covered = 0
+    for seed in range(30):
+        found = measure_sharpness(quadratic(parameters), [1.0], parameters, 0.1, directions=40, seed=seed)
+        assert found.random_rise.mean == pytest.approx(expected, rel=0.25)
+        covered += found.random_rise.low <= expected <= found.random_rise.high
+    # 95 % intervals: of 30, 24 or fewer cover with probability below 0.004.
+    assert covered >= 25
+
+
+def test_a_round_bowl_rises_alike_in_every_direction():
+    x = torch.full((7,), 2.0, dtype=torch.float64, requires_grad=True)
+    found = measure_sharpness(lambda batch: 1.5 * x.square().sum(), [0], [x], 0.01, directions=3)
+    radius = 0.01 * 2 * math.sqrt(7)
+    assert found.random_rise == pytest.approx((1.5 * radius**2,) * 3)
+
+
+def test_a_sharper_minimum_has_the_larger_rises():
+    x = torch.ones(6, dtype=torch.float64, requires_grad=True)
+    flat, sharp = (
+        measure_sharpness(lambda batch, h=h: h * ((x - 1) ** 2).sum(), [0], [x], 0.1, directions=2) for h in (1.0, 10.0)
+    )
+    assert sharp.random_rise.mean == pytest.approx(10 * flat.random_rise.mean)
+    assert flat.gradient_norm.mean == flat.sam_rise.mean == 0  # no slope, no ascent step
+
+
+def test_parameters_are_put_back_to_the_bit_also_after_an_error():
+    values = torch.randn(100, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    before = values.detach().clone()
+    measure_sharpness(lambda batch: values.square().sum(), [0], [values], 0.3, directions=3)
+    assert torch.equal(values, before)
+    with pytest.raises(RuntimeError, match="stop"), perturbed([values], [torch.ones(100)], 0.5):
+        assert not torch.equal(values, before)
+        raise RuntimeError("stop")
+    assert torch.equal(values, before)
+
+
+def test_intervals_account_for_effects_that_batches_and_directions_share():
+    """Values with a batch effect b_i and a direction effect d_j: 95 % intervals cover the mean about that often."""
+    rng, covered, runs = np.random.default_rng(0), 0, 200
+    for run in range(runs):
+        values = rng.normal(size=(20, 1)) + rng.normal(size=(1, 20)) + 0.1 * rng.normal(size=(20, 20))
+        found = interval(values, run)
+        covered += found.low <= 0 <= found.high
+    # Drawing single values instead would cover in a third of the runs.
+    assert covered >= 0.88 * runs
+
+
+def test_a_single_value_has_no_interval():
+    found = interval(np.array([[2.0]]), 0)
+    assert found.mean == 2.0
+    assert math.isnan(found.low) and math.isnan(found.high)
+
+
+@pytest.mark.parametrize("wrong", [{"batches": []}, {"directions": 0}, {"relative_radius": 0.0}])
+def test_impossible_measurements_are_refused(wrong):
+    x = torch.ones(2, requires_grad=True)
+    arguments = {"batches": [0], "parameters": [x], "relative_radius": 0.1, "directions": 1, **wrong}
+    with pytest.raises(ValueError, match="sharpness needs"):
+        measure_sharpness(lambda batch: x.sum(), **arguments)

@@ -1,0 +1,110 @@
+"""Every shipped recipe with every algorithm, composed and validated with veRL's own classes."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.launch.configuration import compose, make_plan, recipe_arguments
+from verl_trgrpo.validation import Level, validate
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "recipes"
+RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base")
+ALGORITHMS = sorted(path.stem for path in (ROOT / "verl_trgrpo/config/algorithm").glob("*.yaml"))
+
+
+def name_of(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+def test_the_paper_s_experiments_have_recipes():
+    assert {name_of(path) for path in RECIPES} >= {
+        "knights_and_knaves/qwen2.5-3b-instruct",
+        "knights_and_knaves/qwen2.5-7b-instruct-1m",
+        "deepscaler/deepseek-r1-distill-qwen-1.5b",
+        "deepscaler/qwen2.5-7b",
+        "search_qa/qwen2.5-3b",
+    }
+    assert len(ALGORITHMS) >= 7
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
+def test_a_recipe_validates_with_every_algorithm(recipe, algorithm):
+    report = validate(str(recipe), [f"algorithm={algorithm}"], need_files=False)
+    assert report.of(Level.ERROR) == []
+    assert report.of(Level.WARNING) == []
+    # Only what is not on this machine is left open: two data files and the model.
+    assert len(report.of(Level.NOT_CHECKED)) == 3
+    assert report.batches is not None
+    assert report.memory.update < report.memory.gpu and report.memory.rollout < report.memory.gpu
+
+
+@pytest.mark.parametrize("task", ["knights_and_knaves", "deepscaler", "search_qa"])
+def test_the_algorithm_wins_over_the_recipe(task):
+    recipe = next(path for path in RECIPES if path.parent.name == task)
+
+    def actor(algorithm):
+        return compose(*recipe_arguments(recipe, [f"algorithm={algorithm}"])).actor_rollout_ref.actor
+
+    assert actor("dapo_clip").clip_ratio_high == 0.28
+    assert actor("dr_grpo").loss_agg_mode == "seq-mean-token-sum-norm"
+    assert actor("tr_grpo").loss_agg_mode == "token-mean"
+    assert actor("tr_grpo").policy_loss.loss_mode == "tr_grpo"
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
+def test_the_header_says_what_is_known_and_its_memory_is_the_estimate(recipe):
+    header = "\n".join(line for line in recipe.read_text().split("\n\n")[0].splitlines())
+    for part in ("Reproduces:", "Differs:", "Hardware:", "Memory", "Command:", f"run.sh {name_of(recipe)}"):
+        assert part in header, part
+    stated = re.findall(r"about (\d+)$", header, re.MULTILINE)
+    if "as search_qa/qwen2.5-3b" in header:
+        return
+    memory = validate(str(recipe), need_files=False).memory
+    assert abs(int(stated[0]) - memory.update) <= 1
+    generation = re.search(r"generation: .*?(\d+)$", header, re.MULTILINE)
+    assert abs(int(generation[1]) - memory.rollout) <= 1
+    for part in ("logits", "activations"):
+        figure = re.search(rf"{part} (?:8 T V = )?([\d.]+)", header)
+        assert float(figure[1]) == pytest.approx(getattr(memory, part), abs=0.06)
+
+
+def test_the_settings_of_the_logic_puzzles_are_the_source_s():
+    config = compose(*recipe_arguments(FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml", []))
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert (config.data.train_batch_size, rollout.n, rollout.temperature) == (64, 8, 0.7)
+    assert (config.data.max_prompt_length, config.data.max_response_length) == (400, 4096)
+    assert actor.ppo_mini_batch_size * rollout.n == 256
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.20, 0.24, 10.0)
+    assert (actor.optim.lr, actor.loss_agg_mode) == (1e-6, "token-mean")
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.trainer.total_epochs == 5
+
+
+def test_every_key_of_a_recipe_has_a_comment_above():
+    for file in sorted(FOLDER.rglob("*.yaml")):
+        lines = file.read_text().splitlines()
+        for i, line in enumerate(lines):
+            key = line.strip()
+            if key and not key.startswith(("#", "- ")) and not key.endswith(":"):
+                above = next(other.strip() for other in reversed(lines[:i]) if other.strip())
+                assert above.startswith("#"), f"{file.name}:{i + 1}: {key!r} has no comment above"
+
+
+def test_a_plan_of_a_recipe_has_its_own_run_directory_and_composes_again(tmp_path):
+    data = tmp_path / "train.parquet"
+    pq.write_table(pa.table({name: ["x"] * 70 for name in ("prompt", "data_source", "reward_model")}), data)
+    model = tmp_path / "model"
+    model.mkdir()
+    recipe = FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml"
+    files = [f"data.train_files={data}", f"data.val_files={data}", f"actor_rollout_ref.model.path={model}"]
+    for algorithm in ("tr_grpo", "grpo"):
+        name, overrides = recipe_arguments(recipe, [f"algorithm={algorithm}", *files])
+        plan = make_plan(name, overrides, on_cpu=True)
+        assert plan.run_dir == Path("runs/knights_and_knaves") / f"qwen2.5-3b-instruct-{algorithm}"
+        assert plan.on_cpu and plan.config.actor_rollout_ref.model.use_remove_padding is False
+        assert compose(name, plan.overrides) == plan.config

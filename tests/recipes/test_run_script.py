@@ -1,0 +1,84 @@
+"""The launcher script, run for real up to where training would start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "recipes" / "run.sh"
+PUZZLES = "knights_and_knaves/qwen2.5-3b-instruct"
+
+
+def run(*arguments, cwd=None, **variables):
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if name not in ("NNODES", "NODE_RANK", "HEAD_IP")}
+    return subprocess.run(
+        ["bash", str(SCRIPT), *arguments],
+        cwd=cwd,
+        env=environment | {"PATH": path} | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_script_is_sound_bash():
+    assert subprocess.run(["bash", "-n", str(SCRIPT)], check=False).returncode == 0
+
+
+def test_help_teaches():
+    result = run("--help")
+    assert result.returncode == 0
+    for part in ("--dry-run", "--build-data", "NNODES, NODE_RANK, HEAD_IP", "algorithm=grpo"):
+        assert part in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "part"),
+    [
+        (
+            [],
+            {},
+            f"no recipe given; there are: deepscaler/deepseek-r1-distill-qwen-1.5b deepscaler/qwen2.5-7b {PUZZLES}",
+        ),
+        (["knights_and_knaves/llama"], {}, "recipes/knights_and_knaves/llama.yaml is no recipe; there are: "),
+        (["knights_and_knaves/base"], {}, "is no recipe"),
+        ([PUZZLES, "--dryrun"], {}, "unknown option --dryrun"),
+        ([PUZZLES, "grpo"], {}, "grpo is neither an override (key=value) nor an option"),
+        ([PUZZLES], {"NNODES": "2"}, "NNODES=2 needs HEAD_IP"),
+        ([PUZZLES], {"NNODES": "two"}, "NNODES=two is not a number"),
+        ([PUZZLES], {"NNODES": "2", "NODE_RANK": "2", "HEAD_IP": "10.0.0.1"}, "NODE_RANK=2 is not one of 0 to 1"),
+        ([PUZZLES], {"PATH": "/usr/bin:/bin"}, "verl-trgrpo is not on the path"),
+    ],
+)
+def test_wrong_input_is_named_in_one_line(arguments, variables, part):
+    result = run(*arguments, **variables)
+    assert result.returncode == 2
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and part in errors[0]
+
+
+def test_a_dry_run_shows_configuration_batches_memory_and_problems_and_starts_nothing(tmp_path):
+    result = run(
+        PUZZLES, "--dry-run", "algorithm=dapo_clip", "data.train_files=/nowhere/kk/train.parquet", cwd=tmp_path,
+        NNODES="2", HEAD_IP="10.0.0.1",
+    )  # fmt: skip
+    assert result.returncode == 1
+    for part in (
+        "clip_ratio_high: 0.28", "loss_mode: vanilla", "GPUs, data-parallel groups      8, 8", "64, 512", "KV cache",
+        "/nowhere/kk/train.parquet does not exist; build it: python data_prep/kk.py --out /nowhere/kk --paper",
+    ):  # fmt: skip
+        assert part in result.stdout, part
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_with_problems_ends_before_it_starts(tmp_path):
+    run_directory = tmp_path / "run"
+    overrides = ["data.train_files=/nowhere/train.parquet", f"trainer.default_local_dir={run_directory}"]
+    result = run(PUZZLES, *overrides)
+    assert result.returncode == 1
+    assert "/nowhere/train.parquet does not exist" in result.stdout
+    assert not run_directory.exists()

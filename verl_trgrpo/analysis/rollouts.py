@@ -1,0 +1,134 @@
+"""Rollouts of a checkpoint: sampled responses with group-relative advantages, and passes over them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from verl_trgrpo.advantages import group_relative_advantages
+from verl_trgrpo.evaluation.rows import load_rows
+from verl_trgrpo.problems import raise_problems
+from verl_trgrpo.rewards import compute_score
+
+Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """How rollouts are sampled; temperature 1, the policy as it is.
+
+    Args:
+        prompts: drawn from the file with the seed.
+        samples: responses to each prompt; at least 2, since advantages compare them.
+        max_tokens: longest response.
+        seed: of drawing prompts and sampling.
+
+    Raises:
+        ValueError: listing every number out of range.
+    """
+
+    prompts: int = 16
+    samples: int = 8
+    max_tokens: int = 512
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        at_least = {"prompts": 1, "samples": 2, "max_tokens": 1}
+        raise_problems(
+            [
+                f"{name} is {getattr(self, name)}; use at least {least}"
+                for name, least in at_least.items()
+                if getattr(self, name) < least
+            ]
+        )
+
+
+class Rollout(NamedTuple):
+    """One response: ids of its prompt (P,) and of its own tokens (T,), and its advantage."""
+
+    prompt: torch.Tensor
+    response: torch.Tensor
+    advantage: float
+
+
+def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
+    """Tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
+
+    Raises:
+        ValueError: for a device that is not there, or a model that cannot be loaded.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        # Fused attention kernels have no rule for batched backward passes.
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+        # transformers wraps `to` in a way that its annotation does not survive.
+        return AutoTokenizer.from_pretrained(path), model.to(device).eval()  # type: ignore[arg-type]
+    except (OSError, RuntimeError, AssertionError) as error:
+        raise ValueError(f"cannot load {path} on device {device!r}: {str(error).splitlines()[0]}") from error
+
+
+@torch.no_grad()
+def sample_rollouts(
+    tokenizer: Any, model: Any, data: Path, options: RolloutOptions, progress: Progress
+) -> list[Rollout]:
+    """Sample responses to prompts of a data file, score them, and compare them within their groups.
+
+    Returns:
+        prompts times samples rollouts, group after group.
+
+    Raises:
+        ValueError: for a file that cannot be read, or whose rows cannot be scored.
+    """
+    (rows,) = load_rows([data], options.prompts, options.seed)
+    settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}
+    ends = model.generation_config.eos_token_id
+    ends = torch.tensor(ends if isinstance(ends, list) else [ends], device=model.device)
+    rollouts: list[Rollout] = []
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(random.Random(f"rollouts/{options.seed}").getrandbits(63))
+        for row in progress(rows, len(rows), "sampling"):
+            text = tokenizer.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True)
+            prompt = torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"], device=model.device)
+            ids = prompt[None].expand(options.samples, -1)
+            output = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[:, len(prompt) :]
+            responses = [_without_padding(response, ends) for response in output]
+            texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
+            rewards = [compute_score(row.data_source, text, row.ground_truth)["score"] for text in texts]
+            given = torch.tensor(rewards)[:, None]
+            advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
+            rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
+    return rollouts
+
+
+def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """The response up to its first end token, which belongs to it."""
+    found = torch.isin(response, ends).nonzero()
+    return response[: int(found[0]) + 1] if len(found) else response
+
+
+def response_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
+    """Logits that each token of the responses was sampled from, in one pass padded on the right.
+
+    Returns:
+        (T, vocabulary) for each rollout, with gradient where it is enabled.
+    """
+    sequences = [torch.cat([rollout.prompt, rollout.response]) for rollout in rollouts]
+    ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(ids) for ids in sequences], batch_first=True)
+    logits = model(ids, attention_mask=mask, use_cache=False).logits
+    return [
+        row[len(rollout.prompt) - 1 : len(rollout.prompt) + len(rollout.response) - 1]
+        for row, rollout in zip(logits, rollouts, strict=True)
+    ]
+
+
+def token_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """(T,) log-probabilities of tokens (T,) under logits (T, vocabulary), with gradient."""
+    return torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0]
