@@ -1,4 +1,4 @@
-# Targets for people: quickstart, test, bench, doctor. Everything lives in .venv and runs/.
+# Targets for people: quickstart, search-demo, test, bench, doctor. Everything lives in .venv and runs/.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -20,8 +20,9 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 .PHONY: help
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
+	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
 	@echo "make test         lint, types and all tests (TESTFLAGS='-m \"not slow\"' for the fast ones)"
-	@echo "make bench        benchmarks of loss, estimator, reward and puzzle generation"
+	@echo "make bench        benchmarks of loss, estimator, rewards, builders and search"
 	@echo "make doctor       is this machine ready?"
 
 # One environment for everything; made again when the lock file or the package's metadata change.
@@ -44,6 +45,10 @@ install: $(VENV)/.installed
 quickstart: install
 	$(BIN)/verl-trgrpo quickstart --seed $(seed) algorithm=$(algorithm) $(overrides)
 
+.PHONY: search-demo
+search-demo: install
+	$(BIN)/verl-trgrpo search demo --seed $(seed) algorithm=$(algorithm) $(overrides)
+
 .PHONY: doctor
 doctor: install
 	$(BIN)/verl-trgrpo doctor
@@ -64,6 +69,10 @@ bench: install
 	$(BIN)/python benchmarks/bench_advantages.py
 	$(BIN)/python benchmarks/bench_kk_reward.py
 	$(BIN)/python benchmarks/bench_kk_generation.py
+	$(BIN)/python benchmarks/bench_math_reward.py
+	$(BIN)/python benchmarks/bench_search_reward.py
+	$(BIN)/python benchmarks/bench_deepscaler.py
+	$(BIN)/python benchmarks/bench_search.py
 
 # Needs uv. torch is left out of the result: it is installed from its own index.
 .PHONY: lock

@@ -34,7 +34,8 @@ def aggregate_loss(
         dp_size: number of data-parallel ranks whose gradients are averaged afterwards.
         batch_num_tokens: valid tokens in the global mini-batch; None means those of this mask (dp_size 1 only).
         global_batch_size: sequences in the global mini-batch; None means the non-empty ones of this mask.
-        loss_scale_factor: divisor of ``seq-mean-token-sum-norm``; None means response_length.
+        loss_scale_factor: divisor of ``seq-mean-token-sum-norm``; None means response_length, which veRL pads to the
+            longest response of a micro-batch, so that the loss then depends on how a batch is cut.
 
     Returns:
         scalar, connected to ``token_losses``.

@@ -9,9 +9,11 @@ logger = logging.getLogger(__name__)
 
 
 try:
+    from verl_trgrpo.config_files import register_resolver
     from verl_trgrpo.cpu.platform import register_platform
 
     register_platform()
+    register_resolver()
 
     from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss  # registration happens on import
     from verl_trgrpo.verl_plugin.ppo_loss import install
