@@ -59,7 +59,8 @@ examples, from a checkout:
 arms: grpo, tr_grpo, tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
   advantage_reweighting (0.2 p + 0.8), dapo_clip (upper clip 0.28), grpo_scaled_loss and grpo_scaled_lr (GRPO whose loss or
   learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have given it).
-OUT receives metrics-1.jsonl (one line a step, with veRL's names) and the checkpoint global_step_N, a Hugging Face directory.
+OUT receives metrics-1.jsonl (one line a step, with veRL's names), the responses of validations (validation/N.jsonl) and the
+checkpoint global_step_N, a Hugging Face directory.
 Exit code: 0 fine, 2 wrong input, 130 interrupted; --resume goes on from the latest checkpoint, exactly as if never stopped."""
 
 
@@ -74,6 +75,7 @@ class Options:
     train: str = option("", "parquet file with training prompts, veRL's columns (required)")
     out: str = option("", "directory of the run (required)")
     test: str = option("", "parquet file for validation: one sampled response each")
+    train_probe: int = option(0, "train prompts that validations sample as well, for the generalisation gap")
     model: str = option(str(CHECKPOINT), "model directory (default: the tiny model of this package)")
     arm: str = option("tr_grpo", "algorithm, see below")
     steps: int = option(20, "batches to train on")
@@ -100,7 +102,7 @@ class Options:
 
     def __post_init__(self) -> None:
         problems = [f"{name}={value!r} is not positive" for name in POSITIVE if (value := getattr(self, name)) <= 0]
-        negative = ("weight_decay", "kl_coef", "test_every")
+        negative = ("weight_decay", "kl_coef", "test_every", "train_probe")
         problems += [f"{name}={value!r} is negative" for name in negative if (value := getattr(self, name)) < 0]
         if not self.train or not self.out:
             problems.append("train and out are required")
@@ -299,17 +301,37 @@ def training_step(
     }  # fmt: skip
 
 
-def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> dict[str, float]:
-    """Accuracy of one sampled response to each prompt, by data source; the noise is the same at every validation."""
+def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> tuple[dict[str, float], list[dict]]:
+    """Accuracy of one sampled response to each prompt, by data source, and the responses as veRL dumps them.
+
+    The noise is the same at every validation.
+    """
     found: dict[str, list[float]] = {}
+    dump = []
     rows = sorted(rows, key=lambda row: len(row.prompt))
     for start in range(0, len(rows), 256):
         part = rows[start : start + 256]
         prompts = [row.prompt for row in part]
         batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
-        for row, score in zip(part, scores(batch, part, tokenizer), strict=True):
+        for row, score, ids, keep in zip(part, scores(batch, part, tokenizer), batch.responses, batch.mask, strict=True):
             found.setdefault(row.source, []).append(score["acc"])
-    return {f"val-core/{source}/acc/mean@1": mean(values) for source, values in found.items()}
+            texts = {"input": tokenizer.decode(row.prompt), "output": tokenizer.decode(ids[keep]), "gts": row.truth}
+            dump.append(texts | {"score": score["score"], "acc": score["acc"]})
+    return {f"{source}/acc/mean@1": mean(values) for source, values in found.items()}, dump
+
+
+def validation_step(
+    model: Any, tests: list[Row], probe: list[Row], tokenizer: Any, options: Options, step: int
+) -> dict[str, float]:
+    """Validate on test prompts and, if there are any, on train prompts; keep the responses to the former."""
+    found, dump = validate(model, tests, tokenizer, options)
+    path = Path(options.out, "validation", f"{step}.jsonl")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps({**row, "step": step}) + "\n" for row in dump))
+    metrics = {f"val-core/{name}": value for name, value in found.items()}
+    if probe:
+        metrics |= {f"val-train/{name}": value for name, value in validate(model, probe, tokenizer, options)[0].items()}
+    return metrics
 
 
 def save(out: Path, step: int, model: Any, optimizer: Any, tokenizer: Any) -> None:
@@ -365,6 +387,7 @@ def train(options: Options) -> None:
     if len(rows) < options.prompts:
         raise ValueError(f"{options.train} has {len(rows)} rows, but a batch takes prompts={options.prompts}")
     tests = read_rows(options.test, tokenizer) if options.test and options.test_every else []
+    probe = random.Random(f"probe/{options.seed}").sample(rows, min(options.train_probe, len(rows)))
     attempt = len(list(out.glob("metrics-*.jsonl"))) + 1
     with (out / f"metrics-{attempt}.jsonl").open("w") as log:
         for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):
@@ -373,7 +396,7 @@ def train(options: Options) -> None:
                 part = batch_rows(rows, options.prompts, options.seed, step)
                 metrics = training_step(model, optimizer, ref, part, tokenizer, options, step)
             if tests and (step % options.test_every == 0 or step == options.steps):
-                metrics |= validate(model, tests, tokenizer, options)
+                metrics |= validation_step(model, tests, probe, tokenizer, options, step)
             log.write(json.dumps({"step": step, "data": metrics}) + "\n")
             log.flush()
             if step and (step % options.save_every == 0 or step == options.steps):

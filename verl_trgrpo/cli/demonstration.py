@@ -29,7 +29,7 @@ def train(
         task: for the title of the curves.
         more: further Hydra overrides.
     """
-    from verl_trgrpo.launch.configuration import chosen_value, quoted
+    from verl_trgrpo.launch.configuration import chosen_value, quoted, seed_overrides
     from verl_trgrpo.launch.run import run_training
 
     data, seed = arguments.out / "data", arguments.seed
@@ -42,9 +42,7 @@ def train(
         f"data.train_files={quoted((data / 'train.parquet').resolve())}",
         f"data.val_files={quoted((data / 'test.parquet').resolve())}",
         f"actor_rollout_ref.model.path={quoted(checkpoint)}",
-        f"data.seed={seed}",
-        f"actor_rollout_ref.rollout.seed={seed}",
-        f"actor_rollout_ref.actor.data_loader_seed={seed}",
+        *seed_overrides(seed),
         f"trainer.default_local_dir={quoted(run_dir)}",
         f"trainer.experiment_name={name}",
         *more,

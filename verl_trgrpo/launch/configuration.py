@@ -103,6 +103,12 @@ def quoted(value: object) -> str:
     return f"'{escaped}'"
 
 
+def seed_overrides(seed: int) -> list[str]:
+    """Overrides that give one seed to the order of prompts, the rollout engine and the order within a batch."""
+    keys = ("data.seed", "actor_rollout_ref.rollout.seed", "actor_rollout_ref.actor.data_loader_seed")
+    return [f"{key}={seed}" for key in keys]
+
+
 def chosen_value(overrides: Sequence[str], key: str) -> str | None:
     """The value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
     pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]

@@ -28,16 +28,20 @@ def load(directory: Path) -> tuple[PreTrainedTokenizerBase, Qwen2ForCausalLM]:
 
 
 def greedy_responses(
-    tokenizer: PreTrainedTokenizerBase, model: Qwen2ForCausalLM, puzzles: Sequence[Puzzle], start: str = ""
+    tokenizer: PreTrainedTokenizerBase,
+    model: Qwen2ForCausalLM,
+    puzzles: Sequence[Puzzle],
+    start: str = "",
+    max_tokens: int = MAX_RESPONSE_TOKENS,
 ) -> list[str]:
-    """Return the greedy response to each puzzle: `start`, if given, and at most `MAX_RESPONSE_TOKENS` more tokens."""
+    """Return the greedy response to each puzzle: `start`, if given, and at most `max_tokens` more tokens."""
     import torch
 
     texts = [prompt_text(tokenizer, puzzle) + start for puzzle in puzzles]
     inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
     with torch.no_grad():
         # The annotation of `self` in transformers' generate does not admit its own models.
-        output = model.generate(**inputs, do_sample=False, max_new_tokens=MAX_RESPONSE_TOKENS)  # type: ignore[misc]
+        output = model.generate(**inputs, do_sample=False, max_new_tokens=max_tokens)  # type: ignore[misc]
     return [
         start + text
         for text in tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
@@ -54,15 +58,17 @@ def measure_accuracy(
 ) -> dict[str, dict[str, float]]:
     """Return greedy accuracies of a checkpoint on `count` held-out puzzles of each size.
 
-    The result maps ``2ppl``, ``3ppl`` to ``{"greedy": a, "careful": b}``; ``careful`` is the accuracy of responses that
+    The result maps ``2ppl``, ``3ppl``, ... to ``{"greedy": a, "careful": b}``; ``careful`` is the accuracy of responses that
     are made to begin with reasoning.
     """
     tokenizer, model = load(directory)
     result = {}
     for n_people in sizes:
         puzzles = list(generate_puzzles(n_people, count, seed, exclude=WarmStartPuzzles()))
+        # A fourth person doubles the truth table.
+        max_tokens = MAX_RESPONSE_TOKENS * (1 if n_people < 4 else 2)
         result[f"{n_people}ppl"] = {
-            name: sum(map(is_correct, greedy_responses(tokenizer, model, puzzles, start), puzzles)) / count
+            name: sum(map(is_correct, greedy_responses(tokenizer, model, puzzles, start, max_tokens), puzzles)) / count
             for name, start in (("greedy", ""), ("careful", CAREFUL_START))
         }
     return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 from verl_trgrpo.data import schema
@@ -20,7 +21,9 @@ TEST = {3: 256}
 FILES = ("train.parquet", "test.parquet")
 
 
-def build_dataset(directory: Path, seed: int = 0) -> bool:
+def build_dataset(
+    directory: Path, seed: int = 0, train: Mapping[int, int] = TRAIN, test: Mapping[int, int] = TEST
+) -> bool:
     """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there.
 
     No test puzzle equals a train puzzle or a warm-start puzzle, also not after renaming or reordering people.
@@ -28,38 +31,42 @@ def build_dataset(directory: Path, seed: int = 0) -> bool:
     Args:
         directory: where to; created.
         seed: same seed, same files.
+        train: puzzles to train on, by number of people.
+        test: puzzles to test on, by number of people.
 
     Returns:
         whether anything was built.
 
     Raises:
-        ValueError: when the directory cannot be written, or has data files of unknown origin.
+        ValueError: when the directory cannot be written or has data files of unknown origin, or when there are not as many
+            puzzles.
     """
-    arguments = {"train": _by_size(TRAIN), "test": _by_size(TEST), "seed": seed}
+    arguments = {"train": _by_size(train), "test": _by_size(test), "seed": seed}
     imports = "from pathlib import Path; from verl_trgrpo.tiny_model.dataset import build_dataset"
-    call = f"build_dataset(Path({directory.resolve().name!r}), {seed})"
+    counts = "" if (train, test) == (TRAIN, TEST) else f", {dict(train)}, {dict(test)}"
+    call = f"build_dataset(Path({directory.resolve().name!r}), {seed}{counts})"
     plan = BuildPlan(
         "quickstart", directory, arguments, ["python", "-c", f"{imports}; {call}"], ["reasoning-gym", "numpy"]
     )
-    return build_data_set(plan, lambda: _make(seed)).built
+    return build_data_set(plan, lambda: _make(seed, train, test)).built
 
 
-def _by_size(counts: dict[int, int]) -> dict[str, int]:
+def _by_size(counts: Mapping[int, int]) -> dict[str, int]:
     return {f"{n_people}ppl": count for n_people, count in counts.items()}
 
 
-def _make(seed: int) -> DataSet:
-    train: list[Puzzle] = []
-    test: list[Puzzle] = []
+def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:
+    puzzles: dict[str, list[Puzzle]] = {"train": [], "test": []}
     counts = {}
-    for n_people in TRAIN:
-        total = TEST[n_people] + TRAIN[n_people]
+    for n_people in sorted({*train, *test}):
+        tests = test.get(n_people, 0)
+        total = tests + train.get(n_people, 0)
         stream = generate_puzzles(n_people, total, seed, exclude=WarmStartPuzzles())
         # Test first: another number of train puzzles would leave the test set as it is.
-        test += itertools.islice(stream, TEST[n_people])
-        train += stream
+        puzzles["test"] += itertools.islice(stream, tests)
+        puzzles["train"] += stream
         counts[f"{n_people}ppl"] = Counts(total, total)
-    return DataSet([_file("train", train, seed), _file("test", test, seed)], counts)
+    return DataSet([_file(split, puzzles[split], seed) for split in puzzles], counts)
 
 
 def _file(split: str, puzzles: list[Puzzle], seed: int) -> DataFile:

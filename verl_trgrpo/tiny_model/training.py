@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 # There are 95 different puzzles with two people; about half of them are held out.
 MOST_TWO_PERSON_PUZZLES = 40
-SIZE_SHARES = {2: 0.2, 3: 0.8}
+# Shares of the sizes, by the largest size.
+SIZE_SHARES = {3: {2: 0.2, 3: 0.8}, 4: {2: 0.1, 3: 0.3, 4: 0.6}}
 
 VOCABULARY = 640
 TOKENIZER_EXAMPLES = 4000
@@ -40,12 +41,24 @@ BATCHES_PER_DRAW = 40
 class WarmStartOptions(ScheduleOptions):
     """How to train; see also `ScheduleOptions`.
 
-    puzzles: different puzzles with three people, at least 1; there are `MOST_TWO_PERSON_PUZZLES` with two people at most.
+    puzzles: different puzzles per number of people, at least 1; there are `MOST_TWO_PERSON_PUZZLES` with two people at most.
     test_puzzles: held-out puzzles per number of people to measure the accuracy on, at least 1.
+    most_people: puzzles have two to this many people; a key of `SIZE_SHARES`.
     """
 
     puzzles: int = 6000
     test_puzzles: int = 40
+    most_people: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most_people not in SIZE_SHARES:
+            raise ValueError(f"most_people is {self.most_people}; it must be one of {', '.join(map(str, SIZE_SHARES))}")
+
+    @property
+    def sizes(self) -> range:
+        """Numbers of people."""
+        return range(2, self.most_people + 1)
 
 
 def train(
@@ -57,9 +70,11 @@ def train(
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     rng = random.Random(f"warm start/{options.seed}")
-    counts = {2: min(MOST_TWO_PERSON_PUZZLES, options.puzzles), 3: options.puzzles}
+    counts = {
+        size: min(MOST_TWO_PERSON_PUZZLES, options.puzzles) if size == 2 else options.puzzles for size in options.sizes
+    }
     pools = {size: warm_start_puzzles(size, count, options.seed) for size, count in counts.items()}
-    puzzles = varied_puzzles(pools, SIZE_SHARES, rng)
+    puzzles = varied_puzzles(pools, SIZE_SHARES[options.most_people], rng)
     tokenizer = train_tokenizer(_tokenizer_texts(puzzles, rng), VOCABULARY, MAX_LENGTH)
     model = new_model(tokenizer)
     fit(model, _batches(tokenizer, puzzles, options, rng), options.steps, progress)

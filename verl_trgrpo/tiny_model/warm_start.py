@@ -17,8 +17,9 @@ from verl_trgrpo.tiny_model.checkpoint_files import build_checkpoint
 from verl_trgrpo.tiny_model.training import WarmStartOptions, train
 
 HELP = {
-    "puzzles": "different puzzles with three people",
+    "puzzles": "different puzzles per number of people (with two there are fewer)",
     "test_puzzles": "held-out puzzles per number of people to measure the accuracy on",
+    "most_people": "puzzles have two to this many people: 3 or 4",
 }
 
 
@@ -33,7 +34,7 @@ def build(out: Path, options: WarmStartOptions, force: bool = False, progress: P
         arguments=asdict(options),
         libraries=("torch", "transformers", "tokenizers", "reasoning-gym"),
         train=lambda: train(options, progress),
-        measure=lambda directory: measure_accuracy(directory, options.test_puzzles, options.seed),
+        measure=lambda directory: measure_accuracy(directory, options.test_puzzles, options.seed, options.sizes),
         force=force,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from verl_trgrpo.data.command import show_progress
+from verl_trgrpo.data.command import interruptible
 from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.data.progress import Progress
 from verl_trgrpo.tiny_model.supervised import ScheduleOptions
@@ -59,7 +59,8 @@ def run(
     arguments = vars(parser.parse_args(argv))
     out, force = arguments.pop("out"), arguments.pop("force")
     try:
-        built = build(out, options_class(**arguments), force, show_progress)
+        with interruptible() as progress:
+            built = build(out, options_class(**arguments), force, progress)
     except (ValueError, OSError) as error:
         tqdm.write(f"warm_start: error: {error}", file=sys.stderr)
         return 2

