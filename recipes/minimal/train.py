@@ -75,7 +75,7 @@ class Options:
     train: str = option("", "parquet file with training prompts, veRL's columns (required)")
     out: str = option("", "directory of the run (required)")
     test: str = option("", "parquet file for validation: one sampled response each")
-    train_probe: int = option(0, "train prompts that validations sample as well, for the generalisation gap")
+    train_probe: int = option(0, "train prompts that the last validation samples, too, for the generalisation gap")
     model: str = option(str(CHECKPOINT), "model directory (default: the tiny model of this package)")
     arm: str = option("tr_grpo", "algorithm, see below")
     steps: int = option(20, "batches to train on")
@@ -396,7 +396,7 @@ def train(options: Options) -> None:
                 part = batch_rows(rows, options.prompts, options.seed, step)
                 metrics = training_step(model, optimizer, ref, part, tokenizer, options, step)
             if tests and (step % options.test_every == 0 or step == options.steps):
-                metrics |= validation_step(model, tests, probe, tokenizer, options, step)
+                metrics |= validation_step(model, tests, probe if step == options.steps else [], tokenizer, options, step)
             log.write(json.dumps({"step": step, "data": metrics}) + "\n")
             log.flush()
             if step and (step % options.save_every == 0 or step == options.steps):

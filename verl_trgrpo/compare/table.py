@@ -28,7 +28,7 @@ class Difference:
 
     interval: mean difference.
     p: of the paired test; None for fewer than two pairs.
-    p_holm: corrected for the number of tests of the study; None for the primary one, which is not.
+    p_holm: corrected for the number of arms tested on this figure; None for the primary test, which is not.
     pairs: seeds that both have.
     """
 
@@ -70,14 +70,21 @@ def differences(figures: RunFigures, baseline: str, primary: str = "") -> dict[s
             ]
             if pairs:
                 found[arm, name] = (pairs, paired_p_value(pairs))
-    secondary = {
-        json.dumps(key): p for key, (_, p) in found.items() if p is not None and key != (primary, "final_accuracy")
+    corrected = {
+        name: holm(
+            {
+                arm: p
+                for (arm, tested), (_, p) in found.items()
+                if tested == name and p is not None and (arm, name) != (primary, TESTED[0])
+            }
+        )
+        for name in TESTED
     }
-    corrected = holm(secondary)
     result: dict[str, dict[str, Difference]] = {}
     for (arm, name), (pairs, p) in found.items():
-        p_holm = corrected.get(json.dumps((arm, name)))
-        result.setdefault(arm, {})[name] = Difference(bootstrap_interval(pairs), p, p_holm, len(pairs))
+        result.setdefault(arm, {})[name] = Difference(
+            bootstrap_interval(pairs), p, corrected[name].get(arm), len(pairs)
+        )
     return result
 
 
