@@ -1,0 +1,94 @@
+"""`verl-trgrpo compare`: the command from a study file to its table."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from verl_trgrpo.cli.main import main
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "compare" / "kk_tiny.yaml"
+TRAINER = Path(__file__).parents[1] / "compare" / "trainer.py"
+
+
+@pytest.fixture
+def study(tmp_path):
+    (tmp_path / "train.parquet").touch()
+    path = tmp_path / "heights.yaml"
+    path.write_text(
+        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0, 1]\n"
+        "baseline: grpo\narms:\n  grpo: {height: 0.5}\n  tr_grpo: {height: 0.6}\nhypotheses: [tr_grpo is higher]\n"
+    )
+    return path
+
+
+def test_runs_and_prints_the_table(study, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", str(study), "--jobs", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "2 arms x 2 seeds" in shown.err
+    out = tmp_path / "runs" / "compare" / "heights"
+    assert (out / "table.md").read_text() in shown.out
+    assert "0.605 [0.600, 0.610]" in shown.out
+    assert "- tr_grpo is higher" in shown.out
+    assert main(["compare", str(study), "--table"]) == 0
+    assert "0.605 [0.600, 0.610]" in capsys.readouterr().out
+
+
+def test_a_failed_run_gives_exit_code_1_and_is_named(study, tmp_path, capsys):
+    words = ["compare", str(study), "--out", str(tmp_path / "out"), "arms.tr_grpo.fail-once=disk"]
+    assert main(words) == 1
+    shown = capsys.readouterr()
+    assert "failed: " in shown.err
+    assert "planted failure: disk" in shown.err
+    assert "2 of 4 runs are not finished" in shown.out
+    assert main(words) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["nowhere.yaml"], "nowhere.yaml is not a file"),
+        (["{study}", "--jobs", "0"], "--jobs is 0"),
+        (["{study}", "baseline=ppo"], "baseline is 'ppo'"),
+        (["{study}", "--table", "--out", "{study}.none"], "no finished run"),
+    ],
+)
+def test_wrong_input_gives_exit_code_2(study, capsys, words, reason):
+    assert main(["compare", *(word.format(study=study) for word in words)]) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_study_of_the_recipe_runs_and_repeats_itself(tmp_path):
+    """The real trainer, two arms, two steps: a table, and the same curve from the same seed."""
+    words = ["compare", str(RECIPE), "--out", str(tmp_path), "seeds=[3]", "settings.steps=2", "settings.test_every=2"]
+    words += [
+        "settings.samples=4",
+        "settings.max_tokens=48",
+        "puzzles.test.3=16",
+        "puzzles.test.2=2",
+        "settings.train_probe=8",
+    ]
+    small = tmp_path / "kk.yaml"
+    text = RECIPE.read_text().replace("../minimal/train.py", str(RECIPE.parents[1] / "minimal" / "train.py"))
+    kept = [line for line in text.splitlines() if not line.startswith("  ") or "{arm:" not in line or ": {arm: grpo}" in line
+            or ": {arm: tr_grpo}" in line]  # fmt: skip
+    small.write_text("\n".join(kept))
+    words[1] = str(small)
+    assert main(words) == 0
+    table = json.loads((tmp_path / "table.json").read_text())
+    assert {*table["runs"]} == {"grpo", "tr_grpo"}
+    assert {"final_accuracy", "gap", "grad_norm", "entropy", "response_length"} <= {*table["runs"]["grpo"]["3"]}
+    before = curve(tmp_path / "runs" / "tr_grpo" / "seed-3")
+    assert len(before) == 3
+    shutil.rmtree(tmp_path / "runs" / "tr_grpo")
+    assert main(words) == 0
+    assert curve(tmp_path / "runs" / "tr_grpo" / "seed-3") == before
+
+
+def curve(run_dir):
+    """Everything but times."""
+    lines = [json.loads(line) for line in (run_dir / "metrics-1.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line["data"].items() if not k.startswith("timing")} for line in lines]
