@@ -13,6 +13,7 @@ from verl_trgrpo.data.build import BuildResult
 from verl_trgrpo.data.math.build import DeepscalerOptions, build
 from verl_trgrpo.data.math.prompts import INSTRUCTION, INSTRUCTION_ROLES
 from verl_trgrpo.data.math.sets import SETS, HubData
+from verl_trgrpo.data.progress import Progress
 
 DESCRIPTION = r"""Write DeepScaleR's problems as DIR/train.parquet and its test sets AIME 2024, AMC 2023, MATH-500,
 Minerva and OlympiadBench as DIR/aime2024.parquet and so on, with DIR/manifest.json. All files have one schema, with
@@ -97,9 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(parse_arguments(argv))
     arguments |= {name: tuple(arguments[name]) for name in ("sets", "hf_dataset")}
 
-    def run() -> tuple[Path, BuildResult]:
+    def run(progress: Progress) -> tuple[Path, BuildResult]:
         options = DeepscalerOptions(**arguments)
-        return options.out, build(options, command.show_progress)
+        return options.out, build(options, progress)
 
     return command.run_builder("deepscaler.py", run)
 

@@ -7,11 +7,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from verl_trgrpo.data.command import add_common_arguments, run_builder, show_progress
+from verl_trgrpo.data.command import add_common_arguments, run_builder
 from verl_trgrpo.data.kk.build import build
 from verl_trgrpo.data.kk.options import PAPER_PEOPLE, PAPER_TEST, PAPER_TRAIN, KkDatasetOptions
 from verl_trgrpo.data.kk.prompts import PROMPT_STYLES
 from verl_trgrpo.data.kk.sources import HUB_DATASET, HUB_REVISION
+from verl_trgrpo.data.progress import Progress
 
 DESCRIPTION = """\
 Write Knights-and-Knaves puzzles as DIR/train.parquet and DIR/test.parquet for veRL, with DIR/manifest.json. Every puzzle
@@ -147,9 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("people", "mix", "source", "test_source"):
         arguments[name] = tuple(arguments[name])
 
-    def run() -> tuple:
+    def run(progress: Progress) -> tuple:
         options = KkDatasetOptions(**arguments)
-        return options.out, build(options, show_progress)
+        return options.out, build(options, progress)
 
     return run_builder("kk.py", run)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from verl_trgrpo.data import command
 from verl_trgrpo.data.build import BuildResult
+from verl_trgrpo.data.progress import Progress
 from verl_trgrpo.data.search_qa.build import TRAIN_SETS, SearchQaOptions, build
 from verl_trgrpo.data.search_qa.prompts import LOOPS
 from verl_trgrpo.data.search_qa.sources import HUB_DATASET, HUB_REVISION, SETS
@@ -89,9 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("train_sets", "test_sets"):
         arguments[name] = None if arguments[name] is None else tuple(arguments[name])
 
-    def run() -> tuple[Path, BuildResult]:
+    def run(progress: Progress) -> tuple[Path, BuildResult]:
         options = SearchQaOptions(**arguments)
-        return options.out, build(options, command.show_progress)
+        return options.out, build(options, progress)
 
     return command.run_builder("search_qa.py", run)
 

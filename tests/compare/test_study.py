@@ -49,6 +49,15 @@ def test_counts_of_puzzles_may_be_overridden(tmp_path, directory):
     assert study.puzzles == {"train": {3: 8}, "test": {3: 2}, "seed": 7}
 
 
+def test_some_arms_of_a_study(directory):
+    (directory / "study.yaml").write_text(TEXT + "  other: {height: 1}\n")
+    assert [*read_study(directory / "study.yaml", arms=["tr_grpo", "grpo"]).arms] == ["tr_grpo", "grpo"]
+    with pytest.raises(ValueError, match=r"no arm 'ppo'; it has grpo, tr_grpo, other"):
+        read_study(directory / "study.yaml", arms=["grpo", "ppo"])
+    with pytest.raises(ValueError, match="baseline is 'grpo', which is not an arm"):
+        read_study(directory / "study.yaml", arms=["tr_grpo"])
+
+
 MISTAKES = {
     "another baseline": (["baseline=ppo"], ["baseline is 'ppo'", "grpo, tr_grpo"]),
     "primary is the baseline": (["primary=grpo"], ["the baseline itself"]),

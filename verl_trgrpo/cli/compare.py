@@ -12,6 +12,7 @@ examples:
   verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2           the table of docs/results.md
   verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --out runs/try
   verl-trgrpo compare recipes/compare/kk_tiny_verl.yaml               a part of it through veRL itself
+  verl-trgrpo compare recipes/compare/kk_tiny.yaml settings.epochs=4 --arms grpo tr_grpo --out runs/compare/epochs4
   verl-trgrpo compare recipes/compare/kk_tiny.yaml --table            the table of what is finished, without running
 
 Every run has its directory OUT/runs/ARM/seed-N with run.json (settings, commit, versions, machine), run.log, metrics and
@@ -32,6 +33,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("study", type=Path, metavar="STUDY.yaml", help="arms, seeds and settings")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="other values for keys of the study")
+    parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="only these (default: all of the study)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/compare/STUDY")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
     parser.add_argument("--table", action="store_true", help="only make the table of the runs that are finished")
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from verl_trgrpo.compare import make_inputs, read_study, run_study
     from verl_trgrpo.data.command import show_progress
 
-    study = read_study(arguments.study, arguments.overrides)
+    study = read_study(arguments.study, arguments.overrides, arguments.arms)
     if arguments.jobs < 1:
         raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
     out = arguments.out or Path("runs") / "compare" / arguments.study.stem

@@ -104,12 +104,13 @@ class Study:
         return problems
 
 
-def read_study(path: Path, overrides: Sequence[str] = ()) -> Study:
+def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = ()) -> Study:
     """Read a study from a YAML file.
 
     Args:
         path: the file; paths in it are relative to its directory.
         overrides: ``key=value`` in the notation of OmegaConf, such as ``settings.steps=4`` or ``seeds=[0,1]``.
+        arms: keep only these; empty for all.
 
     Raises:
         ValueError: with all problems, unknown keys among them.
@@ -135,6 +136,10 @@ def read_study(path: Path, overrides: Sequence[str] = ()) -> Study:
         + [f"{key} is {values[key]!r}; write key: value lines" for key in ("arms", "puzzles", "data", "settings", "warm_start")
            if key in values and not isinstance(values[key], dict)]
     )  # fmt: skip
+    if arms:
+        unknown = [arm for arm in arms if arm not in values["arms"]]
+        raise_problems([f"{path} has no arm {arm!r}; it has {', '.join(values['arms'])}" for arm in unknown])
+        values["arms"] = {arm: values["arms"][arm] for arm in arms}
     return _study({str(key): value for key, value in values.items()}, path.parent)
 
 

@@ -1,17 +1,18 @@
 """What the command lines of the builders share: arguments, progress bars, messages and exit codes."""
 
 import argparse
+import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from verl_trgrpo.data.build import BuildResult
-from verl_trgrpo.data.progress import exit_code
-from verl_trgrpo.signals import handle_signals
+from verl_trgrpo.data.progress import Progress, exit_code
+from verl_trgrpo.signals import Interrupt, handle_signals
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,14 +52,36 @@ def show_progress(items: Iterable[Any], total: int | None, label: str) -> Iterab
     return tqdm(items, total=total, desc=label, file=sys.stderr)
 
 
-def run_builder(name: str, build: Callable[[], tuple[Path, BuildResult]]) -> int:
+@contextlib.contextmanager
+def interruptible(*more: signal.Signals) -> Iterator[Progress]:
+    """Give `show_progress` with a Ctrl-C that cannot get lost.
+
+    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Where a library swallows that, the next item that the
+    progress display hands out, or the end of its items, raises it again.
+    """
+    interrupt = Interrupt()
+
+    def progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
+        if total is None and isinstance(items, Sized):
+            total = len(items)
+        return show_progress(interrupt.watch(items), total, label)
+
+    with handle_signals(interrupt, signal.SIGINT, *more):
+        yield progress
+
+
+def run_builder(name: str, build: Callable[[Progress], tuple[Path, BuildResult]]) -> int:
     """Build and report on stdout; return the exit code: 0 built or already there, 2 wrong input, 130 interrupted.
 
     SIGTERM, which batch systems send, is taken as Ctrl-C.
+
+    Args:
+        name: of the command, for messages.
+        build: called with a progress display; returns the output directory and what was built.
     """
     try:
-        with handle_signals(signal.default_int_handler, signal.SIGTERM):
-            out, result = build()
+        with interruptible(signal.SIGTERM) as progress:
+            out, result = build(progress)
             report(out, result)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{name}: error: {error}\n")
