@@ -22,7 +22,7 @@ help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
 	@echo "make test         lint, types and all tests (TESTFLAGS='-m \"not slow\"' for the fast ones)"
-	@echo "make bench        benchmarks of loss, estimator, rewards, builders and search"
+	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make doctor       is this machine ready?"
 
 # One environment for everything; made again when the lock file or the package's metadata change.
@@ -65,14 +65,7 @@ test: lint
 
 .PHONY: bench
 bench: install
-	$(BIN)/python benchmarks/bench_loss.py
-	$(BIN)/python benchmarks/bench_advantages.py
-	$(BIN)/python benchmarks/bench_kk_reward.py
-	$(BIN)/python benchmarks/bench_kk_generation.py
-	$(BIN)/python benchmarks/bench_math_reward.py
-	$(BIN)/python benchmarks/bench_search_reward.py
-	$(BIN)/python benchmarks/bench_deepscaler.py
-	$(BIN)/python benchmarks/bench_search.py
+	$(BIN)/python benchmarks/run_all.py $(BENCHFLAGS)
 
 # Needs uv. torch is left out of the result: it is installed from its own index.
 .PHONY: lock

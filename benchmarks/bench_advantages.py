@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--mask-dtypes", nargs="+", default=["float32", "int64", "bool"])
     parser.add_argument("--repeats", type=int, default=12)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="also write JSON to this file")
     parser.add_argument("--measure-memory", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -83,8 +83,9 @@ def main() -> None:
         }
         times = paired_times(calls, arguments.repeats)
         results[f"{tuple(arguments.shape)}, groups of {arguments.group}, mask {dtype}"] = against(times, "verl grpo")
-    report("advantage estimators", results, ("torch", "verl"), arguments.json)
-    print(f"\npeak memory of one tr_grpo call: {peak_growth(arguments):.2f} output tensors")
+    peak = peak_growth(arguments)
+    report("advantage estimators", results, ("torch", "verl"), arguments.out, peak_output_tensors=peak)
+    print(f"\npeak memory of one tr_grpo call: {peak:.2f} output tensors")
     return None
 
 

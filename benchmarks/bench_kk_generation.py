@@ -6,6 +6,7 @@ their manifest, without and with worked solutions. Run ``python benchmarks/bench
 """
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -79,7 +80,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="puzzles per run (default 1000)")
     parser.add_argument("--reference-count", type=int, default=200, help="the same for reasoning-gym (default 200)")
     parser.add_argument("--repeats", type=int, default=3, help="runs, of which the best counts (default 3)")
+    parser.add_argument("--out", type=Path, help="also write JSON to this file")
     arguments = parser.parse_args()
+    figures = {}
     print("| people | puzzles/s | reasoning-gym solver | ratio | built/s | built with reasoning/s | canonical key |")
     print("|---|---|---|---|---|---|---|")
     for n_people in arguments.people:
@@ -89,9 +92,12 @@ def main() -> None:
         built, worked = (
             built_per_second(n_people, arguments.count, arguments.repeats, reasoning) for reasoning in (False, True)
         )
+        figures[n_people] = {"puzzles_per_second": here, "reference_per_second": there, "built_per_second": built}
         print(
             f"| {n_people} | {here:,.0f} | {there:,.0f} | {here / there:.1f} | {built:,.0f} | {worked:,.0f} | {key:.0f} us |"
         )
+    if arguments.out:
+        arguments.out.write_text(json.dumps({"people": figures}, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

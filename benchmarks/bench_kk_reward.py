@@ -89,7 +89,6 @@ def main() -> None:
         "scores_per_second": results,
     }
     text = json.dumps(report, indent=2)
-    print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n")
     print(f"\n{'answer':<14}{'score':>6}{'per second':>12}{'slowest':>10}{'fastest':>10}")

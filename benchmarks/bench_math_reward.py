@@ -85,7 +85,6 @@ def main() -> None:
             "milliseconds_p99": round(1e3 * percentiles[98], 3),
         }
     text = json.dumps(report | {"scores_per_second": results}, indent=2)
-    print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n")
     print(

@@ -96,7 +96,6 @@ def main() -> None:
         }
     settings = {name: getattr(arguments, name) for name in ("words", "aliases", "searches", "repeats")}
     text = json.dumps(settings | {"python": platform.python_version(), "scores_per_second": results}, indent=2)
-    print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n")
     print(f"\n{'response':<20}{'score':>6}{'per second':>12}{'slowest':>10}{'fastest':>10}")

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 
@@ -40,17 +41,23 @@ def against(times: dict[str, list[float]], baseline: str) -> dict[str, dict[str,
 
 
 def report(
-    title: str, results: dict[str, dict[str, dict[str, float]]], packages: tuple[str, ...], as_json: bool
+    title: str,
+    results: dict[str, dict[str, dict[str, float]]],
+    packages: tuple[str, ...],
+    out: Path | None = None,
+    **more: Any,
 ) -> None:
-    """Print a table, or JSON with machine and versions."""
+    """Print a table, and write JSON with machine, versions and what is in ``more`` to ``out``."""
     versions = {name: version(name) for name in packages}
-    if as_json:
+    if out:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
-        print(json.dumps({"title": title, **machine, "versions": versions, "results": results}, indent=2))
-        return
+        facts = {"title": title, **machine, "versions": versions, "results": results, **more}
+        out.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     print(f"{title}  ({', '.join(f'{name} {number}' for name, number in versions.items())})")
     for case, rows in results.items():
-        print(f"\n{case}\n{'':24}{'median ms':>11}{'ratio':>8}  quartiles of the ratio")
+        memory = any("peak_mb" in row for row in rows.values())
+        print(f"\n{case}\n{'':24}{'median ms':>11}{'ratio':>8}  {'quartiles':16}{'peak MB' if memory else ''}")
         for name, row in rows.items():
             quartiles = f"{row['ratio_quartile_low']:.2f} to {row['ratio_quartile_high']:.2f}"
-            print(f"{name:24}{row['median_ms']:11.2f}{row['ratio']:8.2f}  {quartiles}")
+            peak = f"{row['peak_mb']:7.1f}" if "peak_mb" in row else ""
+            print(f"{name:24}{row['median_ms']:11.2f}{row['ratio']:8.2f}  {quartiles:16}{peak}".rstrip())
