@@ -91,7 +91,8 @@ def test_another_setting_needs_another_directory(tmp_path):
     assert finished_runs(STUDY, tmp_path)["tr_grpo"][0]["final_accuracy"] == pytest.approx(0.6)
 
 
-def test_ctrl_c_ends_the_runs_under_way(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_signals_end_the_runs_under_way(tmp_path, number):
     (tmp_path / "train.parquet").touch()
     (tmp_path / "study.yaml").write_text(
         f"title: t\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0]\n"
@@ -106,7 +107,7 @@ def test_ctrl_c_ends_the_runs_under_way(tmp_path):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130, error
     assert (
@@ -118,6 +119,21 @@ def test_ctrl_c_ends_the_runs_under_way(tmp_path):
         record = read_record(run_directory(out, arm, 0))
         assert not record["finished"]
         assert len(record["attempts"]) == 1
+
+
+def test_a_trainer_that_outlived_its_command_is_not_joined_by_another(tmp_path):
+    study = replace(STUDY, arms={"grpo": {"height": 1}}, seeds=(0,), primary="")
+    run_dir = run_directory(tmp_path, "grpo", 0)
+    run_dir.mkdir(parents=True)
+    # A process that holds the log as a trainer does whose parent was killed with SIGKILL.
+    code = "import fcntl, sys; fcntl.flock(1, fcntl.LOCK_EX); sys.stderr.write('held'); sys.stdin.read()"
+    with (run_dir / "run.log").open("ab") as log:
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", code], stdout=log, **pipes) as left:
+            assert left.stderr.read(4) == b"held"
+            with pytest.raises(ValueError, match=r"run\.log is still written by another process"):
+                run_study(study, INPUTS, tmp_path)
+    assert run_study(study, INPUTS, tmp_path) == []
 
 
 def _bytes(path):
@@ -152,7 +168,10 @@ def test_tables(tmp_path):
     assert difference == pytest.approx(
         {"mean": 0.1, "low": 0.1, "high": 0.1, "p": 0.25, "p_holm": None, "pairs": 3}  # 2 of 8 signs; primary: as it is
     )
-    assert table["differences"]["worse"]["final_accuracy"]["p_holm"] == 1.0
+    # Corrected for the arms that are tested on a figure: one beside the primary test, or both.
+    assert table["differences"]["worse"]["final_accuracy"]["p_holm"] == pytest.approx(0.25)
+    assert table["differences"]["worse"]["area"]["p_holm"] == pytest.approx(0.5)
+    assert table["differences"]["tr_grpo"]["area"]["p_holm"] == pytest.approx(0.5)
     assert table["runs"]["worse"]["1"]["final_accuracy"] == pytest.approx(0.11)
     assert table["means"]["grpo"]["final_accuracy"]["mean"] == pytest.approx(0.51)
     assert "| tr_grpo (primary) | +0.100 [+0.100, +0.100] p=0.250 " in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from verl_trgrpo.compare import make_inputs, read_study, run_study
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
 
     study = read_study(arguments.study, arguments.overrides, arguments.arms)
     if arguments.jobs < 1:
@@ -50,9 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     failures = []
     if not arguments.table:
         logging.getLogger("verl_trgrpo").setLevel(logging.INFO)
-        inputs = make_inputs(study, out.resolve(), show_progress)
-        print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
-        failures = run_study(study, inputs, out.resolve(), arguments.jobs, show_progress)
+        with interruptible(signal.SIGTERM) as progress:
+            inputs = make_inputs(study, out.resolve(), progress)
+            print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
+            failures = run_study(study, inputs, out.resolve(), arguments.jobs, progress)
     from verl_trgrpo.compare.table import write_tables
 
     print(write_tables(study, out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from verl_trgrpo.compare.commands import Inputs, run_command
 from verl_trgrpo.compare.record import environment, read_record, write_record
@@ -39,11 +40,16 @@ class _Children:
     ended: bool = False
 
     def run(self, command: Sequence[str], log: Path) -> int:
-        """Run a command to its end, its output in `log`; return its exit code."""
+        """Run a command to its end, its output in `log`; return its exit code.
+
+        Raises:
+            ValueError: when a process that an earlier, killed command left behind still writes to `log`.
+        """
         with log.open("ab") as output:
             with self.lock:
                 if self.ended:
                     return -1
+                _claim(output)
                 # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
                 process = subprocess.Popen(
                     command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
@@ -56,19 +62,27 @@ class _Children:
                     self.processes.discard(process)
 
     def end(self) -> None:
-        """Ask all processes to stop, as Ctrl-C would, and kill after a while those that do not."""
+        """Ask all processes to stop, and kill after a while those that do not."""
         with self.lock:
             self.ended = True
             running = list(self.processes)
         for process in running:
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(2)
+                process.terminate()
         deadline = time.monotonic() + 60
         for process in running:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _claim(log: BinaryIO) -> None:
+    """Lock the log; the trainer, whose output it is, inherits the lock and holds it as long as it lives."""
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"{log.name} is still written by another process; let it end, or stop it") from None
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
@@ -91,24 +105,7 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
         ValueError: when a run in `out` was started with other settings.
         KeyboardInterrupt: after all processes have ended.
     """
-    wanted = [
-        (arm, seed, run_command(study, inputs, arm, seed, run_directory(out, arm, seed)))
-        for seed in study.seeds
-        for arm in study.arms
-    ]
-    facts = environment(study.script.parent if study.script else Path.cwd())
-    todo = []
-    for arm, seed, command in wanted:
-        run_dir = run_directory(out, arm, seed)
-        record = read_record(run_dir)
-        if record and record["command"] != command[1:]:
-            raise ValueError(
-                f"{run_dir} was started with another command, see {run_dir / 'run.json'}; choose another --out"
-            )
-        if not record.get("finished"):
-            settings = {**study.settings, **study.arms[arm]}
-            start = {"arm": arm, "seed": seed, "trainer": study.trainer, "settings": settings, "command": command[1:]}
-            todo.append((run_dir, start | facts | {"attempts": record.get("attempts", []), "finished": False}))
+    todo = _unfinished(study, inputs, out)
     if not todo:
         return []
     children, failures = _Children(), []
@@ -122,6 +119,26 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
             children.end()
             raise
     return failures
+
+
+def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return directory and record of the runs to start or to go on with, in order."""
+    facts = environment(study.script.parent if study.script else Path.cwd())
+    todo = []
+    for seed in study.seeds:
+        for arm in study.arms:
+            run_dir = run_directory(out, arm, seed)
+            command = run_command(study, inputs, arm, seed, run_dir)[1:]
+            record = read_record(run_dir)
+            if record and record["command"] != command:
+                raise ValueError(
+                    f"{run_dir} was started with another command, see {run_dir / 'run.json'}; choose another --out"
+                )
+            if not record.get("finished"):
+                settings = {**study.settings, **study.arms[arm]}
+                start = {"arm": arm, "seed": seed, "trainer": study.trainer, "settings": settings, "command": command}
+                todo.append((run_dir, start | facts | {"attempts": record.get("attempts", []), "finished": False}))
+    return todo
 
 
 def _run(children: _Children, run_dir: Path, record: dict[str, Any]) -> str:
