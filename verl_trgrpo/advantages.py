@@ -40,6 +40,20 @@ def group_relative_advantages(
     Raises:
         ValueError: for shapes that do not agree, or labels that cannot be hashed.
     """
+    returns, groups = grouped_returns(token_level_rewards, response_mask, index)
+    return at_valid_tokens(normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
+
+
+def grouped_returns(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """R of each response and the number of its group, both (batch,); arguments as :func:`group_relative_advantages`.
+
+    Raises:
+        ValueError: for shapes that do not agree, or labels that cannot be hashed.
+    """
     if token_level_rewards.shape != response_mask.shape or len(index) != token_level_rewards.shape[0]:
         raise ValueError(
             f"token_level_rewards {tuple(token_level_rewards.shape)} and response_mask {tuple(response_mask.shape)} must "
@@ -48,11 +62,10 @@ def group_relative_advantages(
     returns = token_level_rewards.sum(dim=-1)
     if not returns.is_floating_point():
         returns = returns.float()
-    scalars = _normalized_in_groups(returns, _group_numbers(index).to(returns.device), epsilon, normalize_by_std)
-    return _at_valid_tokens(scalars, response_mask)
+    return returns, _group_numbers(index).to(returns.device)
 
 
-def _at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
+def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
     """(batch, response_length) the scalar of its row where the mask is set, 0 elsewhere, in one output tensor."""
     if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
         return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
@@ -74,16 +87,21 @@ def _group_numbers(index: Sequence[Hashable] | np.ndarray | torch.Tensor) -> tor
         raise ValueError(f"group labels must be hashable (strings, integers, tuples): {error}") from error
 
 
-def _normalized_in_groups(
+def group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Smallest and largest of the (batch,) returns in each group, both (groups,) float64."""
+    zeros = torch.zeros(int(groups.max()) + 1 if len(groups) else 0, dtype=torch.float64, device=returns.device)
+    lowest = zeros.scatter_reduce(0, groups, returns.double(), "amin", include_self=False)
+    return lowest, zeros.scatter_reduce(0, groups, returns.double(), "amax", include_self=False)
+
+
+def normalized_in_groups(
     returns: torch.Tensor, groups: torch.Tensor, epsilon: float, normalize_by_std: bool
 ) -> torch.Tensor:
     """(batch,) group-relative advantages of (batch,) returns; the statistics are taken in float64."""
-    n_groups = int(groups.max()) + 1 if len(groups) else 0
     values = returns.double()
-    zeros = values.new_zeros(n_groups)
+    lowest, highest = group_extremes(values, groups)
+    zeros = torch.zeros_like(lowest)
     sizes = zeros.index_add(0, groups, torch.ones_like(values))
-    lowest = zeros.scatter_reduce(0, groups, values, "amin", include_self=False)
-    highest = zeros.scatter_reduce(0, groups, values, "amax", include_self=False)
     mean = zeros.index_add(0, groups, values) / sizes
     centred = values - mean[groups]
     variance = zeros.index_add(0, groups, centred.square()) / (sizes - 1).clamp(min=1)
@@ -95,6 +113,6 @@ def _normalized_in_groups(
             "%d of %d groups have a single response: nothing to compare with, advantage 0. "
             "Raise actor_rollout_ref.rollout.n to 2 or more",
             singles,
-            n_groups,
+            len(sizes),
         )
     return torch.where((lowest == highest)[groups], 0.0, centred).to(returns.dtype)

@@ -132,3 +132,33 @@ CONSTANT = [
 def test_constant_weights_are_refused_with_the_remedy(parameters):
     with pytest.raises(ValueError, match=r"same weight .* inverse temperature .*uniform"):
         make_shaping(**parameters)
+
+
+def binary_entropy(p):
+    return -sum(x * math.log(x) for x in (p, 1 - p) if x > 0)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1.0, 1.4), (0.0, 2.0)])
+def test_binary_entropy_follows_the_formula(lower, upper):
+    shaping = make_shaping("binary_entropy", lower=lower, upper=upper)
+    expected = [lower + (upper - lower) * binary_entropy(p) / math.log(2) for p in PROBS]
+    weights = shaping(torch.tensor(PROBS, dtype=torch.float64))
+    torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    assert shaping.bounds() == (lower, upper)
+
+
+def test_binary_entropy_is_a_lower_bound_of_the_policy_s_entropy_that_two_tokens_reach():
+    generator = torch.Generator().manual_seed(0)
+    weights_of = make_shaping("binary_entropy", lower=0.0, upper=math.log(2))
+    for vocabulary in (2, 3, 50):
+        policies = torch.softmax(3 * torch.randn(200, vocabulary, generator=generator, dtype=torch.float64), -1)
+        entropy = -torch.xlogy(policies, policies).sum(-1, keepdim=True)
+        bound = weights_of(policies)
+        assert (bound <= entropy + 1e-12).all()
+        if vocabulary == 2:
+            torch.testing.assert_close(bound, entropy.expand_as(bound))
+
+
+def test_binary_entropy_cannot_be_reversed():
+    with pytest.raises(ValueError, match=r"lower=2.0 is not below upper=1.4.*reverse=true changes nothing"):
+        make_shaping("binary_entropy", reverse=True, lower=2.0)

@@ -13,9 +13,15 @@ from hydra.core.global_hydra import GlobalHydra
 from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
-from verl_trgrpo.shaping import Linear, Sigmoid
+from verl_trgrpo.shaping import Linear, Sigmoid, Uniform
 
 ALGORITHMS = ["grpo", "tr_grpo", "grpo_sg", "tr_grpo_reverse", "advantage_reweighting", "dr_grpo", "dapo_clip"]
+RELATED = {
+    "aspo": ("tr_grpo", "grpo"),
+    "top_entropy": ("tr_grpo", "grpo"),
+    "reinforce_rej": ("vanilla", "reinforce_rej"),
+    "ha_dw": ("vanilla", "ha_dw"),
+}
 
 
 def compose(name, *overrides):
@@ -45,7 +51,8 @@ def test_entry_points_are_installed():
 def test_import_verl_is_enough_in_a_fresh_process():
     result = fresh(
         "import verl\nfrom verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
-        "get_policy_loss_fn('tr_grpo'); get_adv_estimator_fn('tr_grpo')\n"
+        "get_policy_loss_fn('tr_grpo')\n"
+        "for name in ('tr_grpo', 'reinforce_rej', 'ha_dw'): get_adv_estimator_fn(name)\n"
         "from verl.workers import engine_workers\nprint('WRAPPED', hasattr(engine_workers.ppo_loss, '__wrapped__'))"
     )
     assert result.returncode == 0, result.stderr
@@ -55,6 +62,7 @@ def test_import_verl_is_enough_in_a_fresh_process():
 def test_the_core_needs_no_verl():
     result = fresh(
         "import sys\nimport verl_trgrpo.objective, verl_trgrpo.shaping, verl_trgrpo.advantages\n"
+        "import verl_trgrpo.advantages_rejection, verl_trgrpo.advantages_difficulty\n"
         "print('LOADED', sorted(m for m in ('verl', 'ray', 'vllm', 'hydra') if m in sys.modules))"
     )
     assert "LOADED []" in result.stdout, result.stderr
@@ -88,6 +96,44 @@ def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
     assert config.algorithm.norm_adv_by_std_in_grpo is (algorithm != "dr_grpo")
     assert actor.loss_agg_mode == ("seq-mean-token-sum-norm" if algorithm == "dr_grpo" else "token-mean")
     assert actor.clip_ratio_high == (0.28 if algorithm == "dapo_clip" else 0.2)
+
+
+@pytest.mark.parametrize("algorithm", RELATED)
+@pytest.mark.parametrize("stock", [True, False])
+def test_related_methods_on_stock_and_own_configuration(algorithm, stock):
+    config = (
+        compose("ppo_trainer", f"+algorithm={algorithm}")
+        if stock
+        else compose("trgrpo_trainer", f"algorithm={algorithm}")
+    )
+    actor = actor_of(config)
+    assert (actor.policy_loss.loss_mode, config.algorithm.adv_estimator) == RELATED[algorithm]
+    if algorithm in ("aspo", "top_entropy"):
+        assert isinstance(actor.policy_loss.shaping, Uniform)
+        assert actor.policy_loss.ratio == ("flipped" if algorithm == "aspo" else "plain")
+        assert actor.policy_loss.top_entropy == (0.2 if algorithm == "top_entropy" else None)
+    else:
+        rewards = torch.ones(4, 2)
+        arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
+        advantages, _ = core_algos.get_adv_estimator_fn(algorithm)(**arguments, config=config.algorithm)
+        assert not advantages.any()
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [("reinforce_rej.baseline=mean", "baseline='mean'"), ("ha_dw.forgetting=2", "forgetting=2")],
+)
+def test_mistakes_of_an_estimator_come_out_when_its_node_is_built(override, complaint):
+    name = override.split(".")[0]
+    right = omega_conf_to_dataclass(compose("trgrpo_trainer", f"algorithm={name}").algorithm)
+    assert getattr(right, name) == type(getattr(right, name))()
+    with pytest.raises(Exception, match=complaint):
+        omega_conf_to_dataclass(compose("trgrpo_trainer", f"algorithm={name}", f"algorithm.{override}").algorithm)
+
+
+def test_reinforce_rej_counts_as_the_actor_does():
+    config = compose("trgrpo_trainer", "algorithm=reinforce_rej", "actor_rollout_ref.actor.loss_agg_mode=token-sum")
+    assert config.algorithm.reinforce_rej.loss_agg_mode == "token-sum"
 
 
 def test_any_parameter_from_the_command_line():

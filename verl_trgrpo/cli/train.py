@@ -15,7 +15,8 @@ examples:
   verl-trgrpo train actor_rollout_ref.actor.policy_loss.shaping.tau=6 ...
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
 
-algorithms: grpo, tr_grpo (default), grpo_sg, tr_grpo_reverse, advantage_reweighting, dr_grpo, dapo_clip.
+algorithms: grpo, tr_grpo (default), grpo_sg, tr_grpo_reverse, advantage_reweighting, dr_grpo, dapo_clip, aspo, top_entropy,
+reinforce_rej, ha_dw.
 Without an accelerator platform=cpu is chosen. The run directory is trainer.default_local_dir; it receives checkpoints,
 train-N.log (all of veRL's output), metrics-N.jsonl, curves.png, summary.json and config.yaml. An interrupted run goes on
 from its latest checkpoint when the same command is given again (trainer.resume_mode=disable starts over).

@@ -12,6 +12,7 @@ PLACEMENTS = ("outside", "inside")
 PROB_SOURCES = ("current", "old")
 NORMALIZATIONS = ("none", "token_mean")
 KL_KINDS = ("plain", "scaled", "literal")
+RATIOS = ("plain", "flipped")
 
 
 @dataclass
@@ -30,6 +31,11 @@ class TokenRegulation:
         kl: ``plain`` (default) leaves the host's KL alone; ``scaled`` is w * k3; ``literal`` is w rho - log(w rho) - 1 with
             rho = pi_ref / pi_theta, the paper's form. ``literal`` is not zero at pi_theta = pi_ref unless w = 1, and its
             gradient there pushes the policy away from the reference.
+        ratio: ``plain`` (default) is PPO's importance ratio; ``flipped`` is ASPO's (arXiv 2510.06062), 1/r where A > 0,
+            with a dual clip on both sides that keeps the gradient.
+        top_entropy: share in (0, 1) of the valid tokens of the micro-batch that keep their loss: those where the policy's
+            entropy is highest (arXiv 2506.01939), or, where nobody knows the entropy, its one-sample estimate -log pi.
+            Ties are kept. None (default) keeps all.
 
     Raises:
         ValueError: listing every unknown choice and every impossible combination.
@@ -40,6 +46,8 @@ class TokenRegulation:
     prob_source: str = "current"
     normalize: str = "none"
     kl: str = "plain"
+    ratio: str = "plain"
+    top_entropy: float | None = None
 
     def __post_init__(self) -> None:
         problems = [
@@ -49,6 +57,7 @@ class TokenRegulation:
                 ("prob_source", self.prob_source, PROB_SOURCES),
                 ("normalize", self.normalize, NORMALIZATIONS),
                 ("kl", self.kl, KL_KINDS),
+                ("ratio", self.ratio, RATIOS),
             )
             if value not in choices
         ]
@@ -59,8 +68,27 @@ class TokenRegulation:
                 f"kl='literal' takes log(w) but {self.shaping!r} gives weights down to 0; "
                 "raise its lower bound above 0 or use kl='scaled'"
             )
+        problems += self._gate_problems()
+        if self.placement == "inside" and self.ratio == "flipped":
+            problems.append(
+                "placement='inside' and ratio='flipped' exclude each other: the flipped ratio stands outside the clip; "
+                "use placement='outside'"
+            )
         if problems:
             raise ValueError("token regulation: " + "; ".join(problems))
+
+    def _gate_problems(self) -> list[str]:
+        share = self.top_entropy
+        if share is None:
+            return []
+        if not _is_number(share) or not 0 < share < 1:
+            return [f"top_entropy={share!r} is not a share in (0, 1); give e.g. 0.2, or null to keep all tokens"]
+        return [
+            f"top_entropy={share} gives most tokens the weight 0, which {name}={value!r} has no meaning for; "
+            f"use {name}={remedy!r}"
+            for name, value, remedy in (("placement", self.placement, "outside"), ("kl", self.kl, "plain"))
+            if value in ("inside", "scaled", "literal")
+        ]
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 
 from verl_trgrpo.objective.aggregate import aggregate_loss
+from verl_trgrpo.objective.flipped import FlippedSurrogate
 from verl_trgrpo.objective.options import ClipRange, TokenRegulation
 from verl_trgrpo.objective.statistics import PooledStatistic, regulation_metrics
 from verl_trgrpo.objective.surrogate import ClippedSurrogate, clipped_surrogate
-from verl_trgrpo.objective.weights import normalized_weights, shaped_weights, token_probs
+from verl_trgrpo.objective.weights import gated_weights, normalized_weights, shaped_weights, token_probs
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ def compute_policy_loss(
     clip: ClipRange,
     loss_agg_mode: str = "token-mean",
     rollout_is_weights: torch.Tensor | None = None,
+    entropy: torch.Tensor | None = None,
     **global_batch_info: Any,
 ) -> PolicyLoss:
     """Negated objective of arXiv 2511.00066: ``-1/N sum w min(r A, clip(r, 1 - low, 1 + high) A)``, dual clip for A < 0.
 
-    With the uniform shaping this is veRL's vanilla loss, equal to the last bit in value and gradient. Nothing outside the
-    mask, not even NaN, reaches the loss or the gradient.
+    ``ratio="flipped"`` puts :class:`~verl_trgrpo.objective.flipped.FlippedSurrogate` (ASPO) in the place of the min.
+    With the uniform shaping, the plain ratio and no gate this is veRL's vanilla loss, equal to the last bit in value and
+    gradient. Nothing outside the mask, not even NaN, reaches the loss or the gradient.
 
     Args:
         old_log_prob: (batch, response_length) log pi_old of the sampled tokens, <= 0, may be -inf.
@@ -52,6 +55,8 @@ def compute_policy_loss(
         clip: bounds of the importance ratio.
         loss_agg_mode: how 1/N is taken, see :func:`~verl_trgrpo.objective.aggregate.aggregate_loss`.
         rollout_is_weights: (batch, response_length) weights that correct the mismatch of rollout and training policy.
+        entropy: (batch, response_length) entropy of pi_theta at each position in nats, for ``regulation.top_entropy`` alone;
+            None where it is not known.
         **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.
 
     Returns:
@@ -60,36 +65,50 @@ def compute_policy_loss(
     Raises:
         ValueError: for tensors of different shapes.
     """
-    _check_shapes(old_log_prob, log_prob, advantages, response_mask, rollout_is_weights)
+    _check_shapes(old_log_prob, log_prob, advantages, response_mask, rollout_is_weights, entropy)
     valid = response_mask.bool()
     probs = token_probs(log_prob)
-    raw_weights = shaped_weights(
-        probs if regulation.prob_source == "current" else token_probs(old_log_prob), regulation
-    )
+    current = regulation.prob_source == "current"
+    raw_weights = shaped_weights(probs if current else token_probs(old_log_prob), regulation)
+    raw_weights = gated_weights(raw_weights, log_prob if current else old_log_prob, entropy, valid, regulation)
     weights = normalized_weights(raw_weights, valid, regulation)
 
-    inside = regulation.placement == "inside"
-    token_losses, log_ratio, clipped, capped = ClippedSurrogate.apply(
-        log_prob, old_log_prob, advantages, valid, None if inside else weights, weights if inside else None, clip
-    )
+    inside, flipped = regulation.placement == "inside", regulation.ratio == "flipped"
+    if flipped:
+        token_losses, log_ratio, clipped, capped = FlippedSurrogate.apply(
+            log_prob, old_log_prob, advantages, valid, weights, clip
+        )
+    else:
+        token_losses, log_ratio, clipped, capped = ClippedSurrogate.apply(
+            log_prob, old_log_prob, advantages, valid, None if inside else weights, weights if inside else None, clip
+        )
     if rollout_is_weights is not None:
         token_losses = token_losses * rollout_is_weights
     loss = aggregate_loss(token_losses, response_mask, loss_agg_mode, **global_batch_info)
 
+    silenced_uniform = None
     if inside and weights is not None:
         ratio, negated = torch.exp(log_ratio), torch.where(valid, -advantages.detach(), 0.0)
         uniform = clipped_surrogate(ratio, negated, clip)
         silenced_uniform = uniform.clipped | uniform.capped
-    else:
-        silenced_uniform = None
+    lower, upper = regulation.shaping.bounds()
     metrics = regulation_metrics(
-        probs, raw_weights, advantages, valid, log_ratio, clipped, capped, silenced_uniform, regulation.shaping.bounds()
+        probs,
+        raw_weights,
+        advantages,
+        valid,
+        log_ratio,
+        clipped,
+        capped,
+        silenced_uniform,
+        bounds=(lower if regulation.top_entropy is None else 0.0, upper),
+        capped_is_silent=not flipped,
     )
     return PolicyLoss(loss, metrics)
 
 
 def _check_shapes(*tensors: torch.Tensor | None) -> None:
-    names = ("old_log_prob", "log_prob", "advantages", "response_mask", "rollout_is_weights")
+    names = ("old_log_prob", "log_prob", "advantages", "response_mask", "rollout_is_weights", "entropy")
     shapes = {name: tuple(tensor.shape) for name, tensor in zip(names, tensors, strict=True) if tensor is not None}
     if len(set(shapes.values())) > 1 or len(shapes["log_prob"]) != 2:
         raise ValueError(

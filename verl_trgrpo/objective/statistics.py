@@ -70,6 +70,7 @@ def regulation_metrics(
     capped: torch.Tensor,
     silenced_uniform: torch.Tensor | None,
     bounds: tuple[float, float],
+    capped_is_silent: bool = True,
 ) -> dict[str, float | PooledStatistic]:
     """The figures to report at every step, all over valid tokens; weights are those before normalisation.
 
@@ -82,10 +83,11 @@ def regulation_metrics(
         valid: (batch, response_length) bool, True for generated tokens.
         log_ratio: (batch, response_length) log r, 0 outside the mask.
         clipped: (batch, response_length) bool, tokens without gradient because r is past the clip range.
-        capped: (batch, response_length) bool, tokens without gradient because of dual clip.
+        capped: (batch, response_length) bool, tokens whose surrogate dual clip caps.
         silenced_uniform: (batch, response_length) bool, tokens that were clipped or capped if all weights were 1; None
             when those are the same tokens.
         bounds: (L, U) of the shaping.
+        capped_is_silent: whether capped tokens get no gradient; the soft dual clip of ASPO leaves them theirs.
 
     Returns:
         ``pg_clipfrac``, ``ppo_kl``, ``pg_clipfrac_lower`` as veRL's vanilla loss reports them (plain floats), and, poolable:
@@ -96,7 +98,7 @@ def regulation_metrics(
     """
     count = valid.count_nonzero()
     n_clipped, n_capped = (clipped & valid).count_nonzero(), (capped & valid).count_nonzero()
-    silenced = n_clipped + n_capped
+    silenced = n_clipped + n_capped if capped_is_silent else n_clipped
     cut_uniform = silenced if silenced_uniform is None else (silenced_uniform & valid).count_nonzero()
     sums = [count, n_clipped, n_capped, log_ratio.sum(), silenced, cut_uniform]
     sums += _gradient_shares(probs, weights, advantages, valid)

@@ -14,6 +14,26 @@ def log_ratio_limit(dtype: torch.dtype) -> float:
     return 11.0 if dtype == torch.float16 else 20.0
 
 
+def clamped_log_ratio(
+    log_prob: torch.Tensor, old_log_prob: torch.Tensor, valid: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """log r clamped to +-:func:`log_ratio_limit` and 0 outside the mask, and where it carries no gradient.
+
+    Args:
+        log_prob: (batch, response_length) log pi_theta.
+        old_log_prob: (batch, response_length) log pi_old, may be -inf.
+        valid: (batch, response_length) bool, True for generated tokens.
+
+    Returns:
+        log r, and bool, True beyond the clamp, for NaN and outside the mask; both (batch, response_length).
+    """
+    limit = log_ratio_limit(log_prob.dtype)
+    # A token of probability 0 under both policies would give -inf - -inf = NaN; the smallest finite number does not.
+    log_ratio = log_prob - old_log_prob.clamp(min=torch.finfo(old_log_prob.dtype).min)
+    silent = (log_ratio.abs() <= limit).logical_and_(valid).logical_not_()  # NaN compares false: silent too
+    return log_ratio.clamp_(min=-limit, max=limit).masked_fill_(~valid, 0.0), silent
+
+
 class TokenLosses(NamedTuple):
     """What :func:`clipped_surrogate` returns; all (batch, response_length), no gradient.
 
@@ -71,11 +91,7 @@ class ClippedSurrogate(torch.autograd.Function):
         inner_weights: torch.Tensor | None,
         clip: ClipRange,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        limit = log_ratio_limit(log_prob.dtype)
-        # A token of probability 0 under both policies would give -inf - -inf = NaN; the smallest finite number does not.
-        log_ratio = log_prob - old_log_prob.clamp(min=torch.finfo(old_log_prob.dtype).min)
-        silent = (log_ratio.abs() <= limit).logical_and_(valid).logical_not_()  # NaN compares false: silent too
-        log_ratio = log_ratio.clamp_(min=-limit, max=limit).masked_fill_(~valid, 0.0)
+        log_ratio, silent = clamped_log_ratio(log_prob, old_log_prob, valid)
         ratio = torch.exp(log_ratio)
         negated = torch.where(valid, -advantages, 0.0)
         token_losses, clipped, capped, tied = clipped_surrogate(

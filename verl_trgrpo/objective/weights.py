@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from verl_trgrpo.objective.options import TokenRegulation
@@ -25,6 +27,48 @@ def shaped_weights(probs: torch.Tensor, regulation: TokenRegulation) -> torch.Te
             f"{tuple(probs.shape)}; it must return one weight for each token"
         )
     return weights
+
+
+def entropy_gate(scores: torch.Tensor, valid: torch.Tensor, share: float) -> torch.Tensor:
+    """1 for the ceil(share n) of the n valid tokens with the highest scores, ties with the last of them included; else 0.
+
+    Args:
+        scores: (batch, response_length) entropy in nats or an estimate of it, any values outside the mask, no gradient.
+        valid: (batch, response_length) bool, True for generated tokens.
+        share: in (0, 1).
+
+    Returns:
+        (batch, response_length) in the precision of ``scores``, 0 outside the mask.
+    """
+    candidates = scores[valid]
+    if not len(candidates):
+        return torch.zeros_like(scores)
+    kept = math.ceil(share * len(candidates) - 1e-9)  # 0.1 of 30 is 3, although 0.1 * 30 is a little more
+    threshold = torch.topk(candidates, kept, sorted=True).values[-1]
+    return ((scores >= threshold) & valid).to(scores.dtype)
+
+
+def gated_weights(
+    weights: torch.Tensor | None,
+    log_prob: torch.Tensor,
+    entropy: torch.Tensor | None,
+    valid: torch.Tensor,
+    regulation: TokenRegulation,
+) -> torch.Tensor | None:
+    """``weights`` times :func:`entropy_gate` where ``top_entropy`` asks for it; else unchanged.
+
+    Args:
+        weights: (batch, response_length) or None for all 1.
+        log_prob: (batch, response_length) log pi of the sampled tokens; -log pi estimates the entropy without bias.
+        entropy: (batch, response_length) entropy of the policy at each position, or None where it is not known.
+        valid: (batch, response_length) bool, True for generated tokens.
+        regulation: its ``top_entropy``.
+    """
+    if regulation.top_entropy is None:
+        return weights
+    scores = (-log_prob if entropy is None else entropy).detach()
+    gate = entropy_gate(scores if scores.dtype == torch.float64 else scores.float(), valid, regulation.top_entropy)
+    return gate if weights is None else torch.where(gate > 0, weights, 0.0)
 
 
 def normalized_weights(

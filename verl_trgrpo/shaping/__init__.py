@@ -4,10 +4,11 @@ Use :func:`make_shaping` to build one by name, :func:`register_shaping` to add y
 """
 
 from verl_trgrpo.shaping.base import Shaping, check_shaping
-from verl_trgrpo.shaping.builtin import Linear, Power, Sigmoid, SigmoidCentered, Threshold, Uniform
+from verl_trgrpo.shaping.builtin import BinaryEntropy, Linear, Power, Sigmoid, SigmoidCentered, Threshold, Uniform
 from verl_trgrpo.shaping.registry import available_shapings, get_shaping, make_shaping, register_shaping
 
 __all__ = [
+    "BinaryEntropy",
     "Linear",
     "Power",
     "Shaping",

@@ -155,6 +155,43 @@ class Threshold(Shaping):
         return self.lower, self.upper
 
 
+@register_shaping("binary_entropy")
+@dataclass(frozen=True)
+class BinaryEntropy(Shaping):
+    """``lower + (upper - lower) h(p) / log 2`` with h(p) = -p log p - (1 - p) log(1 - p): this project's own.
+
+    h(p) is the largest lower bound of the policy's entropy at a position that the sampled token's probability alone
+    allows (every other token may share 1 - p or one may have it all): a smooth weight for uncertain positions, in the
+    spirit of arXiv 2506.01939. It treats p and 1 - p alike, so it cannot be reversed.
+
+    Args:
+        lower: L, weight at p = 0 and p = 1, >= 0.
+        upper: U, weight at p = 1/2, > lower.
+    """
+
+    lower: float = 1.0
+    upper: float = 1.4
+
+    def problems(self) -> list[str]:
+        found = number_problem("lower", self.lower, 0, _INF) + number_problem("upper", self.upper, 0, _INF)
+        if not found and self.lower >= self.upper:
+            found.append(
+                f"lower={self.lower} is not below upper={self.upper}; the weight would be constant or reversed"
+            )
+        if self.reverse:
+            found.append(
+                "reverse=true changes nothing, because p and 1 - p have the same binary entropy; leave it false"
+            )
+        return found
+
+    def weights(self, probs: torch.Tensor) -> torch.Tensor:
+        entropy = -(torch.xlogy(probs, probs) + torch.xlogy(1 - probs, 1 - probs))
+        return entropy.mul_((self.upper - self.lower) / math.log(2)).add_(self.lower).clamp_(self.lower, self.upper)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
+
 @register_shaping("uniform")
 @dataclass(frozen=True)
 class Uniform(Shaping):

@@ -160,7 +160,7 @@ def _update_findings(config: DictConfig) -> list[Finding]:
                 f"out to {dp} data-parallel groups; change the mini-batch or the number of GPUs",
             )
         )
-    if n == 1 and config.algorithm.adv_estimator in ("grpo", "tr_grpo"):
+    if n == 1 and config.algorithm.adv_estimator in ("grpo", "tr_grpo", "reinforce_rej", "ha_dw"):
         findings.append(
             error(f"{ROLLOUT}.n", f"{ROLLOUT}.n=1: a group of one has nothing to be compared with; use 5 or more")
         )

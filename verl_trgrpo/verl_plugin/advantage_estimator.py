@@ -1,4 +1,7 @@
-"""The advantage estimator ``tr_grpo`` as veRL calls it: GRPO's, vectorised and exact for equal rewards.
+"""The advantage estimators as veRL calls them.
+
+``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
+``ha_dw`` weighs advantages by difficulty. Options are read from ``algorithm.reinforce_rej`` and ``algorithm.ha_dw``.
 
 The configurations keep ``adv_estimator: grpo`` as the default, because veRL 0.9 routes only that name through the path
 that handles several trajectories per session. Choose ``algorithm.adv_estimator=tr_grpo`` for single-turn runs.
@@ -6,6 +9,7 @@ that handles several trajectories per session. Choose ``algorithm.adv_estimator=
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +17,8 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from verl_trgrpo.advantages import group_relative_advantages
+from verl_trgrpo.advantages_difficulty import DifficultyAnchor, DifficultyOptions, difficulty_weighted_advantages
+from verl_trgrpo.advantages_rejection import RejectionOptions, rejection_advantages
 
 
 @register_adv_est("tr_grpo")
@@ -39,8 +45,92 @@ def compute_tr_grpo_outcome_advantage(
         advantages and returns, one and the same tensor (batch, response_length).
     """
     if norm_adv_by_std_in_grpo is None:
-        norm_adv_by_std_in_grpo = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
+        norm_adv_by_std_in_grpo = _normalizes_by_std(config)
     advantages = group_relative_advantages(
         token_level_rewards, response_mask, index, epsilon, normalize_by_std=norm_adv_by_std_in_grpo
     )
     return advantages, advantages
+
+
+@register_adv_est("reinforce_rej")
+def compute_reinforce_rej_outcome_advantage(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: np.ndarray,
+    epsilon: float = 1e-6,
+    config: Any = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Reinforce-Rej; see :func:`verl_trgrpo.advantages_rejection.rejection_advantages`.
+
+    Args:
+        token_level_rewards: (batch, response_length) rewards.
+        response_mask: (batch, response_length) 1 or True for generated tokens.
+        index: (batch,) group labels (veRL's uid).
+        epsilon: added to the standard deviation.
+        config: veRL's ``algorithm`` node; ``config.reinforce_rej`` holds the options.
+
+    Returns:
+        advantages and returns, one and the same tensor (batch, response_length).
+
+    Raises:
+        ValueError: for options that do not exist or are out of range.
+    """
+    options = _options(config, "reinforce_rej", RejectionOptions)
+    advantages = rejection_advantages(
+        token_level_rewards, response_mask, index, options, epsilon, normalize_by_std=_normalizes_by_std(config)
+    )
+    return advantages, advantages
+
+
+class HistoryAwareEstimator:
+    """HA-DW as veRL calls it, once per batch in the trainer's process: remembers the policy's accuracy between calls.
+
+    A new ``config`` object means a new run and starts a new history. veRL saves nothing of an estimator, so a resumed run
+    starts a new history as well, with the accuracy of its first batch.
+    """
+
+    def __init__(self) -> None:
+        self._run: Any = None
+        self._anchor = DifficultyAnchor()
+
+    def __call__(
+        self,
+        token_level_rewards: torch.Tensor,
+        response_mask: torch.Tensor,
+        index: np.ndarray,
+        epsilon: float = 1e-6,
+        config: Any = None,
+        **_: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Advantages and returns, one tensor; arguments and errors as the other estimators, options in ``config.ha_dw``."""
+        if config is not self._run:
+            self._run, self._anchor = config, DifficultyAnchor()
+        advantages = difficulty_weighted_advantages(
+            token_level_rewards,
+            response_mask,
+            index,
+            _options(config, "ha_dw", DifficultyOptions),
+            self._anchor,
+            epsilon,
+            normalize_by_std=_normalizes_by_std(config),
+        )
+        return advantages, advantages
+
+
+register_adv_est("ha_dw")(HistoryAwareEstimator())
+
+
+def _normalizes_by_std(config: Any) -> bool:
+    return True if config is None else config.get("norm_adv_by_std_in_grpo", True)
+
+
+def _options(config: Any, name: str, options_class: Any) -> Any:
+    """The options at ``algorithm.<name>``, checked; the defaults where there is no such node."""
+    given = dict((config.get(name) if config is not None else None) or {})
+    given.pop("_target_", None)
+    known = [field.name for field in dataclasses.fields(options_class)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise ValueError(f"algorithm.{name} has no option {', '.join(unknown)}; it takes {', '.join(known)}")
+    return options_class(**given)

@@ -1,4 +1,7 @@
-"""The typed home of TR-GRPO's options in veRL's configuration: ``actor_rollout_ref.actor.policy_loss``."""
+"""The typed home of this project's options in veRL's configuration.
+
+They live at ``actor_rollout_ref.actor.policy_loss`` and, for the advantage estimators, at ``algorithm``.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
+from verl_trgrpo.advantages_difficulty import DifficultyOptions
+from verl_trgrpo.advantages_rejection import RejectionOptions
 from verl_trgrpo.objective import ClipRange, TokenRegulation
 
 
@@ -19,6 +25,22 @@ class TRGRPOPolicyLossConfig(TokenRegulation, PolicyLossConfig):
     """
 
     loss_mode: str = "tr_grpo"
+
+
+@dataclass
+class EstimatorAlgoConfig(AlgoConfig):
+    """veRL's ``algorithm`` node plus the options of this project's advantage estimators.
+
+    Named in the configuration's ``_target_``, so that mistakes come out when a configuration is validated; the estimators
+    themselves read the node as it is.
+
+    Args:
+        reinforce_rej: options of ``adv_estimator: reinforce_rej``; None means the defaults.
+        ha_dw: options of ``adv_estimator: ha_dw``; None means the defaults.
+    """
+
+    reinforce_rej: RejectionOptions | None = None
+    ha_dw: DifficultyOptions | None = None
 
 
 @functools.cache

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, register_policy_loss
 
-from verl_trgrpo.objective import compute_policy_loss
+from verl_trgrpo.objective import PooledStatistic, compute_policy_loss
 from verl_trgrpo.verl_plugin.config import clip_range_of, regulation_of
 
 LOSS_MODE = "tr_grpo"
@@ -37,7 +38,7 @@ def compute_policy_loss_tr_grpo(
         scalar loss, and metrics named ``actor/...``.
 
     Raises:
-        ValueError: without a configuration, or for what the objective refuses.
+        ValueError: without a configuration, for advantages that are not finite, or for what the objective refuses.
     """
     if config is None:
         raise ValueError("policy loss tr_grpo needs config=ActorConfig(...): it holds the clip range and the shaping")
@@ -52,7 +53,22 @@ def compute_policy_loss_tr_grpo(
         rollout_is_weights,
         **config.global_batch_info,
     )
+    # Its sum over |advantages| is on the host already; only where that is no number is a look at the tensor needed.
+    share = result.metrics["tr_grad_share_low_prob_uniform"]
+    if isinstance(share, PooledStatistic) and not math.isfinite(share.sums[1]):
+        _check_advantages(advantages, response_mask)
     return result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
+
+
+def _check_advantages(advantages: torch.Tensor, response_mask: torch.Tensor) -> None:
+    """Refuse advantages that are not finite: veRL would skip the whole update, and every later one like it, in silence."""
+    valid = response_mask.bool()
+    broken = int((~torch.isfinite(advantages) & valid).sum())
+    if broken:
+        raise ValueError(
+            f"{broken} of {int(valid.sum())} advantages of a micro-batch are not finite: a reward was NaN or infinite; "
+            "correct the reward function, which has to return a finite score for every response"
+        )
 
 
 # veRL overwrites silently; two plugins with one name must not fight in silence.

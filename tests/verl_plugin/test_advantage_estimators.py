@@ -1,0 +1,71 @@
+"""The estimators as veRL calls them: through its own compute_advantage, with options from its configuration."""
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl.protocol import DataProto
+from verl.trainer.ppo.ray_trainer import compute_advantage
+
+from verl_trgrpo.advantages_difficulty import DifficultyAnchor, DifficultyOptions, difficulty_weighted_advantages
+from verl_trgrpo.advantages_rejection import RejectionOptions, rejection_advantages
+
+UIDS = ["a", "b", "c", "a", "b", "c"]
+SCORES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]
+MASK = torch.tensor([[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 0, 0]])
+
+
+def rewards_of(scores):
+    rewards = torch.zeros(len(scores), 3)
+    rewards[:, 0] = torch.tensor(scores)
+    return rewards
+
+
+def advantages_of(estimator, config, scores=SCORES):
+    data = DataProto.from_dict(
+        {"token_level_rewards": rewards_of(scores), "response_mask": MASK},
+        {"uid": np.array(UIDS, dtype=object)},
+    )
+    compute_advantage(data, adv_estimator=estimator, config=config)
+    assert data.batch["returns"] is not None
+    return data.batch["advantages"]
+
+
+@pytest.mark.parametrize("options", [{}, {"baseline": "group", "renormalize": True, "loss_agg_mode": "token-mean"}])
+def test_reinforce_rej(options):
+    config = OmegaConf.create({"norm_adv_by_std_in_grpo": False, "reinforce_rej": options})
+    expected = rejection_advantages(rewards_of(SCORES), MASK, UIDS, RejectionOptions(**options), normalize_by_std=False)
+    assert torch.equal(advantages_of("reinforce_rej", config), expected)
+    assert torch.equal(advantages_of("reinforce_rej", config)[:, 0] != 0, torch.tensor(
+        [True, False, False, options.get("baseline") == "group", False, False]
+    ))  # fmt: skip
+
+
+def test_ha_dw_remembers_within_a_run_and_forgets_between_runs():
+    options = DifficultyOptions(forgetting=0.5)
+    config = OmegaConf.create({"algorithm": {"ha_dw": {"forgetting": 0.5}}})
+    second_scores = [1.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    anchor = DifficultyAnchor()
+    first, second = (
+        difficulty_weighted_advantages(rewards_of(scores), MASK, UIDS, options, anchor)
+        for scores in (SCORES, second_scores)
+    )
+    assert torch.equal(advantages_of("ha_dw", config.algorithm), first)
+    assert torch.equal(advantages_of("ha_dw", config.algorithm, second_scores), second)
+    fresh = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options, DifficultyAnchor())
+    assert not torch.equal(second, fresh)
+    assert torch.equal(advantages_of("ha_dw", config.copy().algorithm, second_scores), fresh)
+
+
+@pytest.mark.parametrize("estimator", ["reinforce_rej", "ha_dw"])
+def test_unknown_and_impossible_options_are_refused(estimator):
+    with pytest.raises(ValueError, match=f"algorithm.{estimator} has no option speed; it takes"):
+        advantages_of(estimator, OmegaConf.create({estimator: {"speed": 1}}))
+    wrong = {"reinforce_rej": {"baseline": "x"}, "ha_dw": {"scale": 0}}[estimator]
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        advantages_of(estimator, OmegaConf.create({estimator: wrong}))
+
+
+@pytest.mark.parametrize("estimator", ["reinforce_rej", "ha_dw"])
+def test_without_options_the_defaults_hold(estimator):
+    assert advantages_of(estimator, OmegaConf.create({}))[1:3].eq(0).all()
