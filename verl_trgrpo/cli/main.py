@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from verl_trgrpo import __version__
-from verl_trgrpo.cli import analyze, compare, data, doctor, evaluate, quickstart, search, train, validate
+from verl_trgrpo.cli import analyze, compare, data, doctor, evaluate, quickstart, report, search, train, validate
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"verl-trgrpo {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (train, quickstart, doctor, data, evaluate, analyze, compare, search, validate):
+    for command in (train, quickstart, doctor, data, evaluate, analyze, compare, report, search, validate):
         command.add_parser(commands)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     arguments, rest = parser.parse_known_args(argv)

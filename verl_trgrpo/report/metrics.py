@@ -41,7 +41,7 @@ class MetricsLog:
     """All attempts of a run, read incrementally; a step that was repeated after a resume counts once, the later wins.
 
     Args:
-        run_dir: directory with ``metrics-1.jsonl``, ``metrics-2.jsonl``, ... one per attempt.
+        run_dir: directory with ``metrics-1.jsonl``, ``metrics-2.jsonl``, ... one per attempt; or one file.
         first: read from this attempt on.
     """
 
@@ -52,11 +52,17 @@ class MetricsLog:
 
     def attempts(self) -> list[Path]:
         """Files of the attempts so far, oldest first."""
+        if self.run_dir.is_file():
+            return [self.run_dir]
         found = {int(match[1]): path for path in self.run_dir.iterdir() if (match := _ATTEMPT.fullmatch(path.name))}
         return [found[number] for number in sorted(found) if number >= self.first]
 
     def read(self) -> list[Step]:
-        """Steps read so far, in order; picks up what was written since the last call."""
+        """Steps read so far, in order; picks up what was written since the last call.
+
+        Raises:
+            ValueError: for a line that veRL's ``file`` logger did not write; the message names file and line.
+        """
         for path in self.attempts():
             with path.open("rb") as file:
                 file.seek(self._offsets.get(path, 0))
@@ -64,7 +70,13 @@ class MetricsLog:
                     if not line.endswith(b"\n"):
                         break  # still being written
                     self._offsets[path] = self._offsets.get(path, 0) + len(line)
-                    self._take(line)
+                    try:
+                        self._take(line)
+                    except (ValueError, KeyError, TypeError, AttributeError) as error:
+                        text = line[:60].decode(errors="replace").rstrip()
+                        raise ValueError(
+                            f"{path} has a line that veRL's file logger did not write ({text!r}); remove it"
+                        ) from error
         return [self._steps[number] for number in sorted(self._steps)]
 
     def _take(self, line: bytes) -> None:
