@@ -62,7 +62,7 @@ def with_server():
         async def main():
             async with running_server() as server:
                 try:
-                    return await asyncio.wait_for(scenario(server), 60)
+                    return await asyncio.wait_for(scenario(server), 600)
                 finally:
                     for client in client_module._clients.get(asyncio.get_running_loop(), {}).values():
                         await client.close()

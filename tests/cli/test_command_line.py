@@ -64,7 +64,7 @@ def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     started = psutil.Process(process.pid).children(recursive=True)
     time.sleep(5)
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "goes on from the latest checkpoint" in output
     assert ray_processes() <= before

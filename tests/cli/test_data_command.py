@@ -130,7 +130,7 @@ def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, 
 def command(words, environment, **options):
     code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-c", code, *words], env=environment, capture_output=True, timeout=120, check=False,
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, timeout=600, check=False,
         **({"text": True} | options),
     )  # fmt: skip
 
@@ -150,7 +150,7 @@ def test_show_colours_headings_on_a_terminal_only(train, variables, colored):
     code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "data", "show", train, "--rows", "1"]
     with subprocess.Popen(words, env=environment, stdout=slave, stderr=subprocess.PIPE) as process:
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
     os.close(slave)
     output = os.read(master, 10_000).decode()
     os.close(master)
@@ -164,7 +164,7 @@ def test_show_survives_a_reader_that_has_seen_enough(tmp_path):
     shell = 'set -o pipefail; "$0" -c "$1" data show "$2" --rows 3000 | head -n 1'
     result = subprocess.run(
         ["bash", "-c", shell, sys.executable, code, data],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("=== row 0 of 3000")

@@ -110,7 +110,7 @@ def test_a_missing_package_is_named_with_its_remedy(corpus, tmp_path, package, w
         [sys.executable, "-c", f"{program}; sys.exit(main({['search', *words]!r}))"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 1

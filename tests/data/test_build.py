@@ -1,5 +1,6 @@
 """The steps that all builders share: what is written, when nothing has to be, and what stays."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -146,21 +147,47 @@ def test_common_arguments_report_all_problems_at_once():
 
 
 def test_a_script_speaks_clearly(tmp_path, capsys):
-    assert run_builder("x.py", lambda: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    assert run_builder("x.py", lambda progress: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
     printed = capsys.readouterr().out
     assert "source: 2 kept of 3 read; 1 dropped: too long\n" in printed
     assert "1 malformed rows skipped, the first: a.jsonl, row 3: bad" in printed
     assert f"{tmp_path / 'train.parquet'}: 2 rows" in printed
-    assert run_builder("x.py", lambda: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    assert run_builder("x.py", lambda progress: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
     assert "already has this data set" in capsys.readouterr().out
 
     def fail(error):
         raise error
 
-    assert run_builder("x.py", lambda: fail(ValueError("limit is 0"))) == 2
+    assert run_builder("x.py", lambda progress: fail(ValueError("limit is 0"))) == 2
     assert capsys.readouterr() == ("", "x.py: error: limit is 0\n")
-    assert run_builder("x.py", lambda: fail(KeyboardInterrupt())) == 130
+    assert run_builder("x.py", lambda progress: fail(KeyboardInterrupt())) == 130
     assert "the output directory is as before" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_somebody_swallows_ends_the_build_all_the_same(tmp_path, capsys, number):
+    build_data_set(plan(tmp_path), data_set)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    done = []
+
+    def swallow(item):
+        if item == 3:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(number)
+        done.append(item)
+        return row(item)
+
+    def build(progress):
+        def make():
+            rows = list(parallel_map(swallow, range(100), 1, progress))
+            return DataSet([DataFile("train.parquet", rows, schema.arrow_schema([]))], {})
+
+        return tmp_path, build_data_set(plan(tmp_path, seed=1), make)
+
+    assert run_builder("x.py", build) == 130
+    assert done == [0, 1, 2, 3]
+    assert "x.py: interrupted; the output directory is as before" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def process_and_square(number):
@@ -196,7 +223,7 @@ def show(items, total, label):
         yield item
 
 if __name__ == "__main__":
-    raise SystemExit(run_builder("x.py", lambda: list(parallel_map(work, range(400), 2, show))))
+    raise SystemExit(run_builder("x.py", lambda progress: list(parallel_map(work, range(400), 2, show))))
 """
 
 
@@ -216,7 +243,7 @@ def test_shared_work_stops_at_once(tmp_path, everybody, number):
     process = start_slow_work(tmp_path)
     (os.killpg if everybody else os.kill)(process.pid, number)
     process.stdout.close()
-    _, error = process.communicate(timeout=30)
+    _, error = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "x.py: interrupted; the output directory is as before" in error
 
@@ -226,5 +253,5 @@ def test_workers_end_with_a_parent_that_was_killed(tmp_path):
     workers = psutil.Process(process.pid).children(recursive=True)
     assert len(workers) >= 2
     process.kill()
-    process.communicate(timeout=30)  # the workers hold its output, too
-    assert psutil.wait_procs(workers, timeout=30)[1] == []
+    process.communicate(timeout=600)  # the workers hold its output, too
+    assert psutil.wait_procs(workers, timeout=600)[1] == []

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import unicodedata
 from pathlib import Path
 
@@ -402,61 +401,87 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, dirty):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.slow
+STOPPED = """
+import multiprocessing.synchronize, os, sys, traceback
+import pandas, pyarrow.parquet  # now, not in every child
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.data import command, decontaminate
+
+number, *words = sys.argv[1:]
+here = os.getcwd()
+
+def run(stop_at):
+    steps = 0
+
+    def step(event, arguments):
+        # Whatever opens, renames or removes a file here, just before it does.
+        nonlocal steps
+        if arguments and isinstance(arguments[0], (str, os.PathLike)):
+            if event.startswith(("open", "os.", "shutil.", "tempfile.")) and here in os.path.abspath(arguments[0]):
+                steps += 1
+                if steps == stop_at:
+                    os.kill(os.getpid(), int(number))
+
+    sys.addaudithook(step)
+    code = main(words)
+    print(f"{steps} steps", file=sys.stderr)
+    return code
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            sys.stdout = sys.stderr = open(os.path.join(here, "stderr"), "w")
+            code = run(int(line))
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
-def test_a_stop_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path, stop):
-    """Real processes, stopped at moments spread over their whole run."""
-    train, test = texts(3000, words=20), texts(5, words=20, seed=1)
-    old = write(tmp_path / "clean.parquet", ["old"]).read_bytes()
+def test_a_stop_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, stop):
+    """Real processes, each stopped before another of the command's steps in the file system."""
+    train, test = texts(50, words=20), texts(5, words=20, seed=1)
+    out = tmp_path / "clean.parquet"
+    old = write(out, ["old"]).read_bytes()
     write(tmp_path / "train.parquet", [*train, test[0]])
     write(tmp_path / "test.parquet", test)
     words = ["data", "decontaminate", "train.parquet", "--against", "test.parquet", "--out", "clean.parquet", "--force"]
-    code = "import sys; print('ready', flush=True); from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, str(int(stop)), *words], cwd=tmp_path, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as runner:  # fmt: skip
 
-    def start():
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *words], cwd=tmp_path, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert process.stdout.readline() == "ready\n"
-        return process, time.monotonic()
+        def run(stop_at):
+            manifest_path(out).unlink(missing_ok=True)
+            out.write_bytes(old)
+            runner.stdin.write(f"{stop_at}\n")
+            runner.stdin.flush()
+            return int(runner.stdout.readline()), (tmp_path / "stderr").read_text()
 
-    def seconds():
-        process, begin = start()
-        process.communicate(timeout=120)
-        assert process.returncode == 0
-        return time.monotonic() - begin
-
-    seconds()  # with cold caches
-    whole, interrupted = seconds(), 0
-    new = (tmp_path / "clean.parquet").read_bytes()
-    assert new != old
-    for part in range(1, 17):
-        if part == 9:
-            if interrupted:
-                break
-            whole = seconds()  # the machine is less busy than it was: every run was over before its signal
-        manifest_path(tmp_path / "clean.parquet").unlink(missing_ok=True)
-        (tmp_path / "clean.parquet").write_bytes(old)
-        process, _ = start()
-        # An interrupt during Python's own start-up of modules is not this command's business.
-        earliest = 0.4 if stop == signal.SIGINT else 0.0
-        time.sleep(whole * (earliest + (1.05 - earliest) * (part % 8 or 8) / 8))
-        process.send_signal(stop)
-        _, error = process.communicate(timeout=120)
-        interrupted += process.returncode in (130, -signal.SIGKILL)
-        content = (tmp_path / "clean.parquet").read_bytes()
-        assert content in (old, new)
-        manifest = manifest_path(tmp_path / "clean.parquet")
-        if manifest.exists():
-            assert json.loads(manifest.read_text())["output"]["clean.parquet"] == file_sha256(
-                tmp_path / "clean.parquet"
-            )
-        if process.returncode == 130:
-            assert "Traceback" not in error
-            assert not list(tmp_path.glob(".clean*")), "an interrupt cleans up"
-    assert interrupted > 0
+        code, error = run(0)
+        assert code == 0, error
+        new, steps = out.read_bytes(), int(re.search(r"(\d+) steps", error)[1])
+        assert new != old and steps > 10
+        found = set()
+        for stop_at in range(1, steps + 1):
+            code, error = run(stop_at)
+            assert code == (130 if stop == signal.SIGINT else -stop), error
+            content = out.read_bytes()
+            assert content in (old, new)
+            found.add(content)
+            if manifest_path(out).exists():
+                recorded = json.loads(manifest_path(out).read_text())["output"]
+                assert recorded == {out.name: file_sha256(out)}
+            if stop == signal.SIGINT:
+                assert "interrupted; nothing was changed" in error and "Traceback" not in error
+                assert not list(tmp_path.glob(".clean*")), "an interrupt cleans up"
+        assert found == {old, new}
 
 
 def test_the_result_as_text_names_rows_and_files(dirty):

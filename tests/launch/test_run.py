@@ -133,12 +133,13 @@ def test_the_child_runs_the_hosts_main_and_reports_its_exit_code(tmp_path):
 
 
 STUBBORN = """
-import os, signal, subprocess, sys, time
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, lambda *_: print("asked to end", flush=True))
+for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
-daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(900)"])
 print(daemon.pid, flush=True)
-time.sleep(300)
+time.sleep(900)
 """
 
 WAITER = """
@@ -147,8 +148,7 @@ from pathlib import Path
 from verl_trgrpo.launch.child import TrainingProcess
 sys.executable = sys.argv[1]
 child = TrainingProcess([], dict(os.environ), Path(sys.argv[2]))
-print("started", flush=True)
-child.wait(lambda: None, seconds=0.1)
+child.wait(lambda: print("watching", flush=True), seconds=0.1)
 """
 
 
@@ -156,26 +156,33 @@ child.wait(lambda: None, seconds=0.1)
     "numbers", [(signal.SIGTERM, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM), (signal.SIGINT,) * 2]
 )
 def test_no_signal_leaves_anything_running(tmp_path, numbers):
-    """Even a driver that ignores signals, and a daemon it started, are gone after the second, impatient signal."""
+    """Even a driver that signals do not end, and a daemon it started, are gone after the second, impatient signal."""
     driver = tmp_path / "driver"
     driver.write_text(f"#!{sys.executable}\n{STUBBORN}")
     driver.chmod(0o755)
     log = tmp_path / "log"
     waiter = subprocess.Popen(
-        [sys.executable, "-c", WAITER, driver, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    waiter.stdout.readline()
-    while not log.read_text().strip():
-        time.sleep(0.1)
-    time.sleep(0.5)
+        [sys.executable, "-c", WAITER, driver, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under nohup it is ignored
+    )  # fmt: skip
+
+    def wait_for(condition):
+        while not condition():
+            assert waiter.stdout.readline() == b"watching\n", waiter.stderr.read()
+
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
     started = psutil.Process(waiter.pid).children(recursive=True)
     assert int(log.read_text()) in {process.pid for process in started} and len(started) >= 2
-    for number in numbers:
-        waiter.send_signal(number)
-        time.sleep(1.0)
-    _, error = waiter.communicate(timeout=30)
+    # The second look from here on began after the daemon was there.
+    assert [waiter.stdout.readline() for _ in range(2)] == [b"watching\n"] * 2
+    waiter.send_signal(numbers[0])
+    while "asked to end" not in log.read_text():
+        assert waiter.poll() is None, waiter.stderr.read()
+        time.sleep(0.05)
+    waiter.send_signal(numbers[1])
+    _, error = waiter.communicate(timeout=600)
     assert b"KeyboardInterrupt" in error
-    _, alive = psutil.wait_procs(started, timeout=5)
+    _, alive = psutil.wait_procs(started, timeout=600)
     assert not alive
 
 

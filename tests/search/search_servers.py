@@ -40,7 +40,7 @@ def command(*words: object, **environment: str) -> subprocess.CompletedProcess[s
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
@@ -55,10 +55,10 @@ class Server:
     def post(self, body: object, **options: object) -> requests.Response:
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        return requests.post(f"{self.url}/retrieve", data=body, timeout=60, **options)
+        return requests.post(f"{self.url}/retrieve", data=body, timeout=600, **options)
 
     def get(self, path: str, **options: object) -> requests.Response:
-        return requests.get(f"{self.url}{path}", timeout=60, **options)
+        return requests.get(f"{self.url}{path}", timeout=600, **options)
 
     def metric(self, name: str) -> float:
         """One number of /metrics; 0 where it has not been counted yet."""
@@ -67,7 +67,7 @@ class Server:
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(600)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def serving(*words: object, **environment: str) -> Iterator[Server]:
         process.communicate()
 
 
-def wait_for(condition, seconds: float = 30) -> None:
+def wait_for(condition, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -151,7 +151,7 @@ class Gate:
         with self.lock:
             self.waiting += 1
             self.received.append((path, dict(headers), body))
-        self.gate.wait(60)
+        self.gate.wait(600)
         with self.lock:
             self.waiting -= 1
         hits = [[{"document": {"contents": f'"{query}"\ntext'}, "score": 1.5}] for query in json.loads(body)["queries"]]

@@ -136,7 +136,7 @@ def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, 
     process = subprocess.Popen([*COMMAND, *map(str, words)], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: any((stage / "index").glob("*.store")) or process.poll() is not None)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert process.returncode == (-number if number == signal.SIGKILL else 130)
     assert stage.exists() == (number == signal.SIGKILL)
     assert [hit.id for hit in search(out, "polonium")] == ["1", "0"]
@@ -156,7 +156,7 @@ def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path, large_corpu
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert result.returncode == 2

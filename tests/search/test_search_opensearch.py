@@ -96,7 +96,7 @@ def cluster():
     cluster = Cluster()
     with answering(cluster) as url:
         cluster.url = url
-        cluster.options = OpenSearchOptions(url, "wiki", timeout=5)
+        cluster.options = OpenSearchOptions(url, "wiki", timeout=60)
         yield cluster
 
 
@@ -191,7 +191,7 @@ def test_a_cluster_or_an_index_that_is_not_there(cluster):
 def test_a_slow_cluster_is_a_timeout(loaded):
     options = OpenSearchOptions(loaded.url, "wiki", timeout=0.3)
     backend, gate, answer = options.open(), threading.Event(), loaded.answer
-    loaded.answer = lambda *request: gate.wait(30) and answer(*request)
+    loaded.answer = lambda *request: gate.wait(600) and answer(*request)
     try:
         with pytest.raises(BackendTimeoutError):
             backend.search(["a"], 1)

@@ -30,7 +30,7 @@ def index(tmp_path_factory):
 
 def ask(url, query):
     body = json.dumps({"queries": [query], "topk": 1}).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as answer:
         return json.load(answer)["result"][0]
 
 
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_server_too(index, tmp_path):
     url = process.stdout.readline().strip()
     (server,) = servers(psutil.Process(process.pid))
     os.kill(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=600)
     assert "KeyboardInterrupt" in error
     assert refuses(url)
     assert not server.is_running()

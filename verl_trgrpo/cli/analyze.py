@@ -105,12 +105,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _gradients(arguments: argparse.Namespace, sampling: Any, out: Path, facts: dict[str, Any]) -> int:
     from verl_trgrpo.analysis.run import GradientOptions, analyze_gradients, open_model
     from verl_trgrpo.analysis.show import gradient_text, plot_gradients
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
 
     options = GradientOptions(tuple(arguments.shaping), arguments.parameters, arguments.tokens, arguments.quarters)
     out.mkdir(parents=True, exist_ok=True)
     tokenizer, model = open_model(arguments.model[0], arguments.device, out)
-    figures, table = analyze_gradients(tokenizer, model, arguments.data, sampling, options, show_progress)
+    with interruptible() as progress:
+        figures, table = analyze_gradients(tokenizer, model, arguments.data, sampling, options, progress)
     _write(out / "gradients.json", {**facts, "model": arguments.model[0], **figures})
     title = f"{arguments.model[0]}: {figures['tokens']:,} tokens of {sampling.prompts * sampling.samples} responses"
     picture = plot_gradients(figures, table, out / "gradients.png", title)
@@ -122,15 +123,16 @@ def _gradients(arguments: argparse.Namespace, sampling: Any, out: Path, facts: d
 def _sharpness(arguments: argparse.Namespace, sampling: Any, out: Path, facts: dict[str, Any]) -> int:
     from verl_trgrpo.analysis.run import analyze_sharpness, open_model
     from verl_trgrpo.analysis.show import sharpness_text
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
 
     out.mkdir(parents=True, exist_ok=True)
     found = {}
-    for name in arguments.model:
-        tokenizer, model = open_model(name, arguments.device, out)
-        found[name] = analyze_sharpness(
-            tokenizer, model, arguments.data, sampling, arguments.radius, arguments.directions, show_progress
-        )
+    with interruptible() as progress:
+        for name in arguments.model:
+            tokenizer, model = open_model(name, arguments.device, out)
+            found[name] = analyze_sharpness(
+                tokenizer, model, arguments.data, sampling, arguments.radius, arguments.directions, progress
+            )
     models = {name: [sharpness.as_dict() for sharpness in radii] for name, radii in found.items()}
     _write(out / "sharpness.json", {**facts, "relative_radii": arguments.radius, "models": models})
     print(sharpness_text(found))

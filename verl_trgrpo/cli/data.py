@@ -127,7 +127,7 @@ def _add_decontaminate(actions: argparse._SubParsersAction) -> None:
 def _check(arguments: argparse.Namespace) -> int:
     from verl_trgrpo.data.check import CheckOptions, check_files
     from verl_trgrpo.data.checks.report import render
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
 
     options = CheckOptions(
         files=tuple(arguments.files),
@@ -137,7 +137,8 @@ def _check(arguments: argparse.Namespace) -> int:
         max_prompt_length=arguments.max_prompt_length,
         rewards=not arguments.no_rewards,
     )
-    report = check_files(options, show_progress)
+    with interruptible() as progress:
+        report = check_files(options, progress)
     print(json.dumps(report.as_dict(), indent=2) if arguments.json else render(report), end="")
     return int(bool(report.errors or (arguments.strict and report.warnings)))
 
@@ -161,7 +162,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _decontaminate(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
     from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
     from verl_trgrpo.data.decontaminate import check_output, render, write_clean
 
@@ -173,7 +174,8 @@ def _decontaminate(arguments: argparse.Namespace) -> int:
     )
     if arguments.out:
         check_output(arguments.out, options, arguments.force)
-    found = find_contamination(options, show_progress)
+    with interruptible() as progress:
+        found = find_contamination(options, progress)
     manifest = write_clean(found, options, arguments.out, arguments.force) if arguments.out else None
     result = {**found.as_dict(), "out": str(arguments.out) if arguments.out else None}
     print(json.dumps(result, indent=2) + "\n" if arguments.json else render(found, arguments.out), end="")

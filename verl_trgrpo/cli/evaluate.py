@@ -57,7 +57,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.data.command import show_progress
+    from verl_trgrpo.data.command import interruptible
     from verl_trgrpo.data.progress import exit_code
     from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, default_out
     from verl_trgrpo.evaluation.run import REPORT, evaluate
@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         search=_settings(arguments.search),
     )
     try:
-        result = evaluate(options, show_progress)
+        with interruptible() as progress:
+            result = evaluate(options, progress)
     except KeyboardInterrupt as interrupt:
         print(f"\ninterrupted; the same command goes on with what is in {options.out}", file=sys.stderr)
         return exit_code(interrupt)

@@ -38,9 +38,12 @@ class TrainingProcess:
         arguments: after ``main_ppo``.
         environment: variables of the process.
         log_file: receives standard output and error.
+        inherit: file descriptors that the process keeps open.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: dict[str, str], log_file: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: dict[str, str], log_file: Path, inherit: Sequence[int] = ()
+    ) -> None:
         self._log = log_file.open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "verl.trainer.main_ppo", *arguments],
@@ -49,8 +52,13 @@ class TrainingProcess:
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=inherit,
         )
         self._descendants: set[psutil.Process] = set()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
         """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code.

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
+
+from verl_trgrpo.launch.data_files import data_files, data_problems, training_rows
+from verl_trgrpo.launch.model_files import model_problems
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -161,50 +164,14 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def _file_problems(config: DictConfig) -> list[str]:
-    """Complaints about data files, a model directory or a rollout engine that are not there."""
-    problems = []
-    for key in ("data.train_files", "data.val_files"):
-        for file in data_files(config, key):
-            path = Path(file).expanduser()
-            if not path.exists():
-                problems.append(f"{key}={file} does not exist; build it first, e.g. with data_prep/kk.py")
-            elif path.suffix == ".parquet":
-                problems += column_problems(key, path, config)
-    model = config.actor_rollout_ref.model.path
-    # "name/model" may be on a hub; anything that looks like a path must be there.
-    looks_like_path = model and (Path(model).is_absolute() or model.startswith((".", "~")))
-    if looks_like_path and not Path(model).expanduser().is_dir():
-        problems.append(
-            f"actor_rollout_ref.model.path={model} is not a directory; give a model directory or a hub name"
-        )
+    """Complaints about data files, a model directory or a rollout engine that are not there or not sound."""
+    problems = data_problems(config) + model_problems(config)
     if config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
         problems.append(
             "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "
             'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
         )
     return problems
-
-
-def data_files(config: DictConfig, key: str) -> list[str]:
-    """Local files under ``key``, which holds one or a list."""
-    files = OmegaConf.select(config, key)
-    return [file for file in ([files] if isinstance(files, str) else list(files or [])) if "://" not in file]
-
-
-def column_problems(key: str, path: Path, config: DictConfig) -> list[str]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        columns = set(pq.read_schema(path).names)
-    except (pa.ArrowInvalid, OSError) as error:
-        return [f"{key}={path} cannot be read as parquet ({error}); build it again"]
-    missing = sorted({config.data.prompt_key, "data_source", "reward_model"} - columns)
-    if not missing:
-        return []
-    return [
-        f"{key}={path} lacks the column {', '.join(missing)} (it has {', '.join(sorted(columns))}); see data_prep/kk.py"
-    ]
 
 
 def _contract_problems(config: DictConfig) -> list[str]:
@@ -263,12 +230,8 @@ def _total_steps(config: DictConfig) -> int | None:
     """``trainer.total_training_steps``, or epochs times batches; None when only veRL knows how many rows it keeps."""
     if config.trainer.total_training_steps is not None:
         return int(config.trainer.total_training_steps)
-    import pyarrow.parquet as pq
-
     files = data_files(config, "data.train_files")
-    if not files or config.data.get("filter_overlong_prompts") or any(not file.endswith(".parquet") for file in files):
+    if config.data.get("filter_overlong_prompts") or any(not file.endswith(".parquet") for file in files):
         return None
-    rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)
-    limit = config.data.get("train_max_samples", -1)
-    rows = min(rows, limit) if limit and limit > 0 else rows
-    return rows // config.data.train_batch_size * config.trainer.total_epochs
+    rows = training_rows(config)
+    return None if rows is None else rows // config.data.train_batch_size * config.trainer.total_epochs

@@ -12,9 +12,13 @@ from typing import Any, TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
+from verl_trgrpo.launch.checkpoints import latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.launch.child import TrainingProcess
+from verl_trgrpo.launch.claim import LOCK_FILE, claimed, name_holder
 from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, ConfigurationError, Plan, make_plan, quoted
 from verl_trgrpo.launch.environment import accelerator_found, training_environment
+from verl_trgrpo.launch.hints import hints
+from verl_trgrpo.launch.log_watch import EngineDeadError, LogWatch
 from verl_trgrpo.launch.progress import Progress
 from verl_trgrpo.launch.same_run import check_same_run
 from verl_trgrpo.report import MetricsLog, plot_curves, summarize
@@ -26,6 +30,8 @@ _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
 # Ray's and Hydra's own lines around an error say nothing about it.
 _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
+_GO_ON = "Once that is mended, the same command goes on from the latest checkpoint"
+_PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
 class TrainingFailedError(RuntimeError):
@@ -71,20 +77,35 @@ def run_training(
         KeyboardInterrupt: after everything has been stopped.
     """
     plan = make_plan(config_name, overrides, on_cpu=not accelerator_found())
-    finished = _finished(plan)
-    if latest_checkpoint(plan.run_dir) is not None and plan.config.trainer.resume_mode == "auto":
-        check_same_run(plan.config, plan.run_dir / CONFIG_FILE)
-    log_file = None if finished else _train(plan, config_name, stream)
+    resumes = plan.config.trainer.resume_mode == "auto"
+    _check_continues(plan, resumes)
+    log_file = None
+    if not _finished(plan):
+        _make_directory(plan.run_dir)
+        with claimed(plan.run_dir) as claim:
+            if resumes:
+                for note in settle_checkpoint(plan.run_dir).notes:
+                    print(f"note: {note}", file=stream, flush=True)
+                _check_continues(plan, resumes)
+            if not _finished(plan):
+                log_file = _train(plan, config_name, stream, claim)
     return _report(plan, log_file, title or plan.run_dir.name)
 
 
-def latest_checkpoint(run_dir: Path) -> Path | None:
-    """Directory of the latest complete checkpoint of a run, by veRL's own tracker file."""
-    tracker = run_dir / "latest_checkpointed_iteration.txt"
-    if not tracker.is_file():
-        return None
-    checkpoint = run_dir / f"global_step_{tracker.read_text().strip()}"
-    return checkpoint if checkpoint.is_dir() else None
+def _check_continues(plan: Plan, resumes: bool) -> None:
+    """Refuse the checkpoint of another configuration."""
+    if resumes and latest_checkpoint(plan.run_dir) is not None:
+        check_same_run(plan.config, plan.run_dir / CONFIG_FILE)
+
+
+def _make_directory(run_dir: Path) -> None:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / LOCK_FILE).touch()
+    except OSError as error:
+        raise ConfigurationError(
+            [f"trainer.default_local_dir={run_dir} cannot be written ({error}); choose another directory"]
+        ) from error
 
 
 def _finished(plan: Plan) -> bool:
@@ -92,17 +113,11 @@ def _finished(plan: Plan) -> bool:
     resumes = plan.config.trainer.resume_mode == "auto" and not plan.config.trainer.val_only
     if checkpoint is None or plan.total_steps is None or not resumes:
         return False
-    return _step_of(checkpoint) >= plan.total_steps
+    return step_of(checkpoint) >= plan.total_steps
 
 
-def _train(plan: Plan, config_name: str, stream: TextIO) -> Path:
-    try:
-        plan.run_dir.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(plan.config, plan.run_dir / CONFIG_FILE)
-    except OSError as error:
-        raise ConfigurationError(
-            [f"trainer.default_local_dir={plan.run_dir} cannot be written ({error}); choose another directory"]
-        ) from error
+def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
+    _write_config(plan)
     checkpoint = latest_checkpoint(plan.run_dir)
     if plan.config.trainer.resume_mode == "disable" or checkpoint is None:
         _set_aside(plan.run_dir)  # curves of an abandoned attempt would mix with those of a fresh start
@@ -112,17 +127,49 @@ def _train(plan: Plan, config_name: str, stream: TextIO) -> Path:
     metrics_file = plan.run_dir / f"metrics-{attempt}.jsonl"
     arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan, metrics_file.resolve())]
     print(f"log: {log_file}", file=stream, flush=True)
-    process = TrainingProcess(arguments, training_environment(plan.on_cpu, str(metrics_file.resolve())), log_file)
-    log = MetricsLog(plan.run_dir, first=attempt)
-    progress = Progress(plan.total_steps, stream, start=_step_of(checkpoint) if checkpoint else 0)
-    try:
-        code = process.wait(lambda: progress.update(log.read()))
+    environment = training_environment(plan.on_cpu, str(metrics_file.resolve()))
+    process = TrainingProcess(arguments, environment, log_file, inherit=[claim])
+    name_holder(claim, process.pid)
+    start = step_of(checkpoint) if checkpoint else 0
+    _follow(
+        process, MetricsLog(plan.run_dir, first=attempt), log_file, Progress(plan.total_steps, stream, start), stream
+    )
+    return log_file
+
+
+def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> None:
+    """Show progress until the process ends; TrainingFailedError unless it ends well."""
+    watch = LogWatch(log_file)
+
+    def tick() -> None:
         progress.update(log.read())
+        watch.check_alive()
+
+    try:
+        code = process.wait(tick)
+        progress.update(log.read())
+        watch.look()
+    except EngineDeadError as error:
+        raise TrainingFailedError(f"{error}.\n{_GO_ON}. The whole story is in {log_file}") from error
     finally:
         progress.close()
+        if watch.prompts_were_lost:
+            print(f"note: {_PROMPTS_LOST}; look for it in {log_file}", file=stream, flush=True)
     if code != 0:
         raise TrainingFailedError(_failure(log_file, code))
-    return log_file
+
+
+def _write_config(plan: Plan) -> None:
+    """Record what the run was asked for; renamed into place, so that an interruption never leaves half of it."""
+    path = plan.run_dir / CONFIG_FILE
+    temporary = path.with_suffix(".tmp")
+    try:
+        OmegaConf.save(plan.config, temporary)
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigurationError(
+            [f"{path} cannot be written ({error}); make room, or choose another directory"]
+        ) from error
 
 
 def _next_attempt(run_dir: Path) -> int:
@@ -134,10 +181,6 @@ def _next_attempt(run_dir: Path) -> int:
 def _set_aside(run_dir: Path) -> None:
     for path in MetricsLog(run_dir).attempts():
         path.rename(path.with_suffix(".jsonl.old"))
-
-
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.rsplit("_", 1)[1])
 
 
 def _bookkeeping(plan: Plan, metrics_file: Path) -> list[str]:
@@ -168,8 +211,8 @@ def _failure(log_file: Path, code: int) -> str:
     ]
     # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else lines[-5:]
-    cause = "\n".join(errors) or "no output"
-    return f"training ended with exit code {code}: {cause}\nThe whole story is in {log_file}"
+    cause = "\n".join([*errors, *(f"({hint})" for hint in hints(lines, log_file.parent))]) or "no output"
+    return f"training ended with exit code {code}: {cause}\n{_GO_ON}. The whole story is in {log_file}"
 
 
 def _report(plan: Plan, log_file: Path | None, title: str) -> Outcome:

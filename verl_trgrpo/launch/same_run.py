@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.launch.configuration import ConfigurationError
@@ -32,6 +33,8 @@ _MAY_CHANGE = (
 
 _MAX_SHOWN = 5
 
+_REMEDY = "put it back, delete it to go on without comparing, or start over with trainer.resume_mode=disable"
+
 
 def check_same_run(config: DictConfig, recorded: Path) -> None:
     """Refuse to continue, or to show as finished, a run that another configuration made.
@@ -45,7 +48,7 @@ def check_same_run(config: DictConfig, recorded: Path) -> None:
     """
     if not recorded.is_file():
         return
-    asked, found = _flat(config), _flat(OmegaConf.load(recorded))
+    asked, found = _flat(config), _flat(_recorded(recorded))
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -60,6 +63,21 @@ def check_same_run(config: DictConfig, recorded: Path) -> None:
                 "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
             ]
         )
+
+
+def _recorded(path: Path) -> DictConfig:
+    """The configuration in a file that nobody but the launcher should have written.
+
+    Raises:
+        ConfigurationError: when it is no configuration.
+    """
+    try:
+        found = OmegaConf.load(path)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError([f"{path} cannot be read ({error}); {_REMEDY}"]) from error
+    if not isinstance(found, DictConfig) or not found:
+        raise ConfigurationError([f"{path} does not hold a configuration; {_REMEDY}"])
+    return found
 
 
 def _flat(config: Any, prefix: str = "") -> dict[str, Any]:

@@ -6,6 +6,7 @@ be pickled and every Ray worker finds it.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from verl_trgrpo.rewards.registry import (
@@ -65,7 +66,8 @@ def compute_score(
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
-        ValueError: unknown data source, malformed ground truth, or an option that no reward has.
+        ValueError: unknown data source, malformed ground truth, an option that no reward has, or a reward that
+            returned NaN or infinity.
         TypeError: `solution_str` is not a string.
     """
     reward = find_reward(data_source)
@@ -76,7 +78,14 @@ def compute_score(
     if options:
         options = _options_for(reward, options)
     extra_info = extra_info or {}
-    return reward(solution_str, ground_truth, extra_info, **options).as_dict() | _rollout_metrics(extra_info)
+    fields = reward(solution_str, ground_truth, extra_info, **options).as_dict()
+    # One NaN would spread to the advantages of its whole group.
+    if not all(map(isfinite, fields.values())):
+        raise ValueError(
+            f"the reward of the data source {data_source!r} returned {fields}; every field has to be a finite number, "
+            "correct the reward function"
+        )
+    return fields | _rollout_metrics(extra_info)
 
 
 def _rollout_metrics(extra_info: Mapping[str, Any]) -> dict[str, float]:

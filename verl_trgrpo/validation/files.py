@@ -8,9 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.launch.configuration import column_problems, data_files, root_cause
+from verl_trgrpo.launch.configuration import root_cause
+from verl_trgrpo.launch.data_files import column_problems, data_files, row_problems
+from verl_trgrpo.launch.model_files import model_problems
 from verl_trgrpo.rewards import known_data_sources
 from verl_trgrpo.rewards.registry import has_reward
+from verl_trgrpo.validation.batches import size_findings
 from verl_trgrpo.validation.findings import Finding, Level, error, not_checked
 
 _REWARD = "reward.custom_reward_function"
@@ -34,18 +37,9 @@ def file_findings(config: DictConfig, need_files: bool) -> list[Finding]:
             findings.append(error(key, f"{key} names no local file; give a parquet file"))
         for file in files:
             findings += _data_findings(config, key, Path(file).expanduser(), own_reward, need_files)
+    if all(finding.level is not Level.ERROR for finding in findings) and not size_findings(config):
+        findings += [error("data.train_batch_size", problem) for problem in row_problems(config)]
     return findings + _model_findings(config, need_files) + _tool_findings(config)
-
-
-def training_rows(config: DictConfig) -> int | None:
-    """Rows of the training files, before veRL's filter; None where a file is missing or no parquet."""
-    files = [Path(file).expanduser() for file in data_files(config, "data.train_files")]
-    try:
-        rows = sum(pq.read_metadata(file).num_rows for file in files)
-    except (pa.ArrowInvalid, OSError):
-        return None
-    limit = config.data.get("train_max_samples", -1)
-    return (min(rows, limit) if limit and limit > 0 else rows) if files else None
 
 
 def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, need_files: bool) -> list[Finding]:
@@ -59,7 +53,7 @@ def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, n
         return [error(key, problem) for problem in problems]
     try:
         sources = pq.read_table(path, columns=["data_source"])["data_source"].unique().to_pylist()
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowException, OSError) as problem:
         return [error(key, f"{key}={path} cannot be read ({problem}); build it again")]
     unknown = sorted(repr(source) for source in sources if not has_reward(source))
     if not unknown:
@@ -100,6 +94,8 @@ def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
             level = Level.ERROR if need_files else Level.NOT_CHECKED
             return [Finding(level, _MODEL, f"{_MODEL}={name} is not a directory; give a model directory or a hub name")]
         return [not_checked(_MODEL, f"{_MODEL}={name} is a name on a hub; nothing is downloaded to look at it")]
+    if problems := model_problems(config):
+        return [error(_MODEL, problem) for problem in problems]
     try:
         omega_conf_to_dataclass(config.actor_rollout_ref.model)
     except Exception as problem:  # transformers raises many kinds

@@ -10,9 +10,10 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, compose, recipe_arguments
+from verl_trgrpo.launch.data_files import training_rows
 from verl_trgrpo.validation.batches import BatchArithmetic, batch_arithmetic, batch_findings, size_findings
 from verl_trgrpo.validation.contracts import dataclass_findings, host_findings
-from verl_trgrpo.validation.files import file_findings, training_rows
+from verl_trgrpo.validation.files import file_findings
 from verl_trgrpo.validation.findings import Finding, Level, error, not_checked
 from verl_trgrpo.validation.lengths import length_findings
 from verl_trgrpo.validation.memory import MemoryEstimate, estimate_memory, memory_findings

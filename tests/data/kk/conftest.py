@@ -1,16 +1,11 @@
-import importlib.util
-
 import pytest
-from kk_files import SCRIPT, environment_for
+from builder_files import environment_for, load_script
 
 
 @pytest.fixture(scope="session")
 def kk():
     """The command line as a module; `kk.main(words)` returns the exit code."""
-    specification = importlib.util.spec_from_file_location("kk_script", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_script("kk")
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 """Errors, repeated builds and builds that are stopped."""
 
-import re
 import signal
-import subprocess
-import sys
-import threading
 
 import pytest
-from kk_files import SCRIPT, arguments, files_in, rows, script
+from builder_files import command_of, files_in, rows_of, staging_directories, stop_amid_work
+from kk_files import arguments, script
 
 ERRORS = {
     "one person": (["--people", "1"], ["people is [1]", "2 to 8"]),
@@ -107,37 +104,18 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(kk, tmp_path, environme
     out = tmp_path / "kk"
     assert kk.main(arguments(out)) == 0
     before = files_in(out)
-    command = [sys.executable, str(SCRIPT), *arguments(out, people="8", train="1000000")]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        deadline = threading.Timer(120, process.kill)  # ends what the test waits for: the loop then fails
-        deadline.start()
-        # Wait until the progress bar shows a speed: the signal must come amid the work. The bar's first line, "?it/s",
-        # appears before the sampler is imported, and an import may swallow a Ctrl-C.
-        shown = ""
-        while not re.search(r"\dit/s", shown):
-            read = process.stderr.read(1)
-            assert read, f"ended before the work began: {shown}"
-            shown += read
-        assert staging_directories(out), "the build must be amid its work"
-        process.send_signal(number)
-        _, error = process.communicate()
-        deadline.cancel()
+    command = command_of("kk", *arguments(out, people="8", train="1000000"))
+    code, error = stop_amid_work(command, environment, out, number)
     assert files_in(out) == before
     if number == signal.SIGINT:
-        assert process.returncode == 130
+        assert code == 130
         assert "interrupted; the output directory is as before" in error
         assert not staging_directories(out)
     else:
-        assert process.returncode == -signal.SIGKILL
+        assert code == -signal.SIGKILL
         # What the killed build left does not disturb the next one.
         assert kk.main(arguments(out, "--force")) == 0
         assert files_in(out) == before
-
-
-def staging_directories(out):
-    return list(out.parent.glob(f".{out.name}.building-*"))
 
 
 def test_help_says_that_counts_are_per_size(kk, capsys):
@@ -182,7 +160,7 @@ def test_a_data_set_that_is_not_as_recorded_is_built_again(kk, tmp_path, disturb
 def test_other_arguments_replace_the_data_set(kk, tmp_path):
     assert kk.main(arguments(tmp_path)) == 0
     assert kk.main(arguments(tmp_path, train="8")) == 0
-    assert len(rows(tmp_path / "train.parquet")) == 8
+    assert len(rows_of(tmp_path / "train.parquet")) == 8
 
 
 def test_data_files_of_unknown_origin_are_not_replaced_unless_forced(kk, tmp_path, capsys):
@@ -191,4 +169,4 @@ def test_data_files_of_unknown_origin_are_not_replaced_unless_forced(kk, tmp_pat
     assert "has train.parquet, but no manifest.json" in capsys.readouterr().err
     assert files_in(tmp_path) == {"train.parquet": b"somebody's work"}
     assert kk.main(arguments(tmp_path, "--force")) == 0
-    assert len(rows(tmp_path / "train.parquet")) == 6
+    assert len(rows_of(tmp_path / "train.parquet")) == 6

@@ -7,7 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from kk_files import arguments, data_in, files_in, repeat_recorded_command, rows, script, write_jsonl
+from builder_files import data_in, files_in, repeat_recorded_command, rows_of
+from kk_files import arguments, script, write_jsonl
 from kk_oracle import smallest_renaming, solutions
 
 from verl_trgrpo.data.kk.logic import parse_statements
@@ -25,14 +26,14 @@ def built(kk, tmp_path_factory):
 
 def test_counts_are_per_number_of_people_and_sizes_are_mixed(built):
     for split, count in (("train", 30), ("test", 12)):
-        sizes = [row["extra_info"]["n_people"] for row in rows(built / f"{split}.parquet")]
+        sizes = [row["extra_info"]["n_people"] for row in rows_of(built / f"{split}.parquet")]
         assert {n: sizes.count(n) for n in set(sizes)} == {2: count, 3: count, 5: count}
         assert len(set(sizes[: len(sizes) // 2])) == 3, "sizes must be interleaved"
 
 
 def test_every_row_is_what_verl_reads_and_right(built):
     for split in ("train", "test"):
-        for position, row in enumerate(rows(built / f"{split}.parquet")):
+        for position, row in enumerate(rows_of(built / f"{split}.parquet")):
             info = row["extra_info"]
             statements = parse_statements(info["statements"])
             (solution,) = solutions(statements)
@@ -57,7 +58,7 @@ def test_no_puzzle_occurs_twice_in_or_across_the_files(built):
     keys = [
         smallest_renaming(parse_statements(row["extra_info"]["statements"]))
         for split in ("train", "test")
-        for row in rows(built / f"{split}.parquet")
+        for row in rows_of(built / f"{split}.parquet")
     ]
     assert len(keys) == len(set(keys)) == 3 * 42
 
@@ -108,7 +109,7 @@ def test_another_seed_gives_other_puzzles(kk, tmp_path):
     for seed in (0, 1):
         assert kk.main(arguments(tmp_path / str(seed), "--seed", seed)) == 0
     first, second = (
-        {smallest_renaming(parse_statements(row["extra_info"]["statements"])) for row in rows(path)}
+        {smallest_renaming(parse_statements(row["extra_info"]["statements"])) for row in rows_of(path)}
         for path in (tmp_path / "0" / "train.parquet", tmp_path / "1" / "train.parquet")
     )
     assert first != second
@@ -136,7 +137,7 @@ def test_the_recorded_command_has_every_argument(kk, tmp_path, name):
 
 
 def sizes_in(path):
-    return Counter(row["extra_info"]["n_people"] for row in rows(path))
+    return Counter(row["extra_info"]["n_people"] for row in rows_of(path))
 
 
 def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(kk, tmp_path):
@@ -145,7 +146,7 @@ def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(kk, tmp_path):
     assert sizes_in(tmp_path / "kk" / "test.parquet") == {3: 4, 5: 4, 2: 4}
     # Another number of train puzzles leaves the test puzzles as they are.
     assert kk.main(["--out", str(tmp_path / "more"), "--mix", "3=12", "5=1", "2=2", "--test", "4"]) == 0
-    assert rows(tmp_path / "more" / "test.parquet") == rows(tmp_path / "kk" / "test.parquet")
+    assert rows_of(tmp_path / "more" / "test.parquet") == rows_of(tmp_path / "kk" / "test.parquet")
 
 
 def test_the_papers_merge(kk, tmp_path):
@@ -164,9 +165,9 @@ def test_test_files_per_size_share_out_the_merged_one(kk, tmp_path):
     assert {path.name for path in out.glob("test*")} == {
         "test.parquet", "test_2ppl.parquet", "test_3ppl.parquet", "test_4ppl.parquet",
     }  # fmt: skip
-    merged = rows(out / "test.parquet")
+    merged = rows_of(out / "test.parquet")
     for n_people in (2, 3, 4):
-        part = rows(out / f"test_{n_people}ppl.parquet")
+        part = rows_of(out / f"test_{n_people}ppl.parquet")
         same_size = [row for row in merged if row["data_source"] == f"kk_{n_people}ppl"]
         assert list(map(without_index, part)) == list(map(without_index, same_size))
         assert [row["extra_info"]["index"] for row in part] == list(range(5))
@@ -180,15 +181,15 @@ def test_a_limit_keeps_some_rows_of_each_file_in_their_order(kk, tmp_path):
     assert kk.main(arguments(tmp_path / "all", *words, people="2 3", train="20", test="15")) == 0
     assert kk.main(arguments(tmp_path / "some", *words, "--limit", "9", people="2 3", train="20", test="15")) == 0
     for name in ("train", "test", "sft_train", "sft_test"):
-        every = list(map(without_index, rows(tmp_path / "all" / f"{name}.parquet")))
-        some = rows(tmp_path / "some" / f"{name}.parquet")
+        every = list(map(without_index, rows_of(tmp_path / "all" / f"{name}.parquet")))
+        some = rows_of(tmp_path / "some" / f"{name}.parquet")
         positions = [every.index(without_index(row)) for row in some]
         assert len(positions) == 9
         assert positions == sorted(positions) != list(range(9))
         assert [row["extra_info"]["index"] for row in some] == list(range(9))
     assert kk.main(arguments(tmp_path / "more", *words, "--limit", "999", people="2 3", train="20", test="15")) == 0
     for name in ("train.parquet", "test.parquet", "test_2ppl.parquet"):
-        assert rows(tmp_path / "more" / name) == rows(tmp_path / "all" / name)
+        assert rows_of(tmp_path / "more" / name) == rows_of(tmp_path / "all" / name)
 
 
 def test_the_counts_are_those_of_the_written_files_where_a_limit_draws(kk, tmp_path, capsys):
@@ -210,7 +211,7 @@ def test_sft_files_are_the_same_rows_with_a_worked_right_response(kk, tmp_path):
     out = tmp_path / "kk"
     assert kk.main(arguments(out, "--with-reasoning", "--system", people="2 5")) == 0
     for split in ("train", "test"):
-        plain, worked = rows(out / f"{split}.parquet"), rows(out / f"sft_{split}.parquet")
+        plain, worked = rows_of(out / f"{split}.parquet"), rows_of(out / f"sft_{split}.parquet")
         assert [{name: value for name, value in row.items() if name != "messages"} for row in worked] == plain
         for row in worked:
             *prompt, response = row["messages"]
@@ -228,7 +229,7 @@ def test_short_prompts_and_system_messages(kk, tmp_path):
     assert kk.main(arguments(tmp_path / "short", "--prompt", "short")) == 0
     assert kk.main(arguments(tmp_path / "system", "--system")) == 0
     for short, system in zip(
-        rows(tmp_path / "short/test.parquet"), rows(tmp_path / "system/test.parquet"), strict=True
+        rows_of(tmp_path / "short/test.parquet"), rows_of(tmp_path / "system/test.parquet"), strict=True
     ):
         (message,) = short["prompt"]
         speakers = [line.partition(": ")[0] for line in message["content"].split("\n")]

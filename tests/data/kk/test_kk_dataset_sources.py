@@ -4,7 +4,8 @@ import json
 import shutil
 
 import pytest
-from kk_files import arguments, rows, script, write_jsonl
+from builder_files import rows_of
+from kk_files import arguments, script, write_jsonl
 
 from verl_trgrpo.data.kk.prompts import INSTRUCTION
 from verl_trgrpo.data.kk.puzzles import generate_puzzles
@@ -15,7 +16,7 @@ def test_files_as_source(kk, tmp_path, capsys):
     assert kk.main(arguments(tmp_path / "out", "--source", source)) == 0
     assert "3 dropped: not asked for" in capsys.readouterr().out
     quizzes = {puzzle.quiz for puzzle in generate_puzzles(3, 12, 1)}
-    for row in rows(tmp_path / "out" / "train.parquet"):
+    for row in rows_of(tmp_path / "out" / "train.parquet"):
         assert row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip() in quizzes
         assert row["extra_info"]["origin"].startswith("kk.jsonl#")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -32,7 +33,7 @@ def test_train_and_test_files(kk, tmp_path):
     puzzles = list(generate_puzzles(3, 12, 1))
     train, test = (write_jsonl(tmp_path / f"{i}.jsonl", part) for i, part in enumerate((puzzles[:8], puzzles[6:])))
     assert kk.main(arguments(tmp_path / "out", "--source", train, "--test-source", test)) == 0
-    assert {row["extra_info"]["origin"] for row in rows(tmp_path / "out" / "train.parquet")} == {
+    assert {row["extra_info"]["origin"] for row in rows_of(tmp_path / "out" / "train.parquet")} == {
         f"0.jsonl#{number}" for number in range(1, 7)
     }
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -77,12 +78,12 @@ def hub_arguments(out, hub, *more, **sizes):
     return arguments(out, "--source", "hf", "--hf-dataset", hub, *more, people="2 3", **sizes)
 
 
-def test_a_local_copy_of_the_public_data_set(tmp_path, environment, hub):
-    done = script(environment, *hub_arguments(tmp_path / "out", hub, train="10", test="5"))
-    assert done.returncode == 0, done.stderr
-    assert "3ppl train: 10 kept of 14 read; 4 dropped: equals a test puzzle" in done.stdout
-    assert "3ppl test: 5 kept of 10 read; 5 dropped: not asked for" in done.stdout
-    train, test = (rows(tmp_path / "out" / f"{split}.parquet") for split in ("train", "test"))
+def test_a_local_copy_of_the_public_data_set(kk, tmp_path, capsys, datasets_cache, hub):
+    assert kk.main(hub_arguments(tmp_path / "out", hub, train="10", test="5")) == 0
+    printed = capsys.readouterr().out
+    assert "3ppl train: 10 kept of 14 read; 4 dropped: equals a test puzzle" in printed
+    assert "3ppl test: 5 kept of 10 read; 5 dropped: not asked for" in printed
+    train, test = (rows_of(tmp_path / "out" / f"{split}.parquet") for split in ("train", "test"))
     for data, split, allowed in ((train, "train", range(10)), (test, "test", range(10, 20))):
         assert len(data) == (20 if split == "train" else 10)
         for row in data:
@@ -99,14 +100,13 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, environment, hub):
 
 
 def test_a_copy_of_the_hub_may_be_the_working_directory_and_a_change_in_it_is_noticed(
-    kk, tmp_path, capsys, hub, monkeypatch
+    kk, tmp_path, capsys, datasets_cache, hub, monkeypatch
 ):
     shutil.copytree(hub, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     words = hub_arguments("../out", ".", train="10", test="5")
     assert kk.main(words) == 0
-    origins = {row["extra_info"]["origin"].split("#")[0] for row in rows(tmp_path / "out" / "train.parquet")}
+    origins = {row["extra_info"]["origin"].split("#")[0] for row in rows_of(tmp_path / "out" / "train.parquet")}
     assert origins == {"copy/train/2ppl", "copy/train/3ppl"}
     hidden = tmp_path / "copy" / ".cache" / "note"
     hidden.parent.mkdir()
@@ -120,27 +120,26 @@ def test_a_copy_of_the_hub_may_be_the_working_directory_and_a_change_in_it_is_no
     assert "already has" not in capsys.readouterr().out
 
 
-def test_an_error_of_the_hub_has_a_line_of_its_own(tmp_path, environment, hub):
+def test_an_error_of_the_hub_has_a_line_of_its_own(kk, tmp_path, capsys, datasets_cache, hub):
     copy = tmp_path / "copy"
     shutil.copytree(hub, copy)
     path = copy / "test" / "people3_num100.jsonl"
     path.write_text(
         path.read_text().replace("knights and knaves", "people").replace('"solution": [', '"solution": [null, ')
     )
-    done = script(environment, *hub_arguments(tmp_path / "out", copy))
-    assert done.returncode == 2
-    assert "\nkk.py: error: malformed rows" in done.stderr
+    assert kk.main(hub_arguments(tmp_path / "out", copy)) == 2
+    assert "\nkk.py: error: malformed rows" in capsys.readouterr().err
 
 
-def test_of_the_public_data_set_fewer_puzzles_than_asked_for_are_an_error_unless_allowed(tmp_path, environment, hub):
-    done = script(environment, *hub_arguments(tmp_path / "out", hub, train="11"))
-    assert done.returncode == 2
-    assert "24 rows give only 10 train and 10 test" in done.stderr
+def test_of_the_public_data_set_fewer_puzzles_than_asked_for_are_an_error_unless_allowed(
+    kk, tmp_path, capsys, datasets_cache, hub
+):
+    assert kk.main(hub_arguments(tmp_path / "out", hub, train="11")) == 2
+    assert "24 rows give only 10 train and 10 test" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    done = script(environment, *hub_arguments(tmp_path / "out", hub, "--at-most", "--with-reasoning", train="11"))
-    assert done.returncode == 0, done.stderr
-    assert len(rows(tmp_path / "out" / "train.parquet")) == 20
-    response = rows(tmp_path / "out" / "sft_train.parquet")[0]["messages"][-1]["content"]
+    assert kk.main(hub_arguments(tmp_path / "out", hub, "--at-most", "--with-reasoning", train="11")) == 0
+    assert len(rows_of(tmp_path / "out" / "train.parquet")) == 20
+    response = rows_of(tmp_path / "out" / "sft_train.parquet")[0]["messages"][-1]["content"]
     assert response.startswith("<think>Let's think step by step.\nOne step.\nDone.</think><answer>(1) ")
 
 
@@ -213,7 +212,7 @@ def test_a_file_to_be_split_needs_a_number_of_test_puzzles(kk, tmp_path, capsys)
     assert kk.main(words) == 2
     assert "test is missing; say how many puzzles of the source are for testing" in capsys.readouterr().err
     assert kk.main([*words, "--test", "5"]) == 0
-    assert len(rows(tmp_path / "out" / "train.parquet")) == 7
+    assert len(rows_of(tmp_path / "out" / "train.parquet")) == 7
 
 
 def test_the_public_data_set_without_a_network(tmp_path, environment):

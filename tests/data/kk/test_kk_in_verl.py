@@ -1,61 +1,19 @@
 """The written files in veRL's own data set classes, with a real tokenizer and chat template."""
 
 import pytest
-from kk_files import rows
+from builder_files import rows_of
 
 from verl_trgrpo.data.kk.build import build
 from verl_trgrpo.data.kk.options import KkDatasetOptions
 from verl_trgrpo.rewards import compute_score
 
-CHAT_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture
-def tokenizer():
-    tokenizers = pytest.importorskip("tokenizers")
-    transformers = pytest.importorskip("transformers")
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|im_start|>", "<|im_end|>"]
-    )
-    model.train_from_iterator(["knight knave"], trainer)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, chat_template=CHAT_TEMPLATE)
-
-
-@pytest.fixture
-def load(tmp_path, monkeypatch, tokenizer):
-    """veRL's own data set of the given files."""
-    datasets = pytest.importorskip("datasets")
-    rl_dataset = pytest.importorskip("verl.utils.dataset.rl_dataset")
-    from omegaconf import OmegaConf
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    config = {
-        "cache_dir": str(tmp_path / "verl"),
-        "max_prompt_length": 4096,
-        "filter_overlong_prompts": True,
-        "filter_overlong_prompts_workers": None,
-    }
-
-    def load_files(files):
-        data = rl_dataset.RLHFDataset([str(file) for file in files], tokenizer, OmegaConf.create(config))
-        return data, rl_dataset.collate_fn([data[i] for i in range(len(data))])
-
-    return load_files
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
-def test_rlhf_dataset_loads_the_files(tmp_path, load, tokenizer, prompt, system):
+def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, prompt, system):
     build(KkDatasetOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, prompt=prompt, system=system))
     for split, count in (("train", 16), ("test", 8)):
-        data, batch = load([tmp_path / "kk" / f"{split}.parquet"])
+        data, batch = load_in_verl([tmp_path / "kk" / f"{split}.parquet"])
         assert len(data) == count, "no prompt may be lost to an error in the chat template"
         assert list(batch["index"]) == list(range(count))
         assert set(batch["data_source"]) == {"kk_2ppl", "kk_3ppl"}
@@ -74,11 +32,11 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load, tokenizer, prompt, system)
 
 
 @pytest.mark.slow
-def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load):
+def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
     build(KkDatasetOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4, test_per_size=True))
     build(KkDatasetOptions(out=tmp_path / "b", mix=((5, 3), (8, 2)), test=1, prompt="short", limit=4))
     names = ["a/train", "a/test", "a/test_2ppl", "a/test_3ppl", "b/train", "b/test"]
-    data, batch = load([tmp_path / f"{name}.parquet" for name in names])
+    data, batch = load_in_verl([tmp_path / f"{name}.parquet" for name in names])
     assert len(data) == 16 + 8 + 4 + 4 + 4 + 2
     for source, reward_model, info in zip(
         batch["data_source"], batch["reward_model"], batch["extra_info"], strict=True
@@ -102,7 +60,7 @@ def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(
         path = tmp_path / "kk" / f"sft_{split}.parquet"
         data = module.MultiTurnSFTDataset(str(path), tokenizer, config)
         assert len(data) == count
-        for item, row in zip(map(data.__getitem__, range(count)), rows(path), strict=True):
+        for item, row in zip(map(data.__getitem__, range(count)), rows_of(path), strict=True):
             trained = item["loss_mask"].bool()
             *_, response = row["messages"]
             assert tokenizer.decode(item["input_ids"][trained]) == response["content"] + "<|im_end|>\n"

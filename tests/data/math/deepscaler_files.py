@@ -1,18 +1,12 @@
-"""Files that the tests write and read, and the command line under test. All problems were made up for these tests."""
+"""Files that the tests write, and the command line under test. All problems were made up for these tests."""
 
 import gzip
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from builder_files import run_script
 
-ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "data_prep" / "deepscaler.py"
 DEEPSCALER_INSTRUCTION = "Let's think step by step and output the final answer within \\boxed{}."
 
 # In the columns of DeepScaleR's own files. The answers have the types that they have there.
@@ -52,23 +46,8 @@ EXPECTED = {
 }
 
 
-def load_script():
-    """The command line as a module; `main(words)` returns the exit code."""
-    specification = importlib.util.spec_from_file_location("deepscaler_script", SCRIPT)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def script(environment, *words, cwd=None):
-    command = [sys.executable, str(SCRIPT), *map(str, words)]
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
-
-
-def environment_for(directory):
-    """A subprocess that imports this tree, reaches no network and keeps its caches to itself."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": path, "HF_HOME": str(directory / "cache"), "HF_HUB_OFFLINE": "1"}
+    return run_script("deepscaler", environment, *words, cwd=cwd)
 
 
 def prepared(row, split="test", index=0):
@@ -103,42 +82,6 @@ def write_all(directory, file_type=".json", change=None, suffix=""):
     return directory
 
 
-def rows_of(path):
-    return pq.read_table(path).to_pylist()
-
-
 def content(rows):
     """What must not depend on the format of the source: all but the origin."""
     return [row | {"extra_info": {**row["extra_info"], "origin": None}} for row in rows]
-
-
-def manifest_of(out):
-    return json.loads((out / "manifest.json").read_text())
-
-
-def files_in(directory):
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-
-
-def data_in(directory):
-    """All that must not depend on where the files are: everything but the command."""
-    manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8")) | {"command": ""}
-    return files_in(directory) | {"manifest.json": manifest}
-
-
-def repeat_recorded_command(out, directory, environment):
-    """Remove the files in `out` and run the command of its manifest, word for word, in `directory`."""
-    command = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["command"]
-    for path in out.iterdir():
-        path.unlink()
-    (directory / "data_prep").symlink_to(SCRIPT.parent)
-    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    subprocess.run(
-        command,
-        shell=True,
-        cwd=directory,
-        env=environment | {"PATH": path},
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )

@@ -1,16 +1,13 @@
 """Wrong input and builds that are stopped."""
 
 import json
-import re
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
-from deepscaler_files import RAW, SCRIPT, environment_for, files_in, load_script, script, write, write_all
+from builder_files import command_of, environment_for, files_in, load_script, staging_directories, stop_amid_work
+from deepscaler_files import RAW, script, write, write_all
 
-main = load_script().main
+main = load_script("deepscaler").main
 
 ERRORS = {
     "an unknown set": (["--sets", "aime2031"], ["sets has aime2031", "choose from deepscaler, aime2024"]),
@@ -101,21 +98,11 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, number):
         file.writelines(
             json.dumps({"problem": f"What is {n} + 1?", "answer": str(n + 1)}) + "\n" for n in range(300_000)
         )
-    command = [sys.executable, str(SCRIPT), "--out", str(out), "--source", str(large)]
-    with subprocess.Popen(
-        command, env=environment_for(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        deadline, shown = time.monotonic() + 120, ""
-        while not re.search(r"\dit/s", shown):  # the bar shows a speed: rows are being made
-            assert process.poll() is None, shown
-            assert time.monotonic() < deadline, shown
-            shown += process.stderr.read(1)
-        assert [path for path in tmp_path.iterdir() if path.name.startswith(".out.building-")]
-        process.send_signal(number)
-        _, error = process.communicate(timeout=120)
-    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    command = command_of("deepscaler", "--out", out, "--source", large)
+    code, error = stop_amid_work(command, environment_for(tmp_path), out, number)
+    assert code == (130 if number == signal.SIGINT else -number)
     assert files_in(out) == before
     if number == signal.SIGINT:
         assert "interrupted; the output directory is as before" in error
         assert "Traceback" not in error
-        assert not [path for path in tmp_path.iterdir() if path.name.startswith(".out.building-")]
+        assert not staging_directories(out)

@@ -7,26 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deepscaler_files import (
-    DEEPSCALER_INSTRUCTION,
-    EXPECTED,
-    RAW,
-    content,
-    data_in,
-    environment_for,
-    files_in,
-    load_script,
-    manifest_of,
-    prepared,
-    repeat_recorded_command,
-    rows_of,
-    write,
-    write_all,
-)
+from builder_files import data_in, environment_for, files_in, load_script, manifest_of, repeat_recorded_command, rows_of
+from deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, content, prepared, write, write_all
 
 from verl_trgrpo.data import schema
 
-main = load_script().main
+main = load_script("deepscaler").main
 
 
 def build(out, *words):

@@ -1,9 +1,12 @@
 """The hub, by directories that have the layout of its repositories, and without a network."""
 
 import pytest
-from deepscaler_files import RAW, environment_for, manifest_of, rows_of, script, write
+from builder_files import environment_for, load_script, manifest_of, rows_of
+from deepscaler_files import RAW, script, write
 
 from verl_trgrpo.data.math.sets import SETS, HubData, hub_data
+
+main = load_script("deepscaler").main
 
 CARD = """---
 configs:
@@ -51,11 +54,11 @@ def copy_of_hub(directory, name):
     return f"{name}={directory / name}"
 
 
-def test_the_sets_from_copies_of_their_repositories(tmp_path):
+def test_the_sets_from_copies_of_their_repositories(tmp_path, capsys, datasets_cache):
     copies = tmp_path / "copies"
     overrides = [word for name in SETS for word in ("--hf-dataset", copy_of_hub(copies, name))]
-    done = script(environment_for(tmp_path), "--out", tmp_path / "out", "--source", "hf", *overrides)
-    assert done.returncode == 0, done.stderr
+    words = ["--out", str(tmp_path / "out"), "--source", "hf", *overrides]
+    assert main(words) == 0
     found = {name: rows_of(tmp_path / "out" / math_set.file) for name, math_set in SETS.items()}
     golds = {name: [row["reward_model"]["ground_truth"] for row in rows] for name, rows in found.items()}
     assert golds["aime2024"] == [["025"]]
@@ -74,11 +77,12 @@ def test_the_sets_from_copies_of_their_repositories(tmp_path):
     assert "datasets" in manifest["library_versions"]
     # A changed copy is noticed, but hidden files are not data.
     write(copies / "minerva" / ".cache" / "state.json", [])
-    done = script(environment_for(tmp_path), "--out", tmp_path / "out", "--source", "hf", *overrides)
-    assert "already has" in done.stdout
+    capsys.readouterr()
+    assert main(words) == 0
+    assert "already has" in capsys.readouterr().out
     write(copies / "minerva" / "test.jsonl", [{"question": "What is 1?", "answer": "1"}])
-    done = script(environment_for(tmp_path), "--out", tmp_path / "out", "--source", "hf", *overrides)
-    assert "already has" not in done.stdout
+    assert main(words) == 0
+    assert "already has" not in capsys.readouterr().out
     assert rows_of(tmp_path / "out" / "minerva.parquet")[0]["reward_model"]["ground_truth"] == ["1"]
 
 

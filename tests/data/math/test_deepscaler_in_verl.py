@@ -1,52 +1,18 @@
 """The written files in veRL's own data set class, all of them in one run, and their ground truths in the reward."""
 
 import pytest
-from deepscaler_files import EXPECTED, rows_of, write_all
+from builder_files import rows_of
+from deepscaler_files import EXPECTED, write_all
 
 from verl_trgrpo.data.math.build import DeepscalerOptions, build
 from verl_trgrpo.rewards import compute_score
 
-CHAT_TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-@pytest.fixture
-def tokenizer():
-    tokenizers = pytest.importorskip("tokenizers")
-    transformers = pytest.importorskip("transformers")
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<|im_start|>", "<|im_end|>"]
-    )
-    model.train_from_iterator(["What is the answer"], trainer)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=model, chat_template=CHAT_TEMPLATE)
-
 
 @pytest.mark.slow
-def test_rlhf_dataset_reads_all_files_in_one_run(tmp_path, monkeypatch, tokenizer):
-    datasets = pytest.importorskip("datasets")
-    rl_dataset = pytest.importorskip("verl.utils.dataset.rl_dataset")
-    from omegaconf import OmegaConf
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+def test_rlhf_dataset_reads_all_files_in_one_run(tmp_path, load_in_verl, tokenizer):
     build(DeepscalerOptions(out=tmp_path / "out", source=str(write_all(tmp_path / "source"))))
-    config = OmegaConf.create(
-        {
-            "cache_dir": str(tmp_path / "verl"),
-            "max_prompt_length": 4096,
-            "filter_overlong_prompts": True,
-            "filter_overlong_prompts_workers": None,
-        }
-    )
-    paths = [str(tmp_path / "out" / name) for name in EXPECTED]
-    data = rl_dataset.RLHFDataset(paths, tokenizer, config)
+    data, batch = load_in_verl([tmp_path / "out" / name for name in EXPECTED])
     assert len(data) == sum(len(golds) for _, golds in EXPECTED.values())
-    batch = rl_dataset.collate_fn([data[i] for i in range(len(data))])
     expected = [(source, gold) for source, golds in EXPECTED.values() for gold in golds]
     found = [
         (source, list(reward_model["ground_truth"]))

@@ -1,21 +1,10 @@
-"""Sources that the tests write, files that they read, and the command line under test."""
+"""Sources that the tests write, and the command line under test."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-import pyarrow.parquet as pq
+from builder_files import load_script, run_script
 
-ROOT = Path(__file__).parents[3]
-SCRIPT = ROOT / "data_prep" / "search_qa.py"
-
-_specification = importlib.util.spec_from_file_location("search_qa_script", SCRIPT)
-assert _specification and _specification.loader
-command_line = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(command_line)
+command_line = load_script("search_qa")
 
 # The splits that the public collection has.
 SPLITS = {
@@ -61,47 +50,4 @@ def run(out, *words):
 
 
 def script(environment, *words):
-    command = [sys.executable, str(SCRIPT), *map(str, words)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
-
-
-def environment_for(directory):
-    """A subprocess that imports this tree, reaches no network and keeps its caches to itself."""
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": path, "HF_HOME": str(directory / "cache"), "HF_HUB_OFFLINE": "1"}
-
-
-def rows(path):
-    return pq.read_table(path).to_pylist()
-
-
-def files_in(directory):
-    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
-
-
-def data_in(directory):
-    """All that must not depend on where the files are: everything but the command."""
-    manifest = json.loads((directory / "manifest.json").read_text(encoding="utf-8")) | {"command": ""}
-    return files_in(directory) | {"manifest.json": manifest}
-
-
-def repeat_recorded_command(out, directory, environment):
-    """Remove the files in `out` and run the command of its manifest, word for word, in `directory`."""
-    command = json.loads((out / "manifest.json").read_text(encoding="utf-8"))["command"]
-    for path in out.iterdir():
-        path.unlink()
-    (directory / "data_prep").symlink_to(SCRIPT.parent)
-    path = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-    subprocess.run(
-        command,
-        shell=True,
-        cwd=directory,
-        env=environment | {"PATH": path},
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-
-
-def manifest(out):
-    return json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    return run_script("search_qa", environment, *words)

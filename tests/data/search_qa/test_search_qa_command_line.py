@@ -2,26 +2,20 @@
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from search_qa_files import (
-    SCRIPT,
-    command_line,
+from builder_files import (
+    command_of,
     environment_for,
     files_in,
-    manifest,
-    question,
+    manifest_of,
     repeat_recorded_command,
-    rows,
-    run,
-    script,
-    write_collection,
-    write_jsonl,
+    rows_of,
+    staging_directories,
+    stop_amid_work,
 )
+from search_qa_files import command_line, question, run, script, write_collection, write_jsonl
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def source(tmp_path):
 
 
 def origins(path):
-    return [row["extra_info"]["origin"] for row in rows(path)]
+    return [row["extra_info"]["origin"] for row in rows_of(path)]
 
 
 def test_the_same_arguments_give_the_same_bytes_also_with_more_processes(tmp_path, source):
@@ -51,7 +45,7 @@ def test_limit_draws_from_each_set_with_the_seed_and_keeps_the_order(tmp_path, s
         assert len(origins(tmp_path / "out" / "test.parquet")) == 3 * 7
         draws.append(tuple(train))
     assert len(set(draws)) > 1
-    counts = manifest(tmp_path / "out")["counts"]["nq/train for train"]
+    counts = manifest_of(tmp_path / "out")["counts"]["nq/train for train"]
     assert counts == {"read": 6, "kept": 3, "dropped": {"not drawn for the limit": 3}}
 
 
@@ -65,7 +59,7 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, so
     words = ["--limit", "4", "--val-per-set", "2", "--system", "--loop", "tool_agent", "--train-sets", "hotpotqa"]
     out = Path("some data/one")
     assert run(out, "--source", f"./{source.name}", *words) == 0
-    recorded = manifest(out)
+    recorded = manifest_of(out)
     assert recorded["command"].startswith("python data_prep/search_qa.py --out 'some data/one' ")
     assert f"--source ./{source.name} " in recorded["command"]
     assert str(tmp_path) not in json.dumps(recorded)
@@ -83,7 +77,7 @@ def test_a_data_set_is_built_again_only_when_something_changed(tmp_path, source,
     write_jsonl(source / "nq" / "train.jsonl", [question("nq", "train", 9)])
     assert run(out, "--source", source) == 0
     assert "already has" not in capsys.readouterr().out
-    assert len(rows(out / "train.parquet")) == 7
+    assert len(rows_of(out / "train.parquet")) == 7
     assert run(out, "--source", source, "--val-per-set", "1") == 0
     assert (out / "val.parquet").exists()
     assert run(out, "--source", source) == 0
@@ -146,18 +140,10 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, source, numbe
     large = tmp_path / "large" / "nq_test.jsonl"
     large.parent.mkdir()
     large.write_text((json.dumps(question("nq", "test", 1)) + "\n") * 300_000)
-    command = [sys.executable, str(SCRIPT), "--out", str(out), "--source", str(large)]
-    with subprocess.Popen(command, env=environment_for(tmp_path), stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".out.building-*")):
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert process.poll() is None, "the build must still be at work"
-        process.send_signal(number)
-        _, error = process.communicate(timeout=60)
+    command = command_of("search_qa", "--out", out, "--source", large)
+    code, error = stop_amid_work(command, environment_for(tmp_path), out, number)
     assert files_in(out) == before
     if number == signal.SIGINT:
-        assert process.returncode == 130
+        assert code == 130
         assert "interrupted; the output directory is as before" in error
-        assert not list(tmp_path.glob(".out.building-*"))
+        assert not staging_directories(out)

@@ -4,7 +4,8 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from search_qa_files import SPLITS, manifest, question, rows, run, write_collection, write_jsonl
+from builder_files import manifest_of, rows_of
+from search_qa_files import SPLITS, question, run, write_collection, write_jsonl
 
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.data.search_qa.prompts import LOOPS, build_prompt
@@ -32,7 +33,7 @@ def built(tmp_path_factory):
 
 
 def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
-    train, test = (rows(built / "search_tags" / f"{name}.parquet") for name in ("train", "test"))
+    train, test = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("train", "test"))
     assert [row["extra_info"]["origin"] for row in train] == [
         f"{name}/train#train_{number}" for name in ("nq", "hotpotqa") for number in range(6)
     ]
@@ -48,7 +49,7 @@ def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_row_asks_its_question_and_accepts_its_answers(built, loop):
     for name in ("train", "test", "val"):
-        for row in rows(built / loop / f"{name}.parquet"):
+        for row in rows_of(built / loop / f"{name}.parquet"):
             info = row["extra_info"]
             number = info["origin"].rpartition("_")[2]
             assert info["question"].endswith(f" number is {number}?")
@@ -67,7 +68,7 @@ def test_a_row_asks_its_question_and_accepts_its_answers(built, loop):
     ("loop", "agent", "tools"), [("search_tags", "trgrpo_search", False), ("tool_agent",) * 2 + (True,)]
 )
 def test_rows_name_their_agent_loop_and_hand_no_gold_to_the_tools(built, loop, agent, tools):
-    for row in rows(built / loop / "test.parquet"):
+    for row in rows_of(built / loop / "test.parquet"):
         info = row["extra_info"]
         assert row["agent_name"] == agent
         assert info["need_tools_kwargs"] is tools
@@ -83,7 +84,7 @@ def test_all_files_of_both_loops_share_one_schema(built):
 
 
 def test_val_is_a_balanced_sample_of_test(built):
-    test, val = (rows(built / "search_tags" / f"{name}.parquet") for name in ("test", "val"))
+    test, val = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("test", "val"))
     known = {row["extra_info"]["origin"]: row["prompt"] for row in test}
     drawn = [row["extra_info"]["origin"] for row in val]
     assert len(set(drawn)) == len(drawn) == 2 * len(SPLITS)
@@ -110,7 +111,7 @@ def test_questions_get_one_question_mark(tmp_path):
         tmp_path / "nq_test.jsonl", [question("nq", "test", n, question=t) for n, t in enumerate(texts)]
     )
     assert run(tmp_path / "out", "--source", source) == 0
-    found = [row["extra_info"]["question"] for row in rows(tmp_path / "out" / "test.parquet")]
+    found = [row["extra_info"]["question"] for row in rows_of(tmp_path / "out" / "test.parquet")]
     assert found == ["who?", "who are you?", "name it.?", "really??", "état?"]
 
 
@@ -120,12 +121,12 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
         data = [question("nq", split, n, question=t, golden_answers=a) for n, (t, a) in enumerate(texts)]
         write_jsonl(tmp_path / "nq" / f"{split}.jsonl", data)
     assert run(tmp_path / "out", "--source", tmp_path, "--train-sets", "nq", "--test-sets", "nq") == 0
-    train, test = (rows(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
+    train, test = (rows_of(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
     golds = [(row["extra_info"]["question"], row["reward_model"]["ground_truth"]["target"]) for row in train]
     assert golds == [("Who?", ["a", "A", "c", "d"]), ("Why?", ["b"])]
     assert [row["extra_info"]["origin"] for row in train] == ["nq/train#train_0", "nq/train#train_1"]
     assert [row["reward_model"]["ground_truth"]["target"] for row in test] == [["a"], ["b"], ["A", "a", "c"], ["d"]]
-    counts = manifest(tmp_path / "out")["counts"]
+    counts = manifest_of(tmp_path / "out")["counts"]
     assert counts["nq/train for train"] == {
         "read": 4,
         "kept": 2,

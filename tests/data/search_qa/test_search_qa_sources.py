@@ -6,18 +6,8 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from search_qa_files import (
-    SPLITS,
-    environment_for,
-    files_in,
-    manifest,
-    question,
-    rows,
-    run,
-    script,
-    write_collection,
-    write_jsonl,
-)
+from builder_files import environment_for, files_in, manifest_of, rows_of
+from search_qa_files import SPLITS, question, run, script, write_collection, write_jsonl
 
 FOUR = [question("nq", "train", number) for number in range(4)]
 
@@ -39,7 +29,7 @@ def write_as(path, data):
 def test_every_layout_and_type_gives_the_same_rows(tmp_path, name, as_file):
     write_as(tmp_path / "source" / name, FOUR)
     assert run(tmp_path / "out", "--source", tmp_path / "source" / (name if as_file else "")) == 0
-    data = rows(tmp_path / "out" / "train.parquet")
+    data = rows_of(tmp_path / "out" / "train.parquet")
     assert [row["extra_info"]["origin"] for row in data] == [f"nq/train#train_{number}" for number in range(4)]
     assert [row["reward_model"]["ground_truth"]["target"] for row in data] == [row["golden_answers"] for row in FOUR]
     assert not (tmp_path / "out" / "test.parquet").exists()
@@ -49,7 +39,7 @@ def test_a_row_without_id_is_known_by_its_number(tmp_path):
     data = [{"question": "a", "golden_answers": "x"}, {"question": "b", "golden_answers": ["y", "", "y"], "id": 7}]
     source = write_jsonl(tmp_path / "nq_train.jsonl", data)
     assert run(tmp_path / "out", "--source", source) == 0
-    found = rows(tmp_path / "out" / "train.parquet")
+    found = rows_of(tmp_path / "out" / "train.parquet")
     assert [row["extra_info"]["origin"] for row in found] == ["nq/train#1", "nq/train#7"]
     assert [row["reward_model"]["ground_truth"]["target"] for row in found] == [["x"], ["y"]]
 
@@ -59,7 +49,7 @@ def test_a_train_split_is_tested_on_only_where_it_is_not_trained_on(tmp_path, ca
     assert run(tmp_path / "out", "--source", source) == 0
     assert "no train split of hotpotqa" in caplog.text
     assert "no test split of nq, triviaqa, popqa, hotpotqa, 2wikimultihopqa, bamboogle" in caplog.text
-    train, test = (rows(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
+    train, test = (rows_of(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
     assert {row["data_source"] for row in train} == {"searchR1_nq"}
     assert {row["data_source"] for row in test} == {"searchR1_musique"}
     assert {row["extra_info"]["origin"].partition("#")[0] for row in test} == {"musique/train"}
@@ -69,7 +59,7 @@ def test_chosen_sets(tmp_path):
     source = write_collection(tmp_path / "source")
     assert run(tmp_path / "a", "--source", source, "--train-sets", "--test-sets", "musique", "nq") == 0
     assert set(files_in(tmp_path / "a")) == {"test.parquet", "manifest.json"}
-    data = [row["data_source"] for row in rows(tmp_path / "a" / "test.parquet")]
+    data = [row["data_source"] for row in rows_of(tmp_path / "a" / "test.parquet")]
     assert data == ["searchR1_musique"] * 6 + ["searchR1_nq"] * 6
     assert run(tmp_path / "b", "--source", source, "--train-sets", "triviaqa", "--test-sets") == 0
     assert set(files_in(tmp_path / "b")) == {"train.parquet", "manifest.json"}
@@ -128,11 +118,11 @@ def test_a_malformed_row_stops_the_build_or_is_skipped(tmp_path, capsys, name):
     assert "- nq/train.jsonl, row 2: " in error
     assert not (tmp_path / "out").exists()
     assert run(tmp_path / "out", "--source", source, "--on-error", "skip") == 0
-    assert [row["extra_info"]["origin"] for row in rows(tmp_path / "out" / "train.parquet")] == [
+    assert [row["extra_info"]["origin"] for row in rows_of(tmp_path / "out" / "train.parquet")] == [
         "nq/train#train_0",
         "nq/train#train_2",
     ]
-    found = manifest(tmp_path / "out")
+    found = manifest_of(tmp_path / "out")
     assert len(found["skipped"]) == 1
     assert found["counts"]["nq/train for train"] == {"read": 3, "kept": 2, "dropped": {"malformed": 1}}
 
@@ -157,38 +147,39 @@ HUB_CARD = "---\nconfigs:\n" + "".join(
 
 
 @pytest.mark.slow
-def test_a_copy_of_the_hubs_repository_gives_the_rows_of_its_files(tmp_path):
+def test_a_copy_of_the_hubs_repository_gives_the_rows_of_its_files(tmp_path, capsys, datasets_cache):
     hub = write_collection(tmp_path / "hub")
     (hub / "README.md").write_text(HUB_CARD + "---\n")
-    words = ["--out", tmp_path / "out", "--source", "hf", "--hf-dataset", hub, "--val-per-set", "3"]
-    done = script(environment_for(tmp_path), *words)
-    assert done.returncode == 0, done.stderr
+    words = ["--source", "hf", "--hf-dataset", hub, "--val-per-set", "3"]
+    assert run(tmp_path / "out", *words) == 0
     assert run(tmp_path / "files", "--source", hub, "--val-per-set", "3") == 0
     for name in ("train", "test", "val"):
-        assert rows(tmp_path / "out" / f"{name}.parquet") == rows(tmp_path / "files" / f"{name}.parquet")
-    found = manifest(tmp_path / "out")
-    assert found["counts"] == manifest(tmp_path / "files")["counts"]
+        assert rows_of(tmp_path / "out" / f"{name}.parquet") == rows_of(tmp_path / "files" / f"{name}.parquet")
+    found = manifest_of(tmp_path / "out")
+    assert found["counts"] == manifest_of(tmp_path / "files")["counts"]
     assert found["arguments"]["revision"] == "d3adb4a4eb0c1424b404b65c69818a84b50476e6"
     assert str(tmp_path) not in json.dumps(found | {"command": ""})
     assert found["arguments"]["hf_dataset"] == "hub"
     assert "datasets" in found["library_versions"]
     # A changed copy is noticed.
-    assert "already has this data set" in script(environment_for(tmp_path), *words).stdout
+    capsys.readouterr()
+    assert run(tmp_path / "out", *words) == 0
+    assert "already has this data set" in capsys.readouterr().out
     write_jsonl(hub / "nq" / "train.jsonl", FOUR)
-    assert "already has" not in script(environment_for(tmp_path), *words).stdout
-    assert len(rows(tmp_path / "out" / "train.parquet")) == 10
+    assert run(tmp_path / "out", *words) == 0
+    assert "already has" not in capsys.readouterr().out
+    assert len(rows_of(tmp_path / "out" / "train.parquet")) == 10
 
 
-def test_a_copy_of_the_hub_may_be_the_working_directory(tmp_path, monkeypatch):
+def test_a_copy_of_the_hub_may_be_the_working_directory(tmp_path, monkeypatch, datasets_cache):
     hub = write_collection(tmp_path / "hub", splits={"popqa": SPLITS["popqa"]})
     (hub / "README.md").write_text(
         "---\nconfigs:\n- config_name: popqa\n  data_files:\n  - split: test\n    path: popqa/test.jsonl\n---\n"
     )
     monkeypatch.chdir(hub)
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
     assert run(tmp_path / "out", "--source", "hf", "--hf-dataset", ".") == 0
-    assert manifest(tmp_path / "out")["arguments"]["hf_dataset"] == "hub"
-    assert len(rows(tmp_path / "out" / "test.parquet")) == 6
+    assert manifest_of(tmp_path / "out")["arguments"]["hf_dataset"] == "hub"
+    assert len(rows_of(tmp_path / "out" / "test.parquet")) == 6
 
 
 def test_the_hub_without_a_network_is_one_clear_error(tmp_path):
