@@ -313,7 +313,9 @@ def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> t
         part = rows[start : start + 256]
         prompts = [row.prompt for row in part]
         batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
-        for row, score, ids, keep in zip(part, scores(batch, part, tokenizer), batch.responses, batch.mask, strict=True):
+        for row, score, ids, keep in zip(
+            part, scores(batch, part, tokenizer), batch.responses, batch.mask, strict=True
+        ):
             found.setdefault(row.source, []).append(score["acc"])
             texts = {"input": tokenizer.decode(row.prompt), "output": tokenizer.decode(ids[keep]), "gts": row.truth}
             dump.append(texts | {"score": score["score"], "acc": score["acc"]})
@@ -396,7 +398,9 @@ def train(options: Options) -> None:
                 part = batch_rows(rows, options.prompts, options.seed, step)
                 metrics = training_step(model, optimizer, ref, part, tokenizer, options, step)
             if tests and (step % options.test_every == 0 or step == options.steps):
-                metrics |= validation_step(model, tests, probe if step == options.steps else [], tokenizer, options, step)
+                metrics |= validation_step(
+                    model, tests, probe if step == options.steps else [], tokenizer, options, step
+                )
             log.write(json.dumps({"step": step, "data": metrics}) + "\n")
             log.flush()
             if step and (step % options.save_every == 0 or step == options.steps):
