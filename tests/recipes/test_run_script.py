@@ -46,6 +46,7 @@ def test_help_teaches():
         ),
         (["knights_and_knaves/llama"], {}, "recipes/knights_and_knaves/llama.yaml is no recipe; there are: "),
         (["knights_and_knaves/base"], {}, "is no recipe"),
+        (["compare/kk_tiny"], {}, "is no recipe"),
         ([PUZZLES, "--dryrun"], {}, "unknown option --dryrun"),
         ([PUZZLES, "grpo"], {}, "grpo is neither an override (key=value) nor an option"),
         ([PUZZLES], {"NNODES": "2"}, "NNODES=2 needs HEAD_IP"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from omegaconf import DictConfig, OmegaConf
 
 
@@ -30,6 +28,9 @@ def data_problems(config: DictConfig) -> list[str]:
 
 def column_problems(key: str, path: Path, config: DictConfig) -> list[str]:
     """Complaints about one parquet file; the columns that veRL and the rewards need are read to their last row."""
+    import pyarrow as pa  # not at the top: every command imports this module, also for its --help
+    import pyarrow.parquet as pq
+
     needed = sorted({config.data.prompt_key, "data_source", "reward_model"})
     try:
         with pq.ParquetFile(path) as file:
@@ -59,6 +60,9 @@ def row_problems(config: DictConfig) -> list[str]:
 
 def training_rows(config: DictConfig) -> int | None:
     """Rows of the training files, before veRL's filter; None where a file is missing or no parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     files = [Path(file).expanduser() for file in data_files(config, "data.train_files")]
     try:
         rows = sum(pq.read_metadata(file).num_rows for file in files)
