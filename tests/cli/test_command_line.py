@@ -48,6 +48,7 @@ def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     """SIGINT as a terminal sends it, in the middle of the start-up, once Ray is there."""
     from tests.cpu.test_training import overrides, ray_processes

@@ -12,7 +12,7 @@ import torch
 from verl_trgrpo.launch.run import run_training
 from verl_trgrpo.report import MetricsLog
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 REGULATION = [
     "tr_weight_mean", "tr_weight_std", "tr_weight_at_lower", "tr_weight_at_upper", "tr_grad_share_low_prob",

@@ -61,6 +61,7 @@ def test_the_fingerprint_changes_with_the_weights_and_not_with_other_files(check
 
 
 @pytest.mark.slow
+@pytest.mark.cluster
 def test_a_merge_that_fails_says_why_and_leaves_nothing(checkpoint, tmp_path):
     before = {path.name for path in checkpoint.iterdir()}
     with pytest.raises(RuntimeError, match="veRL's model merger failed"):

@@ -23,7 +23,7 @@ from verl_trgrpo.tiny_model import CHECKPOINT
 from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, load
 from verl_trgrpo.tiny_model.dataset import build_dataset
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 K = 4
 
