@@ -8,7 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:
+#   pytest --hypothesis-profile=explore
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True, derandomize=True
+)
+settings.register_profile("explore", settings.get_profile("any machine"), derandomize=False, max_examples=2000)
 settings.load_profile("any machine")
 
 

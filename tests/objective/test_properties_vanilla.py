@@ -18,7 +18,8 @@ REGULATIONS = st.builds(
     prob_source=st.sampled_from(["current", "old"]),
     normalize=st.sampled_from(["none", "token_mean"]),
 )
-IS_WEIGHTS = st.one_of(st.none(), st.floats(0.0, 4.0))
+# Not subnormal: vanilla adds its gradient in two halves, which loses a bit there.
+IS_WEIGHTS = st.none() | st.just(0.0) | st.floats(2.0**-20, 4.0)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
