@@ -44,21 +44,14 @@ def _gap(steps: Sequence[Step], metric: str | None) -> float | None:
     return sum(last) / len(last) - final if last and final is not None else None
 
 
-def _mean_of(name: str) -> Callable[[Sequence[Step], str | None], float | None]:
+def _mean_of(name: str, last: int = 0) -> Callable[[Sequence[Step], str | None], float | None]:
+    """Mean of a metric over all steps that have it, or over the last ones."""
+
     def mean(steps: Sequence[Step], metric: str | None) -> float | None:
-        values = [step.metrics[name] for step in steps if name in step.metrics]
+        values = [step.metrics[name] for step in steps if name in step.metrics][-last:]  # [-0:] is all
         return math.fsum(values) / len(values) if values else None
 
     return mean
-
-
-def _last_of(name: str) -> Callable[[Sequence[Step], str | None], float | None]:
-    def last(steps: Sequence[Step], metric: str | None) -> float | None:
-        """Mean of the last five steps."""
-        values = [step.metrics[name] for step in steps if name in step.metrics][-5:]
-        return math.fsum(values) / len(values) if values else None
-
-    return last
 
 
 def _roughness(steps: Sequence[Step], metric: str | None) -> float | None:
@@ -74,8 +67,12 @@ FIGURES = {
     "gap": Figure("accuracy on train prompts minus validation accuracy, after the last step", _gap),
     "grad_norm": Figure("mean gradient norm before clipping", _mean_of(GRAD_NORM)),
     "grad_roughness": Figure("root mean square of the steps of log(gradient norm)", _roughness),
-    "entropy": Figure("mean entropy of the sampled tokens over the last five steps, nats", _last_of("actor/entropy")),
-    "response_length": Figure("mean tokens of a response over the last five steps", _last_of("response_length/mean")),
+    "entropy": Figure(
+        "mean entropy of the sampled tokens over the last five steps, nats", _mean_of("actor/entropy", last=5)
+    ),
+    "response_length": Figure(
+        "mean tokens of a response over the last five steps", _mean_of("response_length/mean", last=5)
+    ),
 }
 
 

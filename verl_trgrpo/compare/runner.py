@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import subprocess
@@ -14,12 +13,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from verl_trgrpo.compare.commands import Inputs, run_command
 from verl_trgrpo.compare.record import environment, read_record, write_record
 from verl_trgrpo.compare.study import Study
 from verl_trgrpo.data.progress import Progress, no_progress
+from verl_trgrpo.launch.claim import lock
 
 LOG = "run.log"
 
@@ -49,7 +49,9 @@ class _Children:
             with self.lock:
                 if self.ended:
                     return -1
-                _claim(output)
+                # The trainer inherits the log and thereby the lock, and holds it as long as it lives.
+                if not lock(output.fileno()):
+                    raise ValueError(f"{log} is still written by another process; let it end, or stop it")
                 # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
                 process = subprocess.Popen(
                     command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
@@ -75,14 +77,6 @@ class _Children:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-
-
-def _claim(log: BinaryIO) -> None:
-    """Lock the log; the trainer, whose output it is, inherits the lock and holds it as long as it lives."""
-    try:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"{log.name} is still written by another process; let it end, or stop it") from None
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:

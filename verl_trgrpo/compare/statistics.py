@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
 
 RESAMPLES = 9999
 
@@ -91,9 +93,10 @@ def paired_p_value(differences: Sequence[float], seed: int = 0) -> float | None:
     return float(found.pvalue)
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Return p-values corrected for their number (Holm 1979): the chance of any false finding stays below the level."""
-    corrected, largest = {}, 0.0
+    corrected: dict[Key, float] = {}
+    largest = 0.0
     for place, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
         largest = max(largest, min(1.0, (len(p_values) - place) * p_values[name]))
         corrected[name] = largest

@@ -32,22 +32,32 @@ def claimed(run_dir: Path) -> Iterator[int]:
     """
     descriptor = os.open(run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not lock(descriptor):
             holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
             raise InUseError(
                 f"{run_dir} is being trained in by process {holder}; wait for it, end it (kill {holder}), or choose another "
                 "trainer.default_local_dir"
-            ) from error
-        except OSError as error:
-            # Some network file systems have no locks; a run is worth more than the protection.
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
-                raise
+            )
         name_holder(descriptor, os.getpid())
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file without waiting; return False when another process holds it.
+
+    The lock belongs to the open file: a child that inherits the descriptor holds it, too, and the last one to end drops it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        # Some network file systems have no locks; a run is worth more than the protection.
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+            raise
+    return True
 
 
 def name_holder(descriptor: int, pid: int) -> None:

@@ -120,8 +120,8 @@ def _differences(
             if common and label != baseline:
                 pairs[name, label] = common
     tests = {key: p for key, own in pairs.items() if key[0] in TESTED and (p := paired_p_value(own)) is not None}
-    corrected = holm({str(key): p for key, p in tests.items()})
+    corrected = holm(tests)
     return {
-        key: Difference(bootstrap_interval(own), len(own), tests.get(key), corrected.get(str(key)))
+        key: Difference(bootstrap_interval(own), len(own), tests.get(key), corrected.get(key))
         for key, own in pairs.items()
     }

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.compare.record import FILE, read_record
 from verl_trgrpo.problems import raise_problems
 from verl_trgrpo.report.events import event_files, read_events
 from verl_trgrpo.report.metrics import MetricsLog, Step
 
-RECORD = "run.json"
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # runs/ARM/SEED of a comparison, tensorboard_log/PROJECT/EXPERIMENT of veRL.
 _DEPTH = 3
@@ -146,25 +145,13 @@ def _is_metrics(path: Path) -> bool:
 
 def _read(path: Path, logger: str, files: Sequence[Path]) -> Run:
     steps = read_events(files) if logger == "tensorboard" else MetricsLog(path).read()
-    record = _record(path / RECORD) if path.is_dir() else {}
+    record = read_record(path) if path.is_dir() else {}
     label, seed = _named(path)
     if "arm" in record:
         label, seed = str(record["arm"]), record.get("seed", seed)
     if seed is not None and not isinstance(seed, int):
-        raise ValueError(f"{path / RECORD} has seed {seed!r}; it must be a whole number")
+        raise ValueError(f"{path / FILE} has seed {seed!r}; it must be a whole number")
     return Run(label, seed, path, tuple(steps), logger, record)
-
-
-def _record(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); remove it to go by the directory's name") from error
-    if not isinstance(record, dict):
-        raise ValueError(f"{path} does not hold an object; remove it to go by the directory's name")
-    return record
 
 
 def _named(path: Path) -> tuple[str, int | None]:
