@@ -53,7 +53,7 @@ TARGETS = {
         ("tests/objective/test_properties_vanilla.py",),
     ),
     "shaping": Target(("verl_trgrpo/shaping/*.py",), ("tests/shaping/test_*.py",)),
-    "advantages": Target(("verl_trgrpo/advantages*.py",), ("tests/test_advantages*.py",), unless="verls_grpo"),
+    "advantages": Target(("verl_trgrpo/advantages/*.py",), ("tests/advantages/test_*.py",), unless="verls_grpo"),
     "rewards": Target(("verl_trgrpo/rewards/*.py",), ("tests/rewards/test_*.py",), unless="verl_loads"),
     "kk": Target(
         ("verl_trgrpo/rewards/kk/*.py",), ("tests/rewards/kk/test_*.py",), ("tests/rewards/kk/test_kk_time.py",)

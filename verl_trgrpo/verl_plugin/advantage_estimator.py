@@ -16,9 +16,14 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from verl_trgrpo.advantages import group_relative_advantages
-from verl_trgrpo.advantages_difficulty import DifficultyAnchor, DifficultyOptions, difficulty_weighted_advantages
-from verl_trgrpo.advantages_rejection import RejectionOptions, rejection_advantages
+from verl_trgrpo.advantages import (
+    DifficultyAnchor,
+    DifficultyOptions,
+    RejectionOptions,
+    difficulty_weighted_advantages,
+    group_relative_advantages,
+    rejection_advantages,
+)
 
 
 @register_adv_est("tr_grpo")
@@ -61,7 +66,7 @@ def compute_reinforce_rej_outcome_advantage(
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Reinforce-Rej; see :func:`verl_trgrpo.advantages_rejection.rejection_advantages`.
+    """Reinforce-Rej; see :func:`verl_trgrpo.advantages.rejection.rejection_advantages`.
 
     Args:
         token_level_rewards: (batch, response_length) rewards.

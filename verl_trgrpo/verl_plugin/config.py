@@ -12,8 +12,7 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.advantages_difficulty import DifficultyOptions
-from verl_trgrpo.advantages_rejection import RejectionOptions
+from verl_trgrpo.advantages import DifficultyOptions, RejectionOptions
 from verl_trgrpo.objective import ClipRange, TokenRegulation
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from verl_trgrpo.advantages import at_valid_tokens, grouped_returns, normalized_in_groups
+from verl_trgrpo.advantages.group_relative import at_valid_tokens, grouped_returns, normalized_in_groups
 from verl_trgrpo.problems import raise_problems
 from verl_trgrpo.shaping.base import number_problem
 

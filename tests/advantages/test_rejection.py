@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from verl_trgrpo.advantages import group_relative_advantages
-from verl_trgrpo.advantages_rejection import RejectionOptions, rejection_advantages
+from verl_trgrpo.advantages.rejection import RejectionOptions, rejection_advantages
 from verl_trgrpo.objective import LOSS_AGG_MODES, ClipRange, TokenRegulation, compute_policy_loss
 from verl_trgrpo.shaping import make_shaping
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from verl_trgrpo.advantages import at_valid_tokens, group_extremes, grouped_returns, normalized_in_groups
+from verl_trgrpo.advantages.group_relative import at_valid_tokens, group_extremes, grouped_returns, normalized_in_groups
 from verl_trgrpo.objective.aggregate import LOSS_AGG_MODES
 from verl_trgrpo.problems import raise_problems
 

@@ -6,7 +6,7 @@ import statistics
 import pytest
 import torch
 
-from verl_trgrpo.advantages_difficulty import (
+from verl_trgrpo.advantages.difficulty import (
     DifficultyAnchor,
     DifficultyOptions,
     difficulty_weighted_advantages,
