@@ -45,7 +45,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--max-tokens", type=int, default=512, metavar="N", help="of a response (default: %(default)s)"
     )
     sampling.add_argument("--seed", type=int, default=0, help="of prompts, sampling and directions (default: 0)")
-    gradients = parser.add_argument_group("gradients")
+    _add_gradients(parser.add_argument_group("gradients"))
+    _add_sharpness(parser.add_argument_group("sharpness"))
+
+
+def _add_gradients(gradients: argparse._ArgumentGroup) -> None:
     gradients.add_argument(
         "--shaping", nargs="+", default=["sigmoid"], metavar="NAME[:P=V,...]", help="default: sigmoid, TR-GRPO's"
     )
@@ -65,7 +69,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default="range",
         help="group tokens by quarters of the range of p, or into four groups of equal size (default: %(default)s)",
     )
-    sharpness = parser.add_argument_group("sharpness")
+
+
+def _add_sharpness(sharpness: argparse._ArgumentGroup) -> None:
     sharpness.add_argument("--sharpness", action="store_true", help="measure this instead, for each MODEL")
     sharpness.add_argument(
         "--radius",

@@ -4,38 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.compare.differences import TESTED, Difference, RunFigures, differences
 from verl_trgrpo.compare.figures import FIGURES, run_figures
 from verl_trgrpo.compare.record import read_record
 from verl_trgrpo.compare.runner import run_directory
-from verl_trgrpo.compare.statistics import Interval, bootstrap_interval, holm, paired_p_value
+from verl_trgrpo.compare.statistics import Interval, bootstrap_interval
 from verl_trgrpo.compare.study import Study
 from verl_trgrpo.report.metrics import MetricsLog
-
-# What is tested against the baseline; for the primary arm the first of them is the primary outcome.
-TESTED = ("final_accuracy", "area", "gap", "grad_roughness")
-
-# By arm, then by seed, then by name.
-RunFigures = Mapping[str, Mapping[int, Mapping[str, float]]]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """An arm minus the baseline over the seeds that both have.
-
-    interval: mean difference.
-    p: of the paired test; None for fewer than two pairs.
-    p_holm: corrected for the number of arms tested on this figure; None for the primary test, which is not.
-    pairs: seeds that both have.
-    """
-
-    interval: Interval
-    p: float | None
-    p_holm: float | None
-    pairs: int
 
 
 def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, float]]]:
@@ -55,36 +33,6 @@ def means(figures: RunFigures) -> dict[str, dict[str, Interval]]:
     for arm, runs in figures.items():
         columns = {name: [run[name] for run in runs.values() if name in run] for name in FIGURES}
         result[arm] = {name: bootstrap_interval(values) for name, values in columns.items() if values}
-    return result
-
-
-def differences(figures: RunFigures, baseline: str, primary: str = "") -> dict[str, dict[str, Difference]]:
-    """Return the differences from the baseline, by arm and name of `TESTED`."""
-    found: dict[tuple[str, str], tuple[list[float], float | None]] = {}
-    for arm in figures:
-        for name in TESTED if arm != baseline else ():
-            pairs = [
-                run[name] - figures[baseline][seed][name]
-                for seed, run in figures[arm].items()
-                if name in run and name in figures[baseline].get(seed, {})
-            ]
-            if pairs:
-                found[arm, name] = (pairs, paired_p_value(pairs))
-    corrected = {
-        name: holm(
-            {
-                arm: p
-                for (arm, tested), (_, p) in found.items()
-                if tested == name and p is not None and (arm, name) != (primary, TESTED[0])
-            }
-        )
-        for name in TESTED
-    }
-    result: dict[str, dict[str, Difference]] = {}
-    for (arm, name), (pairs, p) in found.items():
-        result.setdefault(arm, {})[name] = Difference(
-            bootstrap_interval(pairs), p, corrected[name].get(arm), len(pairs)
-        )
     return result
 
 

@@ -86,11 +86,8 @@ def compute_policy_loss(
         token_losses = token_losses * rollout_is_weights
     loss = aggregate_loss(token_losses, response_mask, loss_agg_mode, **global_batch_info)
 
-    silenced_uniform = None
-    if inside and weights is not None:
-        ratio, negated = torch.exp(log_ratio), torch.where(valid, -advantages.detach(), 0.0)
-        uniform = clipped_surrogate(ratio, negated, clip)
-        silenced_uniform = uniform.clipped | uniform.capped
+    # With weights inside the clip, metrics compare what is clipped now with what would be without weights.
+    silenced_uniform = _silenced_tokens(log_ratio, advantages, valid, clip) if inside and weights is not None else None
     lower, upper = regulation.shaping.bounds()
     metrics = regulation_metrics(
         probs,
@@ -105,6 +102,15 @@ def compute_policy_loss(
         capped_is_silent=not flipped,
     )
     return PolicyLoss(loss, metrics)
+
+
+def _silenced_tokens(
+    log_ratio: torch.Tensor, advantages: torch.Tensor, valid: torch.Tensor, clip: ClipRange
+) -> torch.Tensor:
+    """(batch, response_length) True where the unweighted surrogate is clipped or capped."""
+    negated = torch.where(valid, -advantages.detach(), 0.0)
+    uniform = clipped_surrogate(torch.exp(log_ratio), negated, clip)
+    return uniform.clipped | uniform.capped
 
 
 def _check_shapes(*tensors: torch.Tensor | None) -> None:

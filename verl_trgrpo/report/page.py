@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from verl_trgrpo import __version__
+from verl_trgrpo.compare.differences import Difference
 from verl_trgrpo.compare.statistics import Interval
 from verl_trgrpo.report.charts import Chart, number
-from verl_trgrpo.report.comparison import Difference, Entry, Section
+from verl_trgrpo.report.comparison import Entry, Section
 from verl_trgrpo.report.origin import Origin
 from verl_trgrpo.report.samples import Samples
 
@@ -110,7 +111,7 @@ def _sentence(entry: Entry, baseline: str) -> str:
 def _verdict(difference: Difference) -> str:
     if difference.p is None:
         return "one pair of runs shows no difference beyond chance"
-    p = f"p = {_p_value(difference.p)}, corrected {_p_value(difference.corrected)}, {_count(difference.pairs, 'pair')}"
+    p = f"p = {_p_value(difference.p)}, corrected {_p_value(difference.p_holm)}, {_count(difference.pairs, 'pair')}"
     if difference.significant:
         return f"they differ ({p})"
     least = difference.smallest_p
