@@ -23,7 +23,7 @@ def recipe(tmp_path):
         f"data.train_files={data}", f"data.val_files={data}", "data.train_batch_size=8", f"actor_rollout_ref.model.path={model}",
         "actor_rollout_ref.actor.ppo_mini_batch_size=8", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8", "trainer.n_gpus_per_node=1",
-        f"trainer.default_local_dir={tmp_path / 'run'}",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=1", f"trainer.default_local_dir={tmp_path / 'run'}",
     ]  # fmt: skip
 
 
@@ -102,6 +102,11 @@ def test_files_that_are_not_what_they_seem(recipe, tmp_path):
         (f"{LOSS}.loss_mode=vanilla", ["loss_mode=vanilla ignores shaping"]),
         ("actor_rollout_ref.actor.clip_ratio_c=0.5", ["clip_ratio_c=0.5"]),
         ("data.train_batch_size=4", ["train_batch_size (4)", "ppo_mini_batch_size (8)"]),
+        (
+            "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=7",
+            ["log_prob_micro_batch_size_per_gpu=7 does not divide", "choose a divisor"],
+        ),
+        ("actor_rollout_ref.rollout.tensor_model_parallel_size=2", ["tensor_model_parallel_size=2", "1 GPUs"]),
         ("data.train_files=/nowhere/train.parquet", ["data.train_files=/nowhere/train.parquet does not exist"]),
         ("actor_rollout_ref.model.path=./nowhere", ["model.path=./nowhere is not a directory"]),
     ],

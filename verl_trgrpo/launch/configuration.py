@@ -191,7 +191,16 @@ def _contract_problems(config: DictConfig) -> list[str]:
             validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # veRL raises assertions, value errors and others
         problems.append(root_cause(error))
-    return problems
+    return problems or _batch_problems(config)
+
+
+def _batch_problems(config: DictConfig) -> list[str]:
+    """Complaints about sizes that do not divide, which veRL's own check lets through to an assertion at step 1."""
+    from verl_trgrpo.validation.batches import batch_findings, size_findings
+    from verl_trgrpo.validation.findings import Level
+
+    findings = size_findings(config) or batch_findings(config)
+    return [finding.message for finding in findings if finding.level is Level.ERROR]
 
 
 def regulation_problems(actor: Any) -> list[str]:
