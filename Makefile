@@ -34,7 +34,7 @@ $(VENV)/.installed: requirements/cpu.txt pyproject.toml
 	@[[ "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" == "(3, 11)" ]] \
 		|| { echo "$(PYTHON) is not CPython 3.11, for which requirements/cpu.txt is locked" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@# Asked first without the extra index: a mirror may hold the CPU build already.
+	@# Asked first without the extra index: the configured index may have the CPU build, too.
 	$(BIN)/python -m pip install --quiet --no-deps "$(TORCH)" \
 		|| $(BIN)/python -m pip install --no-deps --extra-index-url $(TORCH_INDEX) "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --no-deps -r requirements/cpu.txt

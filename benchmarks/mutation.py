@@ -161,7 +161,7 @@ def choose(target: Target, root: Path, arguments: argparse.Namespace) -> list[Mu
     return chosen
 
 
-def test_mutants(
+def try_mutants(
     tree: Path, tests: list[str], mutants: list[Mutant], limit: float, options: argparse.Namespace
 ) -> Counter:
     """Run the tests on one mutant after the other; survivors are printed, all outcomes go to the file `options.out`."""
@@ -211,7 +211,7 @@ def main() -> None:
         outcome, seconds = run_tests(tree, tests, target.unless, limit=600)
         if outcome != "survived":
             raise SystemExit(f"the tests fail without any mutation:\n{(tree / 'log.txt').read_text()[-3000:]}")
-        counts = test_mutants(tree, tests, choose(target, tree, arguments), 20 + 6 * seconds, arguments)
+        counts = try_mutants(tree, tests, choose(target, tree, arguments), 20 + 6 * seconds, arguments)
     killed = counts["killed"] + counts["timeout"]
     print(f"{arguments.target}: {killed} of {counts.total()} killed ({counts['timeout']} by the clock)")
 

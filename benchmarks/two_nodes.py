@@ -37,7 +37,7 @@ examples:
   python benchmarks/two_nodes.py
   python benchmarks/two_nodes.py --steps 6 --save-freq 3 --network host --out /scratch/two_nodes
 
-Needs Linux, about 12 GiB of free memory, and four minutes on two cores. Where network namespaces are not permitted, both
+Needs Linux, about 12 GiB of free memory, and several minutes on two cores. Where network namespaces are not permitted, both
 daemons listen on the machine's own address (--network host). Exit codes: 0 all checks passed, 1 one failed.
 """
 

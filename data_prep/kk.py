@@ -34,8 +34,7 @@ examples:
       also DIR/sft_train.parquet and DIR/sft_test.parquet for a warm start with veRL's trainer for fine-tuning:
       torchrun -m verl.trainer.sft_trainer data.train_files=DIR/sft_train.parquet ...
 
-The public data set could not be reached when this was written: --source hf was not run against the hub, only against a
-local copy of its layout.
+--source hf has been run on a local copy of the data set's layout, not against the hub itself.
 """
 
 

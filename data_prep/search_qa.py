@@ -26,8 +26,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "  python data_prep/search_qa.py --out data/nq --source FlashRAG_datasets --train-sets nq --test-sets nq bamboogle",
         epilog="Here --limit counts the questions of each set, and --num-proc makes no difference: one process is fastest.\n"
         "Train rows of a set that ask the same question become one row that accepts the answers of all; the tests keep\n"
-        "every row. The hub could not be reached when this was written: --source hf was run on a local copy of the\n"
-        "repository's layout only.",
+        "every row. --source hf has been run on a local copy of the repository's\n"
+        "layout, not against the hub itself.",
     )
     _add_sources(parser)
     parser.add_argument(

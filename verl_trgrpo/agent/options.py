@@ -52,7 +52,7 @@ class LoopOptions:
 
     max_searches: searches, malformed turns included; the turn after the last one can only answer.
     max_turn_tokens: tokens that the model may write in one turn.
-    max_observation_tokens: tokens of one observation; longer ones are cut between the passages' words.
+    max_observation_tokens: tokens of one observation; longer ones are cut at a token.
 
     Raises ValueError that lists everything that is wrong.
     """

@@ -171,8 +171,8 @@ def _memory() -> Finding:
     import psutil
 
     gib = psutil.virtual_memory().total / 2**30
-    remedy = "the CPU quickstart needs about 8 GiB: close other programs, add swap, or use a larger machine"
-    return Finding("memory", gib >= 7, f"{gib:.0f} GiB", remedy)
+    remedy = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
+    return Finding("memory", gib >= 11.5, f"{gib:.0f} GiB", remedy)
 
 
 def _python_run(code: str) -> subprocess.CompletedProcess[str]:

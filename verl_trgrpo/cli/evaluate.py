@@ -12,7 +12,7 @@ _SAMPLING = ("k", "temperature", "top_p", "max_tokens")
 
 _EPILOG = """\
 examples:
-  verl-trgrpo eval --model runs/kk/tr_grpo/global_step_100 --data data/kk/test-*ppl.parquet --preset kk
+  verl-trgrpo eval --model runs/kk/tr_grpo/global_step_100 --data data/kk/test.parquet --preset kk
   verl-trgrpo eval --model Qwen/Qwen2.5-7B --data data/deepscaler/aime2024.parquet --preset aime --tensor-parallel 2
   verl-trgrpo eval --model models/search-3b --data data/search_qa/test.parquet --preset search_qa \\
       --search url=http://127.0.0.1:8000/retrieve max_searches=4

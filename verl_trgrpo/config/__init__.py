@@ -1,1 +1,1 @@
-"""Hydra configuration files: ``trgrpo_trainer``, and the groups ``algorithm`` and ``platform``."""
+"""Hydra configuration files: ``trgrpo_trainer``, what builds on it, and the groups ``algorithm``, ``platform`` and ``agent``."""

@@ -1,1 +1,1 @@
-"""Training data: puzzle generation, prompts and veRL parquet files."""
+"""Training data: builders of veRL parquet files for the three tasks, and what checks and cleans them."""

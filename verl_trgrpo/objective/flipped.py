@@ -48,6 +48,10 @@ class FlippedSurrogate(torch.autograd.Function):
 
     That is the gradient of ``-A r / sg(r^2)`` for A > 0 (sg stops the gradient), of ``-A r`` for A < 0, and of
     ``-A sg(dual) log pi_theta`` where dual clip caps. On-policy (r = 1) loss and gradient are those of GRPO.
+
+    All tensors are (batch, response_length): log_prob, old_log_prob, advantages, valid (bool, True for generated tokens) and
+    weights, or None;
+    it returns token losses and log r (0 outside the mask), and bools for clipped and for capped tokens.
     """
 
     @staticmethod

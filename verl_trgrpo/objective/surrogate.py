@@ -78,6 +78,10 @@ class ClippedSurrogate(torch.autograd.Function):
     neither clipped nor capped nor beyond the clamp of log r, and 0 elsewhere; products are taken in the order of veRL's
     vanilla loss, so that uniform weights give its gradient to the last bit (in float16 as long as gradients are in its
     normal range).
+
+    All tensors are (batch, response_length): log_prob, old_log_prob, advantages, valid (bool, True for generated tokens) and the
+    weights that multiply the loss (outer) or the ratio (inner), or None;
+    it returns token losses and log r (0 outside the mask), and bools for clipped and for capped tokens.
     """
 
     @staticmethod

@@ -11,13 +11,31 @@ from verl_trgrpo.shaping import Uniform
 
 
 def token_probs(log_prob: torch.Tensor) -> torch.Tensor:
-    """exp(log_prob) in float32 (or wider), no gradient, at most 1 where rounding left a log-probability above 0."""
+    """exp(log_prob) in float32 (or wider), no gradient, at most 1 where rounding left a log-probability above 0.
+
+    Args:
+        log_prob: any shape, log-probabilities, <= 0 but for rounding, may be -inf.
+
+    Returns:
+        probabilities in [0, 1], same shape; NaN stays NaN.
+    """
     log_prob = log_prob.detach()
     return (log_prob if log_prob.dtype == torch.float64 else log_prob.float()).exp().clamp_(max=1.0)
 
 
 def shaped_weights(probs: torch.Tensor, regulation: TokenRegulation) -> torch.Tensor | None:
-    """The shaping's weights of ``probs`` before normalisation, detached; None for the uniform shaping (all 1)."""
+    """The shaping's weights of ``probs`` before normalisation, detached; None for the uniform shaping (all 1).
+
+    Args:
+        probs: (batch, response_length) in [0, 1].
+        regulation: its ``shaping`` is applied.
+
+    Returns:
+        (batch, response_length) weights within the shaping's bounds, in the precision of ``probs``.
+
+    Raises:
+        ValueError: for a shaping that does not return one weight for each probability.
+    """
     if isinstance(regulation.shaping, Uniform):
         return None
     weights = regulation.shaping(probs).detach().to(probs.dtype)
@@ -92,7 +110,7 @@ def token_weights(
         log_prob: (batch, response_length) log pi_theta of the sampled tokens.
         old_log_prob: (batch, response_length) log pi_old of the same tokens.
         response_mask: (batch, response_length) 1 or True for tokens the model generated.
-        regulation: shaping, probability source and normalisation.
+        regulation: shaping, probability source and normalisation; ``top_entropy`` is not applied (:func:`gated_weights`).
 
     Returns:
         (batch, response_length) float32 (float64 for float64 input), no gradient, arbitrary outside the mask; None for

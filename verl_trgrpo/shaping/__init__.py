@@ -1,4 +1,4 @@
-"""Token shapings: monotone functions from a token's probability to the weight of its loss.
+"""Token shapings: functions from a token's probability to the weight of its loss, most of them monotone.
 
 Use :func:`make_shaping` to build one by name, :func:`register_shaping` to add your own.
 """

@@ -1,6 +1,6 @@
 """The six sets: where each is found in a directory and on the Hugging Face hub, and which file it becomes.
 
-The hub was out of reach when this was written, so nothing below was loaded from it. What is known, and from where:
+Nothing below has been loaded from the hub itself, only from local copies of its layout. What is known, and from where:
 
 | set | rows | columns | known from |
 |---|---|---|---|
