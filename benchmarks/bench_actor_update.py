@@ -7,6 +7,7 @@ memory is that of one update above what the process held before it.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import socket
 import statistics
@@ -19,7 +20,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # shares its worke
 from bench_advantages import peak_resident_bytes
 from paired import against, paired_times, report
 
-from tests.cpu.invariance_worker import ROWS, Case, make_batch, micro_batches, run_case, training_worker
+from tests.cpu.invariance_worker import (
+    ROWS,
+    Case,
+    loss_function,
+    make_batch,
+    micro_batches,
+    own_share,
+    training_worker,
+)
 from verl_trgrpo.launch.environment import training_environment
 from verl_trgrpo.tiny_model import CHECKPOINT
 
@@ -28,6 +37,10 @@ LOSSES = {
     "tr_grpo": ("algorithm=tr_grpo",),
     "tr_grpo token_mean": ("algorithm=tr_grpo", "actor_rollout_ref.actor.policy_loss.normalize=token_mean"),
 }
+
+# Every update is of the same weights: trained on one batch for long, the model would get ever surer of it, and gradients
+# of subnormal numbers, which are slow to multiply.
+FROZEN = ("actor_rollout_ref.actor.optim.lr=0.0",)
 
 
 def become_one_rank() -> None:
@@ -48,11 +61,15 @@ def main() -> None:
     arguments = parser.parse_args()
     become_one_rank()
     torch.set_num_threads(arguments.threads)
-    batch, worker = make_batch(CHECKPOINT), training_worker(CHECKPOINT, ())
-    calls = {
-        name: lambda loss=loss: run_case(worker, CHECKPOINT, batch, Case(loss, micro_batches(arguments.micro_batch)))
-        for name, loss in LOSSES.items()
-    }
+    batch, worker = make_batch(CHECKPOINT), training_worker(CHECKPOINT, FROZEN)
+    cases = {name: Case(loss, micro_batches(arguments.micro_batch)) for name, loss in LOSSES.items()}
+    losses = {name: loss_function(CHECKPOINT, case) for name, case in cases.items()}
+
+    def update(name: str) -> None:
+        worker.set_loss_fn(losses[name])
+        worker.train_mini_batch(own_share(worker, batch, cases[name]))
+
+    calls = {name: functools.partial(update, name) for name in LOSSES}
     results = against(paired_times(calls, arguments.repeats), "grpo")
     for name, call in calls.items():
         results[name]["peak_mb"] = statistics.median(_peak_growth(call) for _ in range(5)) / 1e6

@@ -15,7 +15,7 @@ import random
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -194,12 +194,18 @@ def gradient_of(optimizer: torch.optim.Optimizer) -> torch.Tensor:
     return torch.cat([getattr(p.grad, "full_tensor", lambda p=p: p.grad)().flatten() for p in parameters])
 
 
-def run_case(worker: Any, model: Path, batch: dict[str, list[torch.Tensor]], case: Case) -> Update:
-    """One update of this rank's share of the rows, as veRL's trainer asks for it."""
+def loss_function(model: Path, case: Case) -> Callable[..., Any]:
+    """The loss as veRL's actor calls it; composes the configuration, which takes longer than an update."""
+    from verl.workers import engine_workers
+
+    _, actor = typed_configuration(model, *case.model, *case.loss)
+    return functools.partial(engine_workers.ppo_loss, config=actor)
+
+
+def own_share(worker: Any, batch: dict[str, list[torch.Tensor]], case: Case) -> Any:
+    """This rank's share of the rows, as veRL's trainer sends it."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
-    from verl.utils.metric import reduce_metrics
-    from verl.workers import engine_workers
 
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()
@@ -217,8 +223,16 @@ def run_case(worker: Any, model: Path, batch: dict[str, list[torch.Tensor]], cas
         temperature=1.0,
         **case.layout,
     )
-    _, actor = typed_configuration(model, *case.model, *case.loss)
-    worker.set_loss_fn(functools.partial(engine_workers.ppo_loss, config=actor))
+    return data
+
+
+def run_case(worker: Any, model: Path, batch: dict[str, list[torch.Tensor]], case: Case) -> Update:
+    """One update of this rank's share of the rows, as veRL's trainer asks for it."""
+    from verl.utils import tensordict_utils as tu
+    from verl.utils.metric import reduce_metrics
+
+    worker.set_loss_fn(loss_function(model, case))
+    data = own_share(worker, batch, case)
     seen: list[torch.Tensor] = []
     hook = worker.engine.optimizer.register_step_pre_hook(lambda optimizer, *_: seen.append(gradient_of(optimizer)))
     try:
