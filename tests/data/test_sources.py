@@ -79,7 +79,7 @@ def test_a_file_of_bad_lines_is_not_read_to_its_end(tmp_path):
         ("a.json", b"\xff\xfe", "not UTF-8"),
         ("a.json", b"[" * 100_000, "is not JSON"),
         ("a.parquet", b"PAR1", "not a parquet file"),
-        ("a.jsonl.gz", b"plain", "cannot read"),
+        ("a.jsonl.gz", b"plain", "is damaged .*; get it again"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path, name, content, reason):
@@ -99,6 +99,18 @@ def test_a_truncated_parquet_file_is_one_clear_error(tmp_path):
     path.write_bytes(damaged)
     with pytest.raises(ValueError, match="is damaged"):
         read(path)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "overwritten"])
+def test_a_damaged_gzip_file_is_one_clear_error(tmp_path, damage):
+    path = write(tmp_path / "a.jsonl.gz", [{"text": f"{n}", "n": n} for n in range(2000)])
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    if damage == "overwritten":
+        content[middle : middle + 100] = b"\xff" * 100
+    path.write_bytes(content[:middle] if damage == "cut short" else content)
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz is damaged .*; get it again"):
+        read(path, skip=True)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])

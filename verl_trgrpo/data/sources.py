@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,13 +186,13 @@ def _numbered_rows(path: Path, errors: RowErrors) -> Iterator[tuple[int, Any]]:
 def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
     try:
         file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise ValueError(f"{path} is not a parquet file ({error}); check the path") from error
     with file:
         try:
             for batch in file.iter_batches(batch_size=1024):
                 yield from batch.to_pylist()
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{path} is damaged ({error}); get it again") from error
 
 
@@ -209,13 +210,20 @@ def _read_json(path: Path) -> list[Any]:
 
 
 def _read_json_lines(path: Path, errors: RowErrors) -> Iterator[tuple[int, Any]]:
-    # Read as bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
+    for number, line in enumerate(_read_lines(path), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                errors.add(path.name, number, f"it is not JSON ({error})")
+            else:
+                yield number, row
+
+
+def _read_lines(path: Path) -> Iterator[bytes]:
+    # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    errors.add(path.name, number, f"it is not JSON ({error})")
-                else:
-                    yield number, row
+        try:
+            yield from file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is damaged ({error}); get it again") from error
