@@ -151,6 +151,26 @@ def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(
     assert found.sam_rise.mean > 0.5 * found.radius * norm
 
 
+def test_equal_rewards_are_refused_by_both_measurements(policy, data):
+    short = RolloutOptions(prompts=2, samples=2, max_tokens=1)  # too short for a right answer
+    for measure in (
+        lambda: analyze_gradients(*policy, data, short, GradientOptions(), silent),
+        lambda: analyze_sharpness(*policy, data, short, [1e-4], 1, silent),
+    ):
+        with pytest.raises(ValueError, match="got equal rewards, so no token has a gradient"):
+            measure()
+
+
+def test_rows_that_search_are_refused(policy, data, tmp_path):
+    rows = pandas.read_parquet(data).assign(agent_name="trgrpo_search")
+    rows.to_parquet(tmp_path / "search.parquet")
+    with pytest.raises(ValueError, match=r"search\.parquet has rows with agent_name trgrpo_search(.|\n)*eval --search"):
+        sample_rollouts(*policy, tmp_path / "search.parquet", SAMPLING, silent)
+    # Named as the loop that a row has without a name, they are sampled as before.
+    rows.assign(agent_name="single_turn_agent").to_parquet(tmp_path / "single.parquet")
+    assert len(sample_rollouts(*policy, tmp_path / "single.parquet", SAMPLING, silent)) == 12
+
+
 def test_shapings_are_parsed_with_their_parameters():
     shaping = parse_shaping("sigmoid:reverse=true,tau=6")
     assert (shaping.reverse, shaping.tau) == (True, 6)
@@ -171,6 +191,8 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     models = json.loads((tmp_path / "sharpness.json").read_text())["models"]
     first, second, _ = models[str(CHECKPOINT)]
     assert second["radius"] == pytest.approx(10 * first["radius"])
+    assert main([*files, "--prompts", "2", "--samples", "2", "--max-tokens", "1", "--sharpness"]) == 2
+    assert f"error: {CHECKPOINT}: all 2 responses to each of 2 prompts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from verl_trgrpo.advantages import group_relative_advantages
-from verl_trgrpo.evaluation.rows import load_rows
+from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow, load_rows
 from verl_trgrpo.problems import raise_problems
 from verl_trgrpo.rewards import compute_score
 
@@ -83,9 +83,9 @@ def sample_rollouts(
         prompts times samples rollouts, group after group.
 
     Raises:
-        ValueError: for a file that cannot be read, or whose rows cannot be scored.
+        ValueError: for a file that cannot be read, or whose rows cannot be scored or need searches.
     """
-    (rows,) = load_rows([data], options.prompts, options.seed)
+    rows = _single_turn_rows(data, options)
     settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}
     ends = model.generation_config.eos_token_id
     ends = torch.tensor(ends if isinstance(ends, list) else [ends], device=model.device)
@@ -105,6 +105,17 @@ def sample_rollouts(
             advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
             rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
     return rollouts
+
+
+def _single_turn_rows(data: Path, options: RolloutOptions) -> list[EvalRow]:
+    """Rows drawn from the file; those that search are refused, since one turn without a search is not what was trained."""
+    (rows,) = load_rows([data], options.prompts, options.seed)
+    if any(row.agent_name == SEARCH_TAGS for row in rows):
+        raise ValueError(
+            f"{data} has rows with agent_name {SEARCH_TAGS}, whose responses search; here responses have one turn. Give "
+            "rows without searches, or measure accuracy with verl-trgrpo eval --search"
+        )
+    return rows
 
 
 def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

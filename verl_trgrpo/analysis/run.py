@@ -129,12 +129,7 @@ def analyze_gradients(
         known = ", ".join(name for name, _ in list(model.named_parameters())[:4])
         raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
     parameters = [parameter for _, parameter in chosen]
-    rollouts = sample_rollouts(tokenizer, model, data, sampling, progress)
-    if not any(rollout.advantage for rollout in rollouts):
-        raise ValueError(
-            f"all {sampling.samples} responses to each of {sampling.prompts} prompts got equal rewards, so no token has a "
-            "gradient; use more prompts or samples, or another checkpoint"
-        )
+    rollouts = _unequal_rollouts(tokenizer, model, data, sampling, progress)
     # Shuffled, so that the tokens that get a pass of their own come from all prompts.
     random.Random(sampling.seed).shuffle(rollouts)
     table = _closed_form(model, rollouts, options.quarters, progress)
@@ -151,6 +146,19 @@ def analyze_gradients(
         "shapings": {name: _effect(table, weights[name], updates[name]) for name in weights},
     }
     return figures, table
+
+
+def _unequal_rollouts(
+    tokenizer: Any, model: Any, data: Path, sampling: RolloutOptions, progress: Progress
+) -> list[Rollout]:
+    """Rollouts of which some have an advantage; from equal rewards every figure would be 0 and look like a measurement."""
+    rollouts = sample_rollouts(tokenizer, model, data, sampling, progress)
+    if not any(rollout.advantage for rollout in rollouts):
+        raise ValueError(
+            f"all {sampling.samples} responses to each of {sampling.prompts} prompts got equal rewards, so no token has a "
+            "gradient; use more prompts or samples, or another checkpoint"
+        )
+    return rollouts
 
 
 def _parts(name: str) -> tuple[str, ...]:
@@ -267,8 +275,11 @@ def analyze_sharpness(
     """Sharpness of GRPO's surrogate, -1/N sum A pi / pi_0, around a checkpoint pi_0 on its own rollouts, for each radius.
 
     The same unweighted loss for every checkpoint, whatever it was trained with; a batch is ``prompts_per_batch`` groups.
+
+    Raises:
+        ValueError: when every group got equal rewards, so that the loss is 0 wherever one looks.
     """
-    rollouts = sample_rollouts(tokenizer, model, data, sampling, progress)
+    rollouts = _unequal_rollouts(tokenizer, model, data, sampling, progress)
     batches = []
     with torch.no_grad():
         for batch in _chunks(rollouts, prompts_per_batch * sampling.samples):

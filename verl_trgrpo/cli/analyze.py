@@ -136,9 +136,12 @@ def _sharpness(arguments: argparse.Namespace, sampling: Any, out: Path, facts: d
     with interruptible() as progress:
         for name in arguments.model:
             tokenizer, model = open_model(name, arguments.device, out)
-            found[name] = analyze_sharpness(
-                tokenizer, model, arguments.data, sampling, arguments.radius, arguments.directions, progress
-            )
+            try:
+                found[name] = analyze_sharpness(
+                    tokenizer, model, arguments.data, sampling, arguments.radius, arguments.directions, progress
+                )
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error  # one of several
     models = {name: [sharpness.as_dict() for sharpness in radii] for name, radii in found.items()}
     _write(out / "sharpness.json", {**facts, "relative_radii": arguments.radius, "models": models})
     print(sharpness_text(found))
