@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 
 import psutil
@@ -79,18 +80,50 @@ def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_p
     assert servers() == []
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_the_server_too(index, tmp_path):
+def start_parent(index, log):
+    """A small process with a server, the server, and its address."""
     code = (
         "import sys, time; from pathlib import Path; from verl_trgrpo.tiny_search.server import retrieval_server\n"
         "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])) as url:\n"
         "    print(url, flush=True)\n"
         "    time.sleep(60)\n"
     )
-    words = [sys.executable, "-c", code, str(index), str(tmp_path / "log")]
+    words = [sys.executable, "-c", code, str(index), str(log)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     url = process.stdout.readline().strip()
     (server,) = servers(psutil.Process(process.pid))
+    return process, server, url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_path, number):
+    process, server, url = start_parent(index, tmp_path / "log")
+    os.kill(process.pid, number)
+    process.communicate(timeout=600)
+    assert process.returncode == -number
+    server.wait(600)
+    assert refuses(url)
+    assert "Error" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.slow
+def test_a_parent_that_dies_before_its_server_is_up_leaves_none_behind(index, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from verl_trgrpo.tiny_search.server import retrieval_server\n"
+        "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])): pass\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(index), str(tmp_path / "log")])
+    while not (found := servers(psutil.Process(process.pid))):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    found[0].wait(600)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_server_too(index, tmp_path):
+    process, server, url = start_parent(index, tmp_path / "log")
     os.kill(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=600)
     assert "KeyboardInterrupt" in error

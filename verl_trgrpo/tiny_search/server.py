@@ -1,11 +1,18 @@
-"""A retrieval server as a child process, for the length of a run."""
+"""A retrieval server as a child process, for the length of a run.
+
+As a program (``python -m``) it is ``verl-trgrpo``, until its standard input ends: the other end of that pipe closes when the
+parent dies of whatever, SIGKILL included, so that no server is left behind.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -29,26 +36,26 @@ def retrieval_server(index: Path, log_file: Path, port: int | None = None) -> It
     Raises:
         RuntimeError: when the server does not come up; the message shows the end of its log.
     """
-    command = [sys.executable, "-m", "verl_trgrpo.cli.main", "search", "serve", "--index", str(index)]
+    command = [sys.executable, "-m", __name__, "search", "serve", "--index", str(index)]
     with log_file.open("ab") as log:
         own_log = log.tell()
         process = subprocess.Popen(
             [*command, "--port", str(port or 0)],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    try:
-        address = _wait_until_healthy(process, log_file, own_log)
-        yield f"{address}/retrieve"
-    finally:
-        process.terminate()
+    with process:  # closes the pipe
         try:
-            process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            address = _wait_until_healthy(process, log_file, own_log)
+            yield f"{address}/retrieve"
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _wait_until_healthy(process: subprocess.Popen, log_file: Path, own_log: int) -> str:
@@ -63,3 +70,17 @@ def _wait_until_healthy(process: subprocess.Popen, log_file: Path, own_log: int)
         time.sleep(0.1)
     ending = log_file.read_bytes()[own_log:].decode(errors="replace").strip().splitlines()[-5:]
     raise RuntimeError(f"the retrieval server did not start; see {log_file}: " + " | ".join(ending))
+
+
+def _end_with_parent() -> None:
+    """Wait until standard input ends, then stop this process as its parent would have done."""
+    while os.read(sys.stdin.fileno(), 1):  # not through sys.stdin, whose lock a waiting thread would hold at the end
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    from verl_trgrpo.cli.main import main
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    sys.exit(main(sys.argv[1:]))
