@@ -2,6 +2,9 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
 import time
 
 import pyarrow.parquet as pq
@@ -70,6 +73,28 @@ def test_rows_are_what_the_loop_and_the_reward_read(built, split):
         assert ("country" in row["prompt"][0]["content"]) == (row["extra_info"]["searches"] == 2)
         (answer,) = row["reward_model"]["ground_truth"]["target"]
         assert answer
+
+
+def test_an_index_is_built_again_only_where_it_has_to_be(tmp_path):
+    assert prepare(tmp_path, seed=3)
+    manifest, files = tmp_path / "index" / "manifest.json", tmp_path / "index" / "index"
+    before = manifest.stat().st_mtime_ns
+    assert not prepare(tmp_path, seed=3)
+    assert manifest.stat().st_mtime_ns == before
+    next(files.glob("*.store")).unlink()  # damaged
+    assert prepare(tmp_path, seed=3)
+    (tmp_path / "data" / CORPUS).write_text("")  # made again, and with it the index
+    assert prepare(tmp_path, seed=3)
+    assert not prepare(tmp_path, seed=3)
+    assert prepare(tmp_path, seed=4)  # another world
+    assert len(TantivyBackend(tmp_path / "index").search(["born"], 1)[0]) == 1
+
+
+def test_the_recorded_command_builds_the_same_files(built, tmp_path):
+    command = json.loads((built / "manifest.json").read_text())["command"]
+    subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=tmp_path, check=True, timeout=600)
+    for name in FILES:
+        assert file_sha256(tmp_path / built.name / name) == file_sha256(built / name)
 
 
 def test_preparing_builds_an_index_that_answers_the_questions(tmp_path):

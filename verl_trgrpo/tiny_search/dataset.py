@@ -38,7 +38,10 @@ def build_dataset(directory: Path, seed: int = 0) -> bool:
     """
     world = make_world("training", seed)
     arguments = {"train": TRAIN, "test": TEST, "seed": seed}
-    plan = BuildPlan("search demo", directory, arguments, ["verl-trgrpo", "search", "demo", "--seed", str(seed)])
+    # Not `search demo --seed`, which is the seed of the training.
+    imports = "from pathlib import Path; from verl_trgrpo.tiny_search.dataset import build_dataset"
+    call = f"build_dataset(Path({directory.resolve().name!r}), {seed})"
+    plan = BuildPlan("search demo", directory, arguments, ["python", "-c", f"{imports}; {call}"])
     result = build_data_set(plan, lambda: _data_set(world, seed))
     corpus, fresh = directory / CORPUS, directory / f"{CORPUS}.new"
     write_corpus(world, fresh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from verl_trgrpo.tiny_search.dataset import CORPUS, build_dataset
 def prepare(directory: Path, seed: int) -> bool:
     """Write data, corpus and index below `directory`, or find them there; return whether anything was built."""
     built = build_dataset(directory / "data", seed)
-    build_index(IndexOptions(corpus=directory / "data" / CORPUS, out=directory / "index", force=True))
-    return built
+    options = IndexOptions(corpus=directory / "data" / CORPUS, out=directory / "index")
+    try:
+        indexed = build_index(options)
+    except ValueError:  # another corpus or format, or damaged; all of it is made from the seed, so nothing can be lost
+        indexed = build_index(replace(options, force=True))
+    return built or indexed.built
 
 
 def example_trajectory(generations: Path, seed: int = 0) -> dict[str, Any] | None:
