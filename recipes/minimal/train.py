@@ -65,6 +65,7 @@ Exit code: 0 fine, 2 wrong input, 130 interrupted; --resume goes on from the lat
 
 
 def option(default: Any, text: str) -> Any:
+    """A field of Options with its help text."""
     return dataclasses.field(default=default, metadata={"help": text})
 
 
@@ -114,6 +115,8 @@ class Options:
                 self.objective()
             except ValueError as error:
                 problems.append(str(error))
+        if self.kl != "plain" and self.kl_coef == 0:
+            problems.append(f"kl={self.kl!r} has no effect without a KL loss; give kl_coef > 0")
         if self.samples == 1:
             problems.append("samples=1 leaves nothing to compare a response with; use at least 2")
         if self.mini_prompts > 0 and self.prompts % self.mini_prompts:
@@ -134,6 +137,8 @@ POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad
 
 
 class Row(NamedTuple):
+    """A prompt as token ids, and what its reward compares a response with."""
+
     source: str
     prompt: list[int]
     truth: Any
@@ -151,6 +156,7 @@ class Batch(NamedTuple):
 
 
 def read_rows(path: str, tokenizer: Any) -> list[Row]:
+    """All rows of a parquet file, their prompts through the chat template."""
     rows = []
     for row in pyarrow.parquet.read_table(path, columns=["data_source", "prompt", "reward_model"]).to_pylist():
         text = tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
@@ -201,6 +207,7 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
 
 
 def end_tokens(model: Any) -> list[int]:
+    """Tokens that end a response."""
     ids = model.generation_config.eos_token_id  # one, or several: instruction-tuned models often have two
     return ids if isinstance(ids, list) else [ids]
 
@@ -225,6 +232,7 @@ def response_log_probs(model: Any, batch: Batch, temperature: float, rows: int) 
 
 
 def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, float]]:
+    """Reward ("score") and correctness ("acc") of each response; rows has one entry for each."""
     texts = tokenizer.batch_decode(
         [ids[keep] for ids, keep in zip(batch.responses, batch.mask, strict=True)], skip_special_tokens=True
     )
@@ -257,6 +265,7 @@ def update(
 
 
 def mean(values: list[float]) -> float:
+    """Arithmetic mean of at least one value."""
     return sum(values) / len(values)
 
 
@@ -350,10 +359,12 @@ def save(out: Path, step: int, model: Any, optimizer: Any, tokenizer: Any) -> No
 
 
 def checkpoints(out: Path) -> list[int]:
+    """Steps of the checkpoints in OUT, ascending."""
     return sorted(int(path.name.rpartition("_")[2]) for path in out.glob("global_step_*"))
 
 
 def load_model(path: str | Path, device: str) -> Any:
+    """The model of a Hugging Face directory, in float32 on a device."""
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     model.to(torch.device(device))  # type: ignore[arg-type]
     return model.eval()  # without dropout, or the updates would see another policy than the sampler
@@ -384,7 +395,7 @@ def train(options: Options) -> None:
     ref = load_model(options.model, options.device).requires_grad_(False) if options.kl_coef else None
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
     if start:
-        optimizer.load_state_dict(torch.load(source / "optimizer.pt", map_location=options.device))
+        optimizer.load_state_dict(torch.load(source / "optimizer.pt", options.device, weights_only=True))
     rows = read_rows(options.train, tokenizer)
     if len(rows) < options.prompts:
         raise ValueError(f"{options.train} has {len(rows)} rows, but a batch takes prompts={options.prompts}")
@@ -408,6 +419,7 @@ def train(options: Options) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code that EPILOG describes."""
     parser = argparse.ArgumentParser(
         description="Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.",
         epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -307,6 +307,10 @@ def test_all_problems_of_the_options_are_reported_at_once(tiny_run):
     assert "multiple of mini_prompts" in str(error.value)
     with pytest.raises(ValueError, match=r"lr=0.*kl='x' is unknown"):
         options(tiny_run, lr=0.0, kl="x")
+    for kl in ("scaled", "literal"):
+        with pytest.raises(ValueError, match=f"^kl='{kl}' has no effect without a KL loss; give kl_coef > 0$"):
+            options(tiny_run, kl=kl)
+        options(tiny_run, kl=kl, kl_coef=0.1)
     with pytest.raises(ValueError, match="clip_ratio_low="):
         options(tiny_run, clip_low=2.0)
 
