@@ -150,9 +150,11 @@ def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path)
                 refused = server.post(body, headers=headers)
                 assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), value
             assert server.get("/metrics").status_code == 401
-            assert server.get("/health").status_code == 200
+            health = server.get("/health", headers={"Authorization": f"Bearer {TOKEN}x"})
+            assert health.json() == server.get("/health").json() == {"status": "ok", "backend": "tantivy"}
             right = {"Authorization": f"Bearer {TOKEN}"}
             assert server.post(body, headers=right).status_code == 200
+            assert server.get("/health", headers=right).json()["documents"] == len(PASSAGES)
             assert 'status="401"' in server.get("/metrics", headers=right).text
             asked = command("query", "--url", server.url, "polonium", VERL_TRGRPO_SEARCH_TOKEN=TOKEN)
             assert asked.returncode == 0 and "1. Polonium" in asked.stdout

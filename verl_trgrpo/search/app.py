@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -180,7 +180,11 @@ def create_app(options: ServerOptions, backend: Backend, metrics: Metrics) -> Fa
         service.close()
 
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok", "backend": backend.name, **backend.describe()})
+        about = {"status": "ok", "backend": backend.name}
+        with suppress(RefusalError):  # a probe needs no token; addresses of other servers are not for everybody
+            service.check_token(request)
+            about |= backend.describe()
+        return JSONResponse(about)
 
     async def show_metrics(request: Request) -> Response:
         try:

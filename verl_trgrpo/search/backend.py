@@ -41,7 +41,7 @@ class Backend(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return facts for /health, such as the number of documents; it must be quick."""
+        """Return facts for /health, such as the number of documents; it must be quick. Only who has the token sees them."""
         ...
 
     def close(self) -> None:
