@@ -6,6 +6,7 @@ import pytest
 
 from tests.report.files import metrics, write_record, write_run, write_steps
 from verl_trgrpo.report.arms import MOST_POINTS, accuracy, curves, group_arms, metric
+from verl_trgrpo.report.charts import style
 from verl_trgrpo.report.comparison import compare, last_common_step
 from verl_trgrpo.report.origin import notes, origin
 from verl_trgrpo.report.runs import read_runs
@@ -21,6 +22,15 @@ def entry(sections, figure, label):
     (section,) = (section for section in sections if section.name == figure)
     (found,) = (entry for entry in section.entries if entry.arm.label == label)
     return found
+
+
+def test_eight_arms_have_eight_colours_that_show_on_white_and_forty_arms_forty_looks():
+    looks = [style(number) for number in range(40)]
+    assert len({look["color"] for look in looks[:8]}) == len({look["marker"] for look in looks[:8]}) == 8
+    assert len({tuple(map(str, look.values())) for look in looks}) == 40
+    for look in looks[:8]:
+        red, green, blue = (int(look["color"][i : i + 2], 16) for i in (1, 3, 5))
+        assert 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.75 * 255
 
 
 def sweep(root, slopes, seeds):

@@ -7,8 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; dashes and markers differ, too.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#A6761D", "#56B4E9", "#000000")
+# Okabe and Ito's colours, which colour-blind readers can tell apart, with a brown and Tol's wine for their orange and yellow,
+# which are pale on white. As many as a study of this project has arms; dashes and markers differ, too.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#A6761D", "#56B4E9", "#000000", "#882255")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 _FONT_SIZE = 11  # legible on a phone, where the picture is 360 pixels wide
@@ -62,7 +63,7 @@ def as_png(figure: Any) -> bytes:
 
 
 def style(number: int) -> dict[str, Any]:
-    """How an arm's lines look: another colour, dashes and marker for each."""
+    """How an arm's lines look: another colour and marker for each of eight, another combination with dashes for each of 40."""
     return {
         "color": COLORS[number % len(COLORS)],
         "linestyle": DASHES[number % len(DASHES)],
