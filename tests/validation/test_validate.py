@@ -168,6 +168,16 @@ def test_unknown_data_sources_and_missing_columns_are_errors(tmp_path):
     assert "lacks the column data_source, prompt, reward_model" in found[1]
 
 
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_json_files_which_verl_reads_are_not_checked_and_no_error(tmp_path, suffix):
+    file = tmp_path / f"train{suffix}"
+    file.write_text(json.dumps({"prompt": "x"}) + "\n")
+    report = validate(PUZZLES, [f"data.train_files={file}", f"data.val_files={file}"])
+    assert report.ok, messages(report, Level.ERROR)
+    found = messages(report, Level.NOT_CHECKED)
+    assert sum(f"={file} is no parquet file" in message for message in found) == 2
+
+
 def test_what_cannot_be_looked_at_is_said_and_not_counted_as_passed():
     report = validate(PUZZLES, need_files=False)
     assert report.ok

@@ -48,6 +48,8 @@ def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, n
         remedy = f"build it: {build.format(path.parent)}" if build else "build it, or correct the path"
         level = Level.ERROR if need_files else Level.NOT_CHECKED
         return [Finding(level, key, f"{key}={path} does not exist; {remedy}")]
+    if path.suffix != ".parquet":
+        return [not_checked(key, f"{key}={path} is no parquet file; only veRL reads its columns and counts its rows")]
     problems = column_problems(key, path, config)
     if problems or not own_reward:
         return [error(key, problem) for problem in problems]
