@@ -127,6 +127,26 @@ def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, f
     assert not any("auto_map" in problem for problem in allowed)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, tmp_path, enabled):
+    """The reward loop opens its tokenizer with trust_remote_code=True, as the policy's."""
+    judge = shutil.copytree(CHECKPOINT, tmp_path / "judge")
+    arguments = [
+        *arguments, "reward.reward_model.rollout.name=vllm", f"reward.reward_model.enable={enabled}",
+        f"reward.reward_model.model_path={judge}", "reward.custom_reward_function.path=null",
+    ]  # fmt: skip
+    assert problems_of(arguments) == []
+    (judge / "own.py").write_text(CODE)
+    edit(judge / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    report = validate("trgrpo_trainer", [*arguments, "platform=cpu"])
+    found = [finding.message for finding in report.of(Level.ERROR) if finding.key == "reward.reward_model.model_path"]
+    assert problems_of(arguments) == found and len(found) == enabled
+    assert not list(tmp_path.rglob("ran"))
+    if enabled:
+        assert found[0].startswith(f"reward.reward_model.model_path={judge} names Python code of its own (auto_map)")
+        assert problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []
+
+
 def test_validate_says_the_same_as_the_launcher(arguments, model, tmp_path):
     write(tmp_path / "train.parquet", 7)
     edit(model / "config.json", vocab_size=100)

@@ -1,4 +1,4 @@
-"""A local model directory: whether its tokenizer fits the model, and whether it brings code of its own."""
+"""Local model directories: whether the tokenizer fits the model, and whether one brings code of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,34 @@ import json
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 _KEY = "actor_rollout_ref.model"
+REWARD_MODEL = "reward.reward_model"
 
 
 def model_problems(config: DictConfig) -> list[str]:
+    """Complaints about the local directories of the policy and of the reward model, if there is one."""
+    return policy_problems(config) + reward_model_problems(config)
+
+
+def reward_model_path(config: DictConfig) -> str | None:
+    """The reward model of a run; None for a run without."""
+    path = OmegaConf.select(config, f"{REWARD_MODEL}.model_path")
+    return str(path) if path and OmegaConf.select(config, f"{REWARD_MODEL}.enable") else None
+
+
+def reward_model_problems(config: DictConfig) -> list[str]:
+    """A complaint where the reward model's directory brings code that its tokenizer would run, see `code_problems`."""
+    name = reward_model_path(config)
+    path = Path(name or "").expanduser()
+    if name is None or not path.is_dir():
+        return []
+    trusted = bool(config.actor_rollout_ref.model.get("trust_remote_code", False))
+    return code_problems(path, path, trusted, f"{REWARD_MODEL}.model_path")
+
+
+def policy_problems(config: DictConfig) -> list[str]:
     """Complaints about a local model directory; a name on a hub is not looked at.
 
     Nothing is downloaded; code of the directory is run where ``model.trust_remote_code`` allows it, and not otherwise.
@@ -33,7 +55,7 @@ def model_problems(config: DictConfig) -> list[str]:
     return tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
 
 
-def code_problems(model: Path, tokenizer: Path, trusted: bool) -> list[str]:
+def code_problems(model: Path, tokenizer: Path, trusted: bool, key: str = f"{_KEY}.path") -> list[str]:
     """A complaint where opening the tokenizer would run code that comes with it, unless that was allowed.
 
     ``model.trust_remote_code=false`` does not prevent it: the workers of veRL's reward loop open the tokenizer with
@@ -49,7 +71,7 @@ def code_problems(model: Path, tokenizer: Path, trusted: bool) -> list[str]:
     if not any(part in _auto_map(content) for content, part in parts):
         return []
     return [
-        f"{_KEY}.path={tokenizer} names Python code of its own (auto_map), which veRL would run; read it, then set "
+        f"{key}={tokenizer} names Python code of its own (auto_map), which veRL would run; read it, then set "
         f"{_KEY}.trust_remote_code=true, or use a model without"
     ]
 

@@ -10,7 +10,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.launch.configuration import root_cause
 from verl_trgrpo.launch.data_files import column_problems, data_files, row_problems
-from verl_trgrpo.launch.model_files import model_problems
+from verl_trgrpo.launch.model_files import (
+    REWARD_MODEL,
+    policy_problems,
+    reward_model_path,
+    reward_model_problems,
+)
 from verl_trgrpo.rewards import known_data_sources
 from verl_trgrpo.rewards.registry import has_reward
 from verl_trgrpo.validation.batches import size_findings
@@ -39,7 +44,7 @@ def file_findings(config: DictConfig, need_files: bool) -> list[Finding]:
             findings += _data_findings(config, key, Path(file).expanduser(), own_reward, need_files)
     if all(finding.level is not Level.ERROR for finding in findings) and not size_findings(config):
         findings += [error("data.train_batch_size", problem) for problem in row_problems(config)]
-    return findings + _model_findings(config, need_files) + _tool_findings(config)
+    return findings + _model_findings(config, need_files) + _reward_model_findings(config) + _tool_findings(config)
 
 
 def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, need_files: bool) -> list[Finding]:
@@ -96,13 +101,22 @@ def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
             level = Level.ERROR if need_files else Level.NOT_CHECKED
             return [Finding(level, _MODEL, f"{_MODEL}={name} is not a directory; give a model directory or a hub name")]
         return [not_checked(_MODEL, f"{_MODEL}={name} is a name on a hub; nothing is downloaded to look at it")]
-    if problems := model_problems(config):
+    if problems := policy_problems(config):
         return [error(_MODEL, problem) for problem in problems]
     try:
         omega_conf_to_dataclass(config.actor_rollout_ref.model)
     except Exception as problem:  # transformers raises many kinds
         return [error(_MODEL, f"{_MODEL}={name} cannot be opened: {root_cause(problem)}; get the model again")]
     return []
+
+
+def _reward_model_findings(config: DictConfig) -> list[Finding]:
+    key, name = f"{REWARD_MODEL}.model_path", reward_model_path(config)
+    if name is None:
+        return []
+    if not Path(name).expanduser().is_dir():
+        return [not_checked(key, f"{key}={name} is no local directory; whether it brings code of its own is not known")]
+    return [error(key, problem) for problem in reward_model_problems(config)]
 
 
 def _tool_findings(config: DictConfig) -> list[Finding]:
