@@ -16,7 +16,15 @@ from tests.launch.test_configuration import recipe  # noqa: F401  (a fixture)
 from verl_trgrpo.launch.child import TrainingProcess
 from verl_trgrpo.launch.configuration import ConfigurationError, make_plan
 from verl_trgrpo.launch.progress import Progress
-from verl_trgrpo.launch.run import _failure, _next_attempt, _set_aside, latest_checkpoint, run_training
+from verl_trgrpo.launch.run import (
+    TrainingFailedError,
+    _bookkeeping,
+    _failure,
+    _next_attempt,
+    _set_aside,
+    latest_checkpoint,
+    run_training,
+)
 from verl_trgrpo.launch.same_run import check_same_run
 from verl_trgrpo.report import MetricsLog, Step
 
@@ -69,6 +77,40 @@ def test_another_configuration_does_not_continue_a_run(recipe, tmp_path):  # noq
         "trgrpo_trainer", [*recipe, "trainer.total_training_steps=9", "trainer.test_freq=1"], on_cpu=True
     )
     check_same_run(longer.config, run_dir / "config.yaml")
+
+
+def test_starting_over_leaves_no_checkpoint_of_another_configuration(recipe, tmp_path, monkeypatch):  # noqa: F811
+    """The second run ends before its first save; it must not go on from, or be shown as, the first one."""
+    run_dir, stream = tmp_path / "run", io.StringIO()
+    for step in (2, 3):
+        (run_dir / f"global_step_{step}").mkdir(parents=True)
+    (run_dir / "latest_checkpointed_iteration.txt").write_text("3")
+    recipe = [*recipe, "trainer.total_training_steps=3"]
+    OmegaConf.save(make_plan("trgrpo_trainer", recipe, on_cpu=True).config, run_dir / "config.yaml")
+    driver = tmp_path / "driver"
+    driver.write_text("#!/bin/sh\necho killed at step 1\nexit 1\n")
+    driver.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(driver))
+    other = [*recipe, "actor_rollout_ref.actor.optim.lr=5e-5"]
+    with pytest.raises(TrainingFailedError, match="killed at step 1"):
+        run_training([*other, "trainer.resume_mode=disable"], stream=stream)
+    assert OmegaConf.load(run_dir / "config.yaml").actor_rollout_ref.actor.optim.lr == 5e-5
+    assert f"note: starting over; the earlier checkpoints are now in {run_dir / 'abandoned-1'}" in stream.getvalue()
+    assert latest_checkpoint(run_dir / "abandoned-1") == run_dir / "abandoned-1" / "global_step_3"
+    assert (run_dir / "abandoned-1" / "global_step_2").is_dir()
+    assert not list(run_dir.glob("global_step_*")) and latest_checkpoint(run_dir) is None
+    with pytest.raises(TrainingFailedError, match="killed at step 1"):
+        run_training(other, stream=stream)
+    assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-2").exists()
+
+
+@pytest.mark.parametrize(
+    ("logger", "expected"),
+    [("null", "[file]"), ("wandb", "[wandb,file]"), ("[console,file]", "[console,file]"), ("[]", "[file]")],
+)
+def test_the_file_logger_comes_with_whatever_the_user_logs_to(recipe, tmp_path, logger, expected):  # noqa: F811
+    plan = make_plan("trgrpo_trainer", [*recipe, f"trainer.logger={logger}"], on_cpu=True)
+    assert _bookkeeping(plan, tmp_path / "metrics-1.jsonl")[0] == f"trainer.logger={expected}"
 
 
 def test_the_retrieval_server_may_have_another_address_when_a_run_goes_on(recipe, tmp_path):  # noqa: F811

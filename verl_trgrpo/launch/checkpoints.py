@@ -84,6 +84,28 @@ def settle_checkpoint(run_dir: Path) -> Settled:
     return Settled(chosen, (note, *_settle_data_state(chosen)))
 
 
+def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
+    """Move all checkpoints and the tracker file out of the way of a run that starts over; nothing is deleted.
+
+    The tracker goes last: until then an interruption leaves checkpoints that still belong to the recorded configuration.
+
+    Args:
+        run_dir: where they are.
+        attempt: number of the attempt that starts over.
+
+    Returns:
+        where they are now, or None when there were none.
+    """
+    found = [*_checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
+    if not found:
+        return None
+    abandoned = run_dir / f"abandoned-{attempt}"
+    abandoned.mkdir(exist_ok=True)
+    for path in found:
+        path.rename(abandoned / path.name)
+    return abandoned
+
+
 def damage(checkpoint: Path) -> list[str]:
     """What is missing or cut short in a checkpoint, ``data.pt`` excepted; a sentence each."""
     actor = checkpoint / "actor"

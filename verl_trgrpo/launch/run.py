@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
-from verl_trgrpo.launch.checkpoints import latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.launch.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.launch.child import TrainingProcess
 from verl_trgrpo.launch.claim import LOCK_FILE, claimed, name_holder
 from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, ConfigurationError, Plan, make_plan, quoted
@@ -117,12 +117,15 @@ def _finished(plan: Plan) -> bool:
 
 
 def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
+    attempt = _next_attempt(plan.run_dir)
+    # Before the configuration is replaced: it must not vouch for checkpoints that it did not make.
+    starts_over = plan.config.trainer.resume_mode == "disable"
+    if starts_over and (abandoned := abandon_checkpoints(plan.run_dir, attempt)):
+        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
     _write_config(plan)
     checkpoint = latest_checkpoint(plan.run_dir)
-    if plan.config.trainer.resume_mode == "disable" or checkpoint is None:
+    if checkpoint is None:
         _set_aside(plan.run_dir)  # curves of an abandoned attempt would mix with those of a fresh start
-        checkpoint = None
-    attempt = _next_attempt(plan.run_dir)
     log_file = plan.run_dir / f"train-{attempt}.log"
     metrics_file = plan.run_dir / f"metrics-{attempt}.jsonl"
     arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan, metrics_file.resolve())]
@@ -189,7 +192,7 @@ def _bookkeeping(plan: Plan, metrics_file: Path) -> list[str]:
     On a Ray cluster that was there before, only the runtime environment carries a variable to veRL's workers.
     """
     logger = plan.config.trainer.logger
-    loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
+    loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger] if logger else []
     if "file" not in loggers:
         loggers.append("file")
     return [
