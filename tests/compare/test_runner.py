@@ -110,9 +110,8 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     process.send_signal(number)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130, error
-    assert (
-        not run_directory(out, "c", 0).joinpath("run.log").read_text() if run_directory(out, "c", 0).exists() else True
-    )
+    assert "interrupted; the same command goes on from the latest checkpoint" in error
+    assert not run_directory(out, "c", 0).exists(), "a run that did not start leaves nothing"
     here = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(out).encode() in _bytes(path)]
     assert not here, "no trainer may be left"
     for arm in "ab":
@@ -122,18 +121,37 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
 
 
 def test_a_trainer_that_outlived_its_command_is_not_joined_by_another(tmp_path):
-    study = replace(STUDY, arms={"grpo": {"height": 1}}, seeds=(0,), primary="")
+    study = replace(STUDY, seeds=(0,))
     run_dir = run_directory(tmp_path, "grpo", 0)
     run_dir.mkdir(parents=True)
+    record = {
+        "arm": "grpo",
+        "command": run_command(study, INPUTS, "grpo", 0, run_dir)[1:],
+        "attempts": [{"its": "own"}],
+    }
+    (run_dir / "run.json").write_text(json.dumps(record))
     # A process that holds the log as a trainer does whose parent was killed with SIGKILL.
     code = "import fcntl, sys; fcntl.flock(1, fcntl.LOCK_EX); sys.stderr.write('held'); sys.stdin.read()"
     with (run_dir / "run.log").open("ab") as log:
         pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen([sys.executable, "-c", code], stdout=log, **pipes) as left:
             assert left.stderr.read(4) == b"held"
-            with pytest.raises(ValueError, match=r"run\.log is still written by another process"):
-                run_study(study, INPUTS, tmp_path)
+            (failure,) = run_study(study, INPUTS, tmp_path)
+            assert f"{run_dir / 'run.log'} is still written by another process; let it end" in failure
+            assert read_record(run_dir) == record, "the record is that of the run that is still there"
+            assert [len(runs) for runs in finished_runs(study, tmp_path).values()] == [0, 1, 1], "the others go on"
     assert run_study(study, INPUTS, tmp_path) == []
+    assert [attempt.get("exit_code") for attempt in read_record(run_dir)["attempts"]] == [None, 0]
+
+
+def test_a_run_that_does_not_say_how_it_was_started_is_not_gone_on_with(tmp_path):
+    run_dir = run_directory(tmp_path, "grpo", 0)
+    run_dir.mkdir(parents=True)
+    (run_dir / "run.json").write_text('{"arm": "grpo", "seed": 0}')
+    with pytest.raises(
+        ValueError, match=r"grpo/seed-0 does not say how it was started, see .*run\.json.*another --out"
+    ):
+        run_study(STUDY, INPUTS, tmp_path)
 
 
 def _bytes(path):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from verl_trgrpo.compare.commands import Inputs, run_command
 from verl_trgrpo.compare.record import environment, read_record, write_record
@@ -39,29 +39,21 @@ class _Children:
     lock: threading.Lock = field(default_factory=threading.Lock)
     ended: bool = False
 
-    def run(self, command: Sequence[str], log: Path) -> int:
-        """Run a command to its end, its output in `log`; return its exit code.
-
-        Raises:
-            ValueError: when a process that an earlier, killed command left behind still writes to `log`.
-        """
-        with log.open("ab") as output:
+    def run(self, command: Sequence[str], output: BinaryIO) -> int | None:
+        """Run a command to its end, its output in a file; return its exit code, or None when it may not start any more."""
+        with self.lock:
+            if self.ended:
+                return None
+            # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+            process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+            self.processes.add(process)
+        try:
+            return process.wait()
+        finally:
             with self.lock:
-                if self.ended:
-                    return -1
-                # The trainer inherits the log and thereby the lock, and holds it as long as it lives.
-                if not lock(output.fileno()):
-                    raise ValueError(f"{log} is still written by another process; let it end, or stop it")
-                # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
-                process = subprocess.Popen(
-                    command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
-                )
-                self.processes.add(process)
-            try:
-                return process.wait()
-            finally:
-                with self.lock:
-                    self.processes.discard(process)
+                self.processes.discard(process)
 
     def end(self) -> None:
         """Ask all processes to stop, and kill after a while those that do not."""
@@ -110,6 +102,8 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
                 if failure := future.result():
                     failures.append(failure)
         except BaseException:
+            # Otherwise the pool would go through all runs that wait.
+            pool.shutdown(wait=False, cancel_futures=True)
             children.end()
             raise
     return failures
@@ -124,10 +118,9 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
             run_dir = run_directory(out, arm, seed)
             command = run_command(study, inputs, arm, seed, run_dir)[1:]
             record = read_record(run_dir)
-            if record and record["command"] != command:
-                raise ValueError(
-                    f"{run_dir} was started with another command, see {run_dir / 'run.json'}; choose another --out"
-                )
+            if record and record.get("command") != command:
+                found = "was started with another command" if "command" in record else "does not say how it was started"
+                raise ValueError(f"{run_dir} {found}, see {run_dir / 'run.json'}; choose another --out")
             if not record.get("finished"):
                 settings = {**study.settings, **study.arms[arm]}
                 start = {"arm": arm, "seed": seed, "trainer": study.trainer, "settings": settings, "command": command}
@@ -137,16 +130,27 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
 
 def _run(children: _Children, run_dir: Path, record: dict[str, Any]) -> str:
     """Train one run and write its record; return why it failed, or ""."""
-    write_record(run_dir, record)
-    started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-    code = children.run([sys.executable, *record["command"]], run_dir / LOG)
-    attempt = {"started": started, "seconds": round(time.monotonic() - clock, 1), "exit_code": code}
-    finished = code == 0
-    write_record(run_dir, record | {"attempts": [*record["attempts"], attempt], "finished": finished})
-    if finished or children.ended:
+    if children.ended:
         return ""
-    logger.warning("%s failed with exit code %d; see %s", run_dir, code, run_dir / LOG)
-    return f"{run_dir}: exit code {code}: {_last_line(run_dir / LOG)}"
+    run_dir.mkdir(parents=True, exist_ok=True)
+    log = run_dir / LOG
+    with log.open("ab") as output:
+        # The trainer inherits the log and thereby the lock, and holds it as long as it lives: one that a killed command
+        # left behind is found here, before its record is touched.
+        if not lock(output.fileno()):
+            logger.warning("%s is still written by another process", log)
+            return f"{log} is still written by another process; let it end, or stop it"
+        write_record(run_dir, record)
+        started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+        code = children.run([sys.executable, *record["command"]], output)
+        if code is None:
+            return ""
+        attempt = {"started": started, "seconds": round(time.monotonic() - clock, 1), "exit_code": code}
+        write_record(run_dir, record | {"attempts": [*record["attempts"], attempt], "finished": code == 0})
+    if code == 0 or children.ended:
+        return ""
+    logger.warning("%s failed with exit code %d; see %s", run_dir, code, log)
+    return f"{run_dir}: exit code {code}: {_last_line(log)}"
 
 
 def _last_line(log: Path) -> str:
