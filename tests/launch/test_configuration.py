@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from verl_trgrpo.launch.configuration import ConfigurationError, make_plan, quoted
+from verl_trgrpo.launch.configuration import ConfigurationError, compose, make_plan, quoted, recipe_arguments
 from verl_trgrpo.launch.environment import training_environment
 
 LOSS = "actor_rollout_ref.actor.policy_loss"
@@ -65,6 +65,52 @@ def test_each_algorithm_has_its_own_run_directory(recipe, algorithm):
         "trgrpo_trainer", [*overrides, f"algorithm={algorithm}", "trainer.experiment_name=mine"], on_cpu=True
     )
     assert named.run_dir.name == "mine"
+
+
+def test_a_stock_configuration_is_not_named_after_an_algorithm_that_nobody_chose(recipe):
+    stock = [*recipe, "actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8", "critic.enable=false"]
+    plan = make_plan("ppo_trainer", stock, on_cpu=False)
+    assert plan.config.trainer.experiment_name == "gsm8k"  # veRL's own
+    plan = make_plan("ppo_trainer", [*stock, "+algorithm=dr_grpo"], on_cpu=False)
+    assert plan.config.trainer.experiment_name == "dr_grpo"
+
+
+@pytest.mark.parametrize(
+    ("yaml", "override", "name"),
+    [
+        ("defaults: [ppo_trainer, agent: single_turn, _self_, algorithm: grpo]", None, "my recipe-grpo"),
+        (
+            "defaults: [ppo_trainer, agent: single_turn, _self_, algorithm: grpo]",
+            "algorithm=dr_grpo",
+            "my recipe-dr_grpo",
+        ),
+        ("defaults: [trgrpo_trainer, override algorithm: aspo, _self_]", None, "my recipe-aspo"),
+        ("defaults: [trgrpo_trainer, _self_]\ntrainer: {experiment_name: first}", "algorithm=grpo", "first"),
+        (
+            "defaults: [trgrpo_trainer, _self_]\ntrainer: {experiment_name: first}",
+            "trainer.experiment_name=trgrpo",
+            "trgrpo",
+        ),
+        ("defaults: [ppo_trainer, _self_]", None, "my recipe"),
+    ],
+)
+def test_a_run_is_named_after_what_its_recipe_chooses_unless_the_recipe_names_it(
+    recipe, tmp_path, yaml, override, name
+):
+    (tmp_path / "my recipe.yaml").write_text(yaml)
+    overrides = [word for word in recipe if "default_local_dir" not in word] + ([override] if override else [])
+    overrides += ["actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8", "critic.enable=false"]
+    config_name, arguments = recipe_arguments(tmp_path / "my recipe.yaml", overrides)
+    plan = make_plan(config_name, arguments, on_cpu=True)
+    assert plan.config.trainer.experiment_name == plan.run_dir.name == name
+    # What is handed to veRL makes the same configuration.
+    assert compose(config_name, plan.overrides) == plan.config
+
+
+def test_overrides_of_keys_that_only_the_cpu_platform_has(recipe):
+    eager = "actor_rollout_ref.model.override_config.attn_implementation=eager"
+    plan = make_plan("trgrpo_trainer", [*recipe, eager], on_cpu=True)
+    assert plan.config.actor_rollout_ref.model.override_config.attn_implementation == "eager"
 
 
 @pytest.mark.parametrize(

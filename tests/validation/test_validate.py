@@ -224,6 +224,16 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     assert {finding["level"] for finding in report["findings"]} == {"not checked"}
 
 
+def test_the_configuration_is_the_one_that_accelerators_train():
+    """Also on a machine without any; the name decides about the run directory."""
+    config = validate(PUZZLES, ["algorithm=grpo"], need_files=False).config
+    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-grpo"
+    assert config.trainer.device != "cpu"
+    config = validate(PUZZLES, ["platform=cpu"], need_files=False).config
+    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo"
+    assert config.trainer.device == "cpu"
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -13,10 +13,10 @@ examples:
   verl-trgrpo validate recipes/search_qa/qwen2.5-3b.yaml algorithm=dapo_clip trainer.nnodes=2 --show
   verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ... --json
 
-Composes the configuration as training would, builds veRL's dataclasses from it, asks veRL's own validate_config, and
-compares sizes, lengths, files, rewards, clip and token weights. All problems come out at once. "Not checked" is what could
-not be looked at, such as a model on a hub; it is never counted as passed. Where data and model are elsewhere, --no-files
-makes missing files "not checked".
+Composes the configuration as training on accelerators would, wherever it is asked (platform=cpu: as on a machine without
+one), builds veRL's dataclasses from it, asks veRL's own validate_config, and compares sizes, lengths, files, rewards, clip
+and token weights. All problems come out at once. "Not checked" is what could not be looked at, such as a model on a hub; it
+is never counted as passed. Where data and model are elsewhere, --no-files makes missing files "not checked".
 Exit code: 0 without errors, 1 with errors, 2 when nothing can be composed.
 """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.launch.data_files import data_files, data_problems, training_rows
 from verl_trgrpo.launch.model_files import model_problems
@@ -21,6 +21,9 @@ DEFAULT_CONFIG = "trgrpo_trainer"
 
 # Hydra's own option for the directory of the primary configuration; a recipe outside the packages needs it.
 _CONFIG_PATH = "--config-path="
+
+# Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
+_UNNAMED = ("gsm8k", "trgrpo")
 
 
 class ConfigurationError(ValueError):
@@ -61,20 +64,13 @@ def make_plan(config_name: str, overrides: Sequence[str], on_cpu: bool) -> Plan:
     Raises:
         ConfigurationError: with every problem found.
     """
-    options, overrides = _split_options(overrides)
-    if not chosen_value(overrides, "trainer.experiment_name"):
-        # Names the run directory: two algorithms must not continue each other's checkpoints.
-        overrides.insert(0, f"trainer.experiment_name={chosen_value(overrides, 'algorithm') or 'tr_grpo'}")
-    if on_cpu and not chosen_value(overrides, "platform"):
-        overrides.insert(0, "platform=cpu" if _has_platform(config_name, options) else "+platform=cpu")
-    overrides = options + overrides
-    config = compose(config_name, overrides)
+    config, arguments = compose_run(config_name, overrides, on_cpu)
     problems = _file_problems(config) + _contract_problems(config)
     if problems:
         raise ConfigurationError(problems)
     run_dir = Path(config.trainer.default_local_dir)
     # What was chosen counts, not what was found: a head node without a GPU may start a run on GPUs.
-    return Plan(config, tuple(overrides), run_dir, _total_steps(config), config.trainer.device == "cpu")
+    return Plan(config, arguments, run_dir, _total_steps(config), config.trainer.device == "cpu")
 
 
 def recipe_arguments(recipe: Path, overrides: Sequence[str]) -> tuple[str, list[str]]:
@@ -82,7 +78,7 @@ def recipe_arguments(recipe: Path, overrides: Sequence[str]) -> tuple[str, list[
 
     Args:
         recipe: a YAML file, which may use the configurations of veRL, of this package and of its own directory.
-        overrides: Hydra overrides; without ``trainer.experiment_name`` they get the recipe's and the algorithm's name.
+        overrides: Hydra overrides.
 
     Raises:
         ConfigurationError: when there is no such file, or its name is not that of a Hydra configuration.
@@ -92,9 +88,6 @@ def recipe_arguments(recipe: Path, overrides: Sequence[str]) -> tuple[str, list[
     if not recipe.is_file():
         raise ConfigurationError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
     arguments = [f"{_CONFIG_PATH}{recipe.resolve().parent}", "hydra.searchpath=[pkg://verl.trainer.config]"]
-    if not chosen_value(overrides, "trainer.experiment_name"):
-        name = f"{recipe.stem}-{chosen_value(overrides, 'algorithm') or 'tr_grpo'}"
-        arguments.append(f"trainer.experiment_name={quoted(name)}")
     return recipe.stem, [*arguments, *overrides]
 
 
@@ -134,6 +127,41 @@ def _has_platform(config_name: str, options: Sequence[str]) -> bool:
     return True
 
 
+def compose_run(config_name: str, overrides: Sequence[str], on_cpu: bool = False) -> tuple[DictConfig, tuple[str, ...]]:
+    """The configuration of a run, and the Hydra arguments that reproduce it.
+
+    Where nothing else names the run, it is named after its recipe, if it has one, and its algorithm: the name is that of the
+    run directory, and two algorithms must not continue each other's checkpoints.
+
+    Args:
+        config_name: primary configuration.
+        overrides: as for :func:`make_plan`.
+        on_cpu: choose the group ``platform=cpu`` unless the overrides choose one.
+
+    Raises:
+        ConfigurationError: as :func:`compose`.
+    """
+    options, overrides = _split_options(overrides)
+    platform = ["platform=cpu"] if on_cpu and not chosen_value(overrides, "platform") else []
+    try:
+        config, choices = _compose(config_name, [*options, *platform, *overrides])
+    except ConfigurationError:
+        if not platform or _has_platform(config_name, options):
+            raise
+        platform = ["+platform=cpu"]
+        config, choices = _compose(config_name, [*options, *platform, *overrides])
+    naming = []
+    given = chosen_value(overrides, "trainer.experiment_name")
+    if not given and OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED:
+        parts = [config_name] if options else []
+        parts += [choices["algorithm"]] if choices.get("algorithm") else []
+        if parts:
+            # What refers to the name is resolved when it is read, so there is no need to compose again.
+            config.trainer.experiment_name = "-".join(parts)
+            naming = [f"trainer.experiment_name={quoted(config.trainer.experiment_name)}"]
+    return config, (*options, *platform, *naming, *overrides)
+
+
 def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     """The configuration as Hydra composes it for ``python -m verl.trainer.main_ppo --config-name NAME ARGUMENTS``.
 
@@ -144,6 +172,11 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
     Raises:
         ConfigurationError: for unknown groups, keys or syntax.
     """
+    return _compose(config_name, overrides)[0]
+
+
+def _compose(config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, dict[str, Any]]:
+    """The configuration, and what Hydra chose from each group, be it in a defaults list or in an override."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
@@ -158,9 +191,13 @@ def compose(config_name: str, overrides: Sequence[str]) -> DictConfig:
         else:
             initialized = hydra.initialize_config_module("verl.trainer.config", version_base=None)
         with initialized:
-            return hydra.compose(config_name, overrides=overrides)
+            config = hydra.compose(config_name, overrides=overrides, return_hydra_config=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError([str(error)]) from error
+    choices = dict(config.hydra.runtime.choices)
+    with open_dict(config):
+        del config["hydra"]
+    return config, choices
 
 
 def _file_problems(config: DictConfig) -> list[str]:

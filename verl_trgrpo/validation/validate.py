@@ -9,7 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, compose, recipe_arguments
+from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, compose_run, recipe_arguments
 from verl_trgrpo.launch.data_files import training_rows
 from verl_trgrpo.validation.batches import BatchArithmetic, batch_arithmetic, batch_findings, size_findings
 from verl_trgrpo.validation.contracts import dataclass_findings, host_findings
@@ -74,7 +74,8 @@ def validate(source: str = DEFAULT_CONFIG, overrides: Sequence[str] = (), need_f
     arguments = list(overrides)
     if source.endswith(".yaml") or "/" in source:
         source, arguments = recipe_arguments(Path(source), arguments)
-    config = compose(source, arguments)
+    # Without the launcher's platform=cpu: a recipe for GPUs is looked at on machines that have none.
+    config, _ = compose_run(source, arguments)
     findings = file_findings(config, need_files) + dataclass_findings(config)
     objective_problems, sound = objective_findings(config)
     findings += objective_problems
