@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -45,6 +46,35 @@ def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
     output = capsys.readouterr().out
     assert "FAIL  no-such-package" in output and "remedy: pip install no-such-package" in output
     assert "Unsupported loss mode: tr_grpo" in output and "VERL_USE_EXTERNAL_PLUGINS" in output
+
+
+def test_ctrl_c_promises_nothing_where_nothing_goes_on():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "verl_trgrpo.cli.main", "doctor"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Once it asks interpreters of its own, it is in the middle of its work.
+    while not psutil.Process(process.pid).children():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert error.strip() == "interrupted"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    recipe = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
+    words = [sys.executable, "-m", "verl_trgrpo.cli.main", "validate", str(recipe), "--no-files", "--show"]
+    with (tmp_path / "stderr").open("w+") as error:
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error)
+        process.stdout.close()
+        assert process.wait(timeout=300) == 141
+        error.seek(0)
+        said = error.read()
+    assert "error" not in said.lower() and "Traceback" not in said, said
 
 
 @pytest.mark.slow

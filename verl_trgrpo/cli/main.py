@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from verl_trgrpo.cli import analyze, compare, data, doctor, evaluate, quickstart
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted."""
+    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads."""
     parser = argparse.ArgumentParser(
         prog="verl-trgrpo",
         description="TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.",
@@ -29,11 +30,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:
         arguments.overrides += rest
+    return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a command; say in a line what ended it early."""
     try:
-        return arguments.run(arguments)
+        code = arguments.run(arguments)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on from the latest checkpoint", file=sys.stderr)
+        goes_on = "; the same command goes on from the latest checkpoint" if "resumes" in arguments else ""
+        print(f"\ninterrupted{goes_on}", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
