@@ -9,7 +9,8 @@ from typing import Any
 
 from verl_trgrpo.data.checks.files import first_line
 from verl_trgrpo.data.checks.findings import ERROR, WARNING, Findings
-from verl_trgrpo.data.checks.rows import ground_truth_of, shorten
+from verl_trgrpo.data.checks.rows import ground_truth_of
+from verl_trgrpo.problems import shorten
 from verl_trgrpo.rewards import compute_score
 from verl_trgrpo.rewards.registry import find_reward, find_right_response, has_reward
 

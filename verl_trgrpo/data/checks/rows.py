@@ -8,6 +8,7 @@ from typing import Any
 
 from verl_trgrpo.data.checks.findings import ERROR, WARNING, Findings
 from verl_trgrpo.data.schema import CHAT_TAGS, ROLES
+from verl_trgrpo.problems import shorten
 from verl_trgrpo.rewards.registry import has_reward, known_data_sources
 
 # What veRL 0.9's own `default_compute_score` scores, and the beginning of further names.
@@ -117,12 +118,6 @@ def ground_truth_of(row: Mapping[str, Any]) -> Any:
     """Return a row's ground truth, None where there is none."""
     reward_model = row.get("reward_model")
     return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
-
-
-def shorten(value: Any, limit: int = 100) -> str:
-    """Return `value` as Python would write it, cut after `limit` characters."""
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _message_problems(number: int, message: Any) -> Iterator[str]:

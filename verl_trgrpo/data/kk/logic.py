@@ -12,6 +12,8 @@ import ast
 from functools import cache
 from typing import Any
 
+from verl_trgrpo.problems import shorten
+
 Statement = tuple[Any, ...]
 
 MAX_PEOPLE = 8
@@ -29,7 +31,7 @@ def check_statements(statements: Any) -> None:
     """
     if not isinstance(statements, tuple) or not 1 <= len(statements) <= MAX_PEOPLE:
         raise ValueError(
-            f"statements are {_shorten(statements)}; they must be a tuple with one statement for each of "
+            f"statements are {shorten(statements)}; they must be a tuple with one statement for each of "
             f"1 to {MAX_PEOPLE} people"
         )
     for speaker, statement in enumerate(statements):
@@ -40,12 +42,12 @@ def _check_statement(statement: Any, n_people: int, where: str, depth: int) -> N
     if depth == 0:
         raise ValueError(f"{where} nests more than {MAX_DEPTH} operators; write it more simply")
     if not isinstance(statement, tuple) or not statement or not isinstance(statement[0], str):
-        raise ValueError(f"{where} contains {_shorten(statement)}; expected a tuple that begins with an operator name")
+        raise ValueError(f"{where} contains {shorten(statement)}; expected a tuple that begins with an operator name")
     operator, operands = statement[0], statement[1:]
     if operator in LEAVES:
         person = operands[0] if len(operands) == 1 else None
         if isinstance(person, bool) or not isinstance(person, int) or not 0 <= person < n_people:
-            raise ValueError(f"{where} contains {_shorten(statement)}; expected one person from 0 to {n_people - 1}")
+            raise ValueError(f"{where} contains {shorten(statement)}; expected one person from 0 to {n_people - 1}")
         return
     if operator not in _ARITY:
         raise ValueError(f"{where} uses the operator {operator!r}; known are {', '.join([*LEAVES, *_ARITY])}")
@@ -75,7 +77,7 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
     try:
         statements = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"statements are {_shorten(text)}; that is not a Python literal ({error})") from None
+        raise ValueError(f"statements are {shorten(text)}; that is not a Python literal ({error})") from None
     check_statements(statements)
     return statements
 
@@ -169,8 +171,3 @@ def _truth_mask(statement: Statement, knights: tuple[int, ...], everything: int)
     for other in masks[1:]:
         mask = mask & other if operator == "and" else mask | other
     return mask
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.data.sources import FILE_TYPES, MAX_REPORTED, Record, RowErrors, load_hub, read_records
+from verl_trgrpo.problems import shorten
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
 SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
@@ -149,13 +149,13 @@ def _read_question(record: Record, part: Part) -> Question:
     """Return the question of one row; ValueError says what is wrong with it."""
     text, answers = record.row.get("question"), record.row.get("golden_answers")
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"question is {_short(text)}; expected a text")
+        raise ValueError(f"question is {shorten(text)}; expected a text")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the question contains {', '.join(tags)}, which belongs to chat templates")
     if isinstance(answers, str):
         answers = [answers]
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise ValueError(f"golden_answers is {_short(answers)}; expected a list of texts")
+        raise ValueError(f"golden_answers is {shorten(answers)}; expected a list of texts")
     answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
     if not answers:
         raise ValueError("golden_answers has no text that is not blank")
@@ -163,8 +163,3 @@ def _read_question(record: Record, part: Part) -> Question:
     text = text.strip()
     origin = f"{part.label}#{record.number if identity in (None, '') else identity}"
     return Question(part.set_name, text if text.endswith("?") else text + "?", answers, origin)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "..."

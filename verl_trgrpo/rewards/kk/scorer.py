@@ -32,6 +32,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from verl_trgrpo.problems import shorten
 from verl_trgrpo.rewards.kk.answer import read_answer
 from verl_trgrpo.rewards.kk.text import normalize
 from verl_trgrpo.rewards.score import Score
@@ -105,7 +106,7 @@ def _truth_text(ground_truth: str | Mapping[str, str]) -> str:
     text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
     if not isinstance(text, str):
         raise ValueError(
-            f"the ground truth is {_shorten(ground_truth)}; it must be a text of lines like '(1) Zoey is a knight', or a"
+            f"the ground truth is {shorten(ground_truth)}; it must be a text of lines like '(1) Zoey is a knight', or a"
             f" mapping that holds one under {_TRUTH_KEY!r}"
         )
     return text
@@ -121,21 +122,16 @@ def _parse_ground_truth(text: str) -> Mapping[str, str]:
         match = _TRUTH_LINE.fullmatch(line.strip())
         if match is None or match[1] != str(position):
             problems.append(
-                f"line {position} is {_shorten(line)}; it must read '({position}) <name> is a knight' or knave"
+                f"line {position} is {shorten(line)}; it must read '({position}) <name> is a knight' or knave"
             )
             continue
         spelling = normalize(match[2])
         if not spelling or spelling in spellings:
             problems.append(
-                f"line {position}: the name {_shorten(match[2])} is unreadable or used twice; rename the person"
+                f"line {position}: the name {shorten(match[2])} is unreadable or used twice; rename the person"
             )
         spellings.add(spelling or "")
         truth[match[2]] = match[3]
     if problems:
         raise ValueError(f"malformed Knights-and-Knaves ground truth: {'; '.join(problems)}")
     return truth
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -20,6 +20,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from verl_trgrpo.problems import shorten
+
 MODEL_TEXT = "model_text"
 
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
@@ -42,7 +44,7 @@ def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
     turns = given.tolist() if hasattr(given, "tolist") else given
     if not isinstance(turns, list | tuple) or not all(isinstance(turn, str) for turn in turns):
         raise ValueError(
-            f"extra_info[{MODEL_TEXT!r}] is {_short(given)}; the agent loop must give a text, or a list with the text of "
+            f"extra_info[{MODEL_TEXT!r}] is {shorten(given)}; the agent loop must give a text, or a list with the text of "
             "each of the model's turns"
         )
     return [_without_markers(turn) for turn in turns] or [""]
@@ -66,8 +68,3 @@ def _without_markers(turn: str) -> str:
     for token in _END_TOKENS:
         turn = turn.replace(token, "")
     return turn.strip().removeprefix("assistant\n").removesuffix("\nuser").strip()
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:100] + "..."
