@@ -62,6 +62,7 @@ RIGHT = {
         "Oliver is a knave. Everyone else is a knight.",
         "Oliver is the only knave; the other two are knights.",
         "There are two knights and one knave. Zoey is a knight...",
+        "There are 2 knights and 1 knave. Zoey is a knight...",
         "Only Oliver is a knave; Zoey and Ava are knights.",
     ],
     "introduction": [
@@ -95,6 +96,7 @@ RIGHT = {
         "Zoey is a knight, so Oliver, whom she calls a knave, is a knave. Ava is a knight.",
         "Since Zoey is a knight, Oliver is a knave, which means that Ava is a knight.",
         "Zoey is a knight, not a knave; Oliver is a knave and not a knight; Ava is a knight (not a knave).",
+        "Zoey is a knight rather than a knave...",
         "Zoey is not a knave but a knight...",
         "Zoey cannot be a knave, so she must be a knight. Oliver is a knave. Ava is a knight too.",
         "Zoey tells the truth and is a knight. Oliver lies, so he is a knave. Ava's statement holds, making her a knight.",
@@ -106,6 +108,8 @@ RIGHT = {
         "3. Ava: Knight (truth-teller).",
         "If Zoey were a knave, then Oliver would be a knight. This is a contradiction. Therefore, Zoey is a knight...",
         "Oliver says that Zoey is a knave, but Zoey is a knight, so Oliver is a knave. Ava is a knight.",
+        "Oliver says that Zoey is a knave but Zoey is a knight so Oliver is a knave. Ava is a knight.",
+        "Zoey is a knight (she says that Oliver is a knave), Oliver is a knave, and Ava is a knight.",
         "Zoey is a knight. She tells the truth. Oliver is a knave. He lies. Ava is a knight, which is consistent with her"
         " being a knight.",
         "Oliver, who lies, is a knave. Zoey and Ava, on the other hand, are knights.",

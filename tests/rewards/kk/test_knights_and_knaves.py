@@ -11,6 +11,8 @@ from verl_trgrpo.rewards import Score
 from verl_trgrpo.rewards.kk import scorer
 from verl_trgrpo.rewards.kk.scorer import extract_answer, score_knights_and_knaves
 
+MARK = "\u0301"  # combining
+
 
 def score(answer: str, truth: str = TRUTH) -> float:
     return score_knights_and_knaves(respond(answer), truth).score
@@ -114,6 +116,7 @@ def test_the_ground_truth_may_come_in_a_mapping():
         ("(1) Zoey is a knight\n(2) Zoey is a knave", "used twice"),
         ("(1) José is a knight\n(2) Jose\u0301 is a knave", "used twice"),
         ("(1) @0 is a knight", "unreadable"),
+        (f"(1) Zoe{9 * MARK} is a knight", "unreadable"),
         (None, "None"),
         ({"statements": "()"}, "solution_text_format"),
         ({"solution_text_format": 3}, "solution_text_format"),
@@ -150,6 +153,7 @@ def test_a_response_must_be_a_string(response):
         ("Will,Ava", "kk", "Ava will be a knight\nWill is a knight", -1),
         ("Will,Grace", "kv", "Will is a knight and Grace is a knave.", 3),
         ("Not,Ava", "kk", "Ava is not a knight\nNot is a knight", -1),
+        ("Ava,Rest,Max", "kvv", "Ava is a knight, the rest are knaves.", 3),
         ("Knight,Ava", "vk", "Knight is a knave and Ava is a Knight", 3),
         ("Knight,Knave", "vk", "Knight: Knave\nKnave: Knight", -1),
         ("A,B", "kv", "A is a knight, B is a knave", 3),
@@ -159,6 +163,7 @@ def test_a_response_must_be_a_string(response):
         ("José,Zoë", "kv", "Jose\u0301 is a knight\nZoe\u0308 is a knave", 3),
         ("José,Zoë", "kv", "Jose is a knight\nZoe is a knave", -1),
         ("李雷,韩梅梅", "kv", "（1）李雷 is a knight\n（2）韩梅梅：knave", 3),
+        (f"Zoe{8 * MARK},Ava", "kv", f"Zoe{8 * MARK} is a knight and Ava is a knave", 3),
         ("O’Brien,Anne-Marie", "kv", "O'Brien is a knight and Anne‑Marie is a knave", 3),
         ("Zoey,Ava", "kk", "Both are knights.", 3),
         ("Zoey,Ava", "vv", "Neither is a knight.", -1),

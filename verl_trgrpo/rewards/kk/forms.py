@@ -240,7 +240,7 @@ def parse_claim(match: re.Match[str]) -> Claim | None:
         return None
     if form == "everyone" and "both" in match[0].split():
         number = 2
-    elif form == "everyone_else" and match[0].startswith("the other ") and number is None:
+    elif match[0].startswith("the other ") and number is None:  # of everyone_else; "the others" may be more
         number = 1
     elif form == "none":
         form, number = "count", 0

@@ -49,7 +49,7 @@ def _name_pattern(names: tuple[str, ...]) -> tuple[re.Pattern[str], Mapping[str,
     """The pattern that finds a name as a whole word, and the person each spelling stands for.
 
     A name may be written as given, in capitals or in small letters, unless that is a word of the language itself:
-    then, as for a person called Will, Mark or A, only the given spelling counts.
+    then, as for a person called Rest, Truth or A, only the given spelling counts.
     """
     people = {normalize(name) or name: person for person, name in enumerate(names)}
     variants = [
