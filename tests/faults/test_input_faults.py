@@ -127,6 +127,17 @@ def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, f
     assert not any("auto_map" in problem for problem in allowed)
 
 
+def test_a_local_tokenizer_is_looked_at_where_the_model_is_on_a_hub(arguments, model):
+    (model / "own.py").write_text(CODE)
+    edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    key = "actor_rollout_ref.model"
+    arguments = [*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"]
+    [problem] = problems_of(arguments)
+    assert "names Python code of its own (auto_map)" in problem
+    assert problem in [finding.message for finding in validate("trgrpo_trainer", arguments).of(Level.ERROR)]
+    assert not list(model.parent.rglob("ran"))
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, tmp_path, enabled):
     """The reward loop opens its tokenizer with trust_remote_code=True, as the policy's."""

@@ -41,17 +41,17 @@ def policy_problems(config: DictConfig) -> list[str]:
     model = config.actor_rollout_ref.model
     name = str(model.path)
     path = Path(name).expanduser()
-    if not path.is_dir():
-        # "name/model" may be on a hub; anything that looks like a path must be there.
-        if path.is_absolute() or name.startswith((".", "~")):
-            return [f"{_KEY}.path={name} is not a directory; give a model directory or a hub name"]
-        return []
+    # "name/model" may be on a hub; anything that looks like a path must be there.
+    if not path.is_dir() and (path.is_absolute() or name.startswith((".", "~"))):
+        return [f"{_KEY}.path={name} is not a directory; give a model directory or a hub name"]
     tokenizer = Path(str(model.get("tokenizer_path") or name)).expanduser()
-    if not (path / "config.json").is_file() or not tokenizer.is_dir():
-        return []  # veRL says what is missing, and it may be on a hub
+    if not tokenizer.is_dir():
+        return []  # it may be on a hub, or veRL says what is missing
     trusted = bool(model.get("trust_remote_code", False))
     if problems := code_problems(path, tokenizer, trusted):
         return problems  # opening the tokenizer would fail for the same reason
+    if not (path / "config.json").is_file():
+        return []  # the model is on a hub, or veRL says what is missing
     return tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
 
 

@@ -100,7 +100,8 @@ def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
         if path.is_absolute() or name.startswith((".", "~")):
             level = Level.ERROR if need_files else Level.NOT_CHECKED
             return [Finding(level, _MODEL, f"{_MODEL}={name} is not a directory; give a model directory or a hub name")]
-        return [not_checked(_MODEL, f"{_MODEL}={name} is a name on a hub; nothing is downloaded to look at it")]
+        unseen = not_checked(_MODEL, f"{_MODEL}={name} is a name on a hub; nothing is downloaded to look at it")
+        return [unseen, *(error(_MODEL, problem) for problem in policy_problems(config))]  # of a local tokenizer
     if problems := policy_problems(config):
         return [error(_MODEL, problem) for problem in problems]
     try:

@@ -122,6 +122,8 @@ EQUAL = {
     "fewer digits than the gold": ("9.62", "9.6", False, False),
     "an integer gold is not rounded": ("10", "10.2", False, False),
     "a fraction is not rounded": ("1/3", "0.333", False, False),
+    "a percent answer rounds to the gold": ("0.51", r"51.4\%", False, True),
+    "a percent answer rounds elsewhere": ("0.51", r"51.6\%", False, False),
     "scientific gold": (r"8.7\times10^{8}", "8.74e8", False, True),
     "scientific gold missed": (r"8.7\times10^{8}", "8.76e8", False, False),
     "a negative gold": ("-9.6", "-9.62", False, True),

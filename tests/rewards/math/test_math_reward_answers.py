@@ -83,11 +83,15 @@ def test_numbers_of_any_kind_are_golds(gold):
 
 
 @pytest.mark.parametrize(
-    "gold", [None, "", " ", [], [None], [""], {}, True, float("nan"), float("inf"), b"5", [["5"]], "5" * 3000]
+    "gold", [None, "", " ", [], [None], [""], {}, True, float("nan"), float("inf"), b"5", [["5"]], "5" * 2001]
 )
 def test_a_malformed_gold_is_an_error_in_the_data(gold):
     with pytest.raises(ValueError, match="ground truth"):
         score(gold, "5")
+
+
+def test_the_longest_gold_has_2000_characters():
+    assert score("5".rjust(2000), "5")["acc"] == 1.0
 
 
 PROSE = "$f(x)=a x+b$, where $b$ is an arbitrary integer, and $a$ is positive"
