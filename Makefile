@@ -70,12 +70,7 @@ test-fast: install
 .PHONY: test
 test: lint
 	$(BIN)/python -m pytest -m "not cluster" -n $(workers) --dist loadfile --durations=10 $(TESTFLAGS)
-	$(BIN)/python -m pytest -m "cluster and not long" --durations=10 $(TESTFLAGS)
-
-# Seven trainings that are killed in every way: a quarter of an hour.
-.PHONY: test-long
-test-long: install
-	$(BIN)/python -m pytest -m long --durations=10 $(TESTFLAGS)
+	$(BIN)/python -m pytest -m cluster --durations=10 $(TESTFLAGS)
 
 .PHONY: bench
 bench: install

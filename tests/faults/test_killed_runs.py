@@ -15,7 +15,7 @@ from tests.faults.training import Attempt, Ended, overrides, resumed_from, steps
 from verl_trgrpo.launch.checkpoints import damage
 from verl_trgrpo.report import MetricsLog
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 STEPS = 12
 OPTIMIZER = Path("actor") / "optim_world_size_1_rank_0.pt"
