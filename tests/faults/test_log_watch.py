@@ -97,3 +97,13 @@ def test_torch_says_of_a_full_disk_what_is_recognised(tmp_path):
 
 def test_an_error_of_another_kind_has_no_hint(tmp_path):
     assert hints(["ValueError: tau", "The actor died because of an error raised in its creation task"], tmp_path) == []
+
+
+def test_an_engine_that_died_amid_a_rollout_is_named(tmp_path):
+    """veRL ends by itself then, and speaks of its replay buffer."""
+    lines = [
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the cause.",
+        "RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.",
+    ]
+    [hint] = hints(lines, tmp_path)
+    assert hint.startswith("vLLM's engine process died")

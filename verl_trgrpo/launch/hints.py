@@ -10,6 +10,8 @@ from pathlib import Path
 # torch.save's own words on a full disk, and the system's.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
 _WORKER_DIED = "died unexpectedly"
+# What every request to a dead engine fails with. veRL then hangs, or says something else about the rollouts it lacks.
+ENGINE_DEAD = "EngineDeadError"
 _CLASS_NAME = re.compile(r"class_name:.*?(\w+)\s*$")
 # A disk with less room counts as full.
 _FULL = 64 << 20
@@ -22,7 +24,7 @@ def hints(lines: Sequence[str], run_dir: Path) -> list[str]:
         lines: of the log, without Ray's prefixes.
         run_dir: where the run writes.
     """
-    return [*_disk_hints(lines, run_dir), *_worker_hints(lines)]
+    return [*_disk_hints(lines, run_dir), *_engine_hints(lines), *_worker_hints(lines)]
 
 
 def _disk_hints(lines: Sequence[str], run_dir: Path) -> list[str]:
@@ -32,6 +34,14 @@ def _disk_hints(lines: Sequence[str], run_dir: Path) -> list[str]:
         return [f"a file could not be written; {room}"]
     # On a full disk the log itself may end before the error.
     return [f"only {room}"] if free < _FULL else []
+
+
+def _engine_hints(lines: Sequence[str]) -> list[str]:
+    if not any(ENGINE_DEAD in line for line in lines):
+        return []
+    return [
+        "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
+    ]
 
 
 def _worker_hints(lines: Sequence[str]) -> list[str]:

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# vLLM's last word when its engine process is gone. veRL then waits for ever: the ranks send weights that nobody takes.
-_ENGINE_DEAD = b"EngineDeadError"
+from verl_trgrpo.launch.hints import ENGINE_DEAD
+
+# vLLM's last word when its engine process is gone. Between steps veRL then waits for ever: the ranks send weights that
+# nobody takes. Amid a rollout it ends by itself.
+_ENGINE_DEAD = ENGINE_DEAD.encode()
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
 _PROMPT_LOST = b"Error in _run_prompt"
 # Long enough for a run that ends by itself, the usual end among them, to do so.
