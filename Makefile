@@ -24,7 +24,8 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
-	@echo "make test         lint, types and all tests (make lint test-fast for the fast ones; workers=2 TESTFLAGS=...)"
+	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 TESTFLAGS=...)"
+	@echo "make test-long    one training, killed again and again: ten minutes more"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make doctor       is this machine ready?"
 
@@ -70,7 +71,12 @@ test-fast: install
 .PHONY: test
 test: lint
 	$(BIN)/python -m pytest -m "not cluster" -n $(workers) --dist loadfile --durations=10 $(TESTFLAGS)
-	$(BIN)/python -m pytest -m cluster --durations=10 $(TESTFLAGS)
+	$(BIN)/python -m pytest -m "cluster and not long" --durations=10 $(TESTFLAGS)
+
+# One training that is killed again and again: ten minutes on two cores, too long for a suite that runs at every change.
+.PHONY: test-long
+test-long: install
+	$(BIN)/python -m pytest -m long --durations=10 $(TESTFLAGS)
 
 .PHONY: bench
 bench: install

@@ -44,7 +44,7 @@ BENCHMARKS = {
     "loss": Benchmark("Policy loss, (64, 2048)", "bench_loss.py", ("--memory", "--repeats", "25")),
     "loss_long": Benchmark("Policy loss, (8, 16384)", "bench_loss.py", ("--shape", "8", "16384", "--repeats", "25")),
     "advantages": Benchmark("Advantage estimators", "bench_advantages.py", ("--repeats", "8")),
-    "actor_update": Benchmark("A whole actor update", "bench_actor_update.py", ("--repeats", "15")),
+    "actor_update": Benchmark("A whole actor update", "bench_actor_update.py", ("--repeats", "60")),
     "import": Benchmark("Import", "bench_import.py"),
     "kk_reward": Benchmark("Knights-and-Knaves reward", "bench_kk_reward.py", ("--repeats", "5")),
     "math_reward": Benchmark("Mathematics reward", "bench_math_reward.py"),

@@ -1,7 +1,6 @@
 """The real thing: veRL's trainer with Ray, TransferQueue, two FSDP2 ranks and vLLM, through the launcher, on the CPU."""
 
 import io
-import json
 import math
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import psutil
 import pytest
 import torch
 
+from tests.faults.training import Attempt, resumed_from, steps_of
 from verl_trgrpo.launch.run import run_training
 from verl_trgrpo.report import MetricsLog
 
@@ -56,21 +56,28 @@ def actor_weights(checkpoint: Path) -> dict[str, torch.Tensor]:
     return {name: getattr(value, "_local_tensor", value) for name, value in state.items()}
 
 
-def test_two_ranks_train_sync_save_and_resume(tiny_run, tmp_path):
+def test_two_ranks_train_sync_save_and_resume_after_one_is_killed(tiny_run, tmp_path):
     before = ray_processes()
     run_dir = tmp_path / "run"
-    first = run_training(overrides(tiny_run, run_dir, steps=2), stream=io.StringIO())
-    assert first.checkpoint == run_dir / "global_step_2"
-    assert first.curves is not None and first.curves.stat().st_size > 10_000
+    arguments = overrides(tiny_run, run_dir, steps=4)
+    attempt = Attempt(run_dir, arguments)
+    metrics = run_dir / "metrics-1.jsonl"
+    attempt.wait_for(lambda: metrics.exists() and 2 in steps_of(run_dir, 1), "metrics of step 2")
+    attempt.kill("ray::WorkerDict")
+    ended = attempt.end()
+    assert ended.code == 1 and ended.tracked == 2 and ended.left == ()
+    assert "error: training ended with exit code 1" in ended.output
+    assert "WorkerDict" in ended.output and "died" in ended.output
 
-    resumed = run_training(overrides(tiny_run, run_dir, steps=3), stream=io.StringIO())
-    assert resumed.checkpoint == run_dir / "global_step_3"
-    assert "setting global step to 2" in resumed.log_file.read_text()
+    resumed = run_training(arguments, stream=io.StringIO())  # the same command
+    assert resumed.checkpoint == run_dir / "global_step_4"
+    assert resumed.curves is not None and resumed.curves.stat().st_size > 10_000
+    assert resumed_from(run_dir, 2) == 2
     assert ray_processes() <= before, "Ray outlived its run"
 
     steps = MetricsLog(run_dir).read()
-    assert [step.number for step in steps] == [0, 1, 2, 3]
-    assert json.loads((run_dir / "metrics-2.jsonl").read_text().splitlines()[-1])["step"] == 3
+    assert [step.number for step in steps] == [0, 1, 2, 3, 4]
+    assert steps_of(run_dir, 2) == [2, 3, 4]  # the first is a validation of what was loaded
     for step in steps[1:]:
         metrics = step.metrics
         assert math.isfinite(metrics["actor/loss"]) and math.isfinite(metrics["actor/pg_loss"])
@@ -81,7 +88,7 @@ def test_two_ranks_train_sync_save_and_resume(tiny_run, tmp_path):
         # vLLM samples with the weights the ranks have: the probabilities of both agree at every step, ...
         assert metrics["training/rollout_probs_diff_max"] < 2e-5
     # ... although the learning rate moves the weights far enough that a missed update would show,
-    saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, 3)]
+    saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, 4)]
     assert max((saved[0][name] - saved[1][name]).abs().max().item() for name in saved[0]) > 1e-3
     # and the policy of the second mini-batch of a step is already not the one that sampled.
     assert any(abs(step.metrics["actor/ppo_kl"]) > 1e-5 for step in steps[1:])
