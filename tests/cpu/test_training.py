@@ -41,7 +41,7 @@ def overrides(directory: Path, run_dir: Path, steps: int) -> list[str]:
         f"reward.custom_reward_function.path={Path(__file__).with_name('length_reward.py')}",
         "trainer.n_gpus_per_node=2",
         f"trainer.total_training_steps={steps}",
-        "trainer.test_freq=1",
+        "trainer.test_freq=4",
         "trainer.save_freq=2",
         f"trainer.default_local_dir={run_dir}",
     ]
