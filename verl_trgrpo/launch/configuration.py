@@ -213,22 +213,29 @@ def _file_problems(config: DictConfig) -> list[str]:
 
 def _contract_problems(config: DictConfig) -> list[str]:
     """Complaints of the typed options and of veRL's own validation."""
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
+    from verl.utils.config import omega_conf_to_dataclass
 
     try:
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
         problems = regulation_problems(actor)
     except Exception as error:  # Hydra wraps whatever a constructor raises
         return [root_cause(error)]
+    return problems + host_problems(config) or _batch_problems(config)
+
+
+def host_problems(config: DictConfig) -> list[str]:
+    """What veRL's ``validate_config`` refuses; it stops at the first complaint."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
     try:
         # veRL prints its verdict and warns about the critic; here only problems are of interest.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             validate_config(config, need_reference_policy(config), need_critic(config))
     except Exception as error:  # veRL raises assertions, value errors and others
-        problems.append(root_cause(error))
-    return problems or _batch_problems(config)
+        return [root_cause(error)]
+    return []
 
 
 def _batch_problems(config: DictConfig) -> list[str]:

@@ -50,27 +50,20 @@ def compare(arms: Sequence[Arm], baseline: str, metric: str | None, upto: int) -
         a section for each figure that any arm has.
     """
     # Values that are not finite are left out here; the report's notes count them.
-    runs = [run for arm in arms for run in arm.runs if run.last_step >= upto]
-    found = {run.path: run_figures(_finite(run.steps, upto), metric) for run in runs}
-    values = {
-        name: {
-            arm.label: [found[run.path][name] for run in arm.runs if name in found.get(run.path, {})] for arm in arms
-        }
-        for name in FIGURES
+    figures = {
+        arm.label: [
+            (run.seed, run_figures(_finite(run.steps, upto), metric)) for run in arm.runs if run.last_step >= upto
+        ]
+        for arm in arms
     }
-    apart = differences(
-        {
-            arm.label: {run.seed: found[run.path] for run in arm.runs if run.seed is not None and run.path in found}
-            for arm in arms
-        },
-        baseline,
-    )
+    seeded = {label: {seed: own for seed, own in runs if seed is not None} for label, runs in figures.items()}
+    apart = differences(seeded, baseline)
     sections = []
     for name, figure in FIGURES.items():
         entries = [
             Entry(arm, len(own), bootstrap_interval(own), apart.get(arm.label, {}).get(name))
             for arm in arms
-            if (own := values[name][arm.label])
+            if (own := [found[name] for _, found in figures[arm.label] if name in found])
         ]
         if entries:
             sections.append(Section(name, figure.about, entries))
