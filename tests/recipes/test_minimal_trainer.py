@@ -1,48 +1,14 @@
-"""The single-file trainer: it samples the model's distribution, resumes exactly, and has the loss of the veRL path."""
+"""The single-file trainer: it samples the model's distribution, resumes exactly, and tells what is wrong at once."""
 
 import dataclasses
-import importlib.util
 import itertools
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-SCRIPT = Path(__file__).parents[2] / "recipes" / "minimal" / "train.py"
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("minimal_trainer", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-trainer = load_script()
-
-
-def options(directory, **changes):
-    small = {"prompts": 4, "samples": 4, "mini_prompts": 2, "max_tokens": 12, "steps": 2, "test_every": 1, "rows": 5}
-    files = {"train": str(directory / "train.parquet"), "test": str(directory / "test.parquet")}
-    return trainer.Options(model=str(directory / "model"), out="unused", **{**files, **small, **changes})
-
-
-@pytest.fixture(scope="module")
-def model(tiny_run):
-    """The tiny random model with its logits spread out, so that some tokens are likely and some are not."""
-    model = trainer.load_model(tiny_run / "model", "cpu")
-    with torch.no_grad():
-        model.model.norm.weight.mul_(6)
-    return model
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_run):
-    return trainer.AutoTokenizer.from_pretrained(tiny_run / "model")
+from minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
 
 
 def sequence_log_probs(model, prompt, response):
@@ -50,13 +16,6 @@ def sequence_log_probs(model, prompt, response):
     logits = model(torch.tensor([[*prompt, *response]])).logits[0].double()
     table = torch.log_softmax(logits, -1)
     return table[torch.arange(len(prompt) - 1, len(prompt) + len(response) - 1), torch.tensor(response)]
-
-
-def sampled_batch(model, tokenizer, options, n=4):
-    rows = trainer.read_rows(options.train, tokenizer)[:4]
-    # Frequent tokens end responses early, so that lengths differ.
-    ends = [tokenizer.eos_token_id, *range(40)]
-    return rows, trainer.sample(model, [row.prompt for row in rows], n, ends, options, "seed"), ends
 
 
 def test_sampled_log_probs_are_those_of_unpadded_passes(tiny_run, model, tokenizer):
@@ -161,144 +120,6 @@ def test_every_batch_of_an_epoch_has_new_prompts_and_epochs_differ():
     assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second)) == rows
     assert first != second
     assert first[0] != trainer.batch_rows(rows, 4, 1, 1)
-
-
-class Recorder:
-    """An optimizer that keeps the gradients instead of applying them."""
-
-    def __init__(self, model):
-        self.model, self.param_groups, self.gradients = model, [{"lr": 0.0}], []
-
-    def zero_grad(self):
-        self.model.zero_grad()
-
-    def step(self):
-        self.gradients = [p.grad.clone() for p in self.model.parameters()]
-
-
-@pytest.fixture(scope="module")
-def saved_batch(tiny_run, model, tokenizer):
-    """Responses, and advantages; the old policy is moved away from the current one, so that some tokens are clipped."""
-    rows, batch, _ = sampled_batch(model, tokenizer, options(tiny_run))
-    noise = torch.randn(batch.log_probs.shape, generator=torch.Generator().manual_seed(0))
-    batch = batch._replace(log_probs=batch.log_probs + 0.3 * noise)
-    advantages = torch.randn(16, 1, generator=torch.Generator().manual_seed(1)) * batch.mask
-    return rows, batch, advantages
-
-
-def own_gradients(model, saved_batch, options, ref=None):
-    recorder = Recorder(model)
-    _, batch, advantages = saved_batch
-    found = trainer.update(model, recorder, batch, advantages, ref, options)
-    model.zero_grad()
-    return found, recorder
-
-
-@pytest.mark.parametrize("scaled", ["loss", "lr"])
-def test_scale_controls_multiply_by_the_mean_published_weight(tiny_run, model, saved_batch, scaled):
-    big = {"grad_clip": 1e9}
-    plain, plain_recorder = own_gradients(model, saved_batch, options(tiny_run, arm="grpo", **big))
-    regulated, _ = own_gradients(model, saved_batch, options(tiny_run, arm="tr_grpo", **big))
-    control, recorder = own_gradients(model, saved_batch, options(tiny_run, arm=f"grpo_scaled_{scaled}", **big))
-    mean_weight = float(regulated["actor/tr_weight_mean"])
-    assert 1.0 < mean_weight < 1.4
-    in_loss, in_lr = (mean_weight, 1.0) if scaled == "loss" else (1.0, mean_weight)
-    assert control["actor/grad_norm"] == pytest.approx(in_loss * plain["actor/grad_norm"], rel=1e-4)
-    assert recorder.param_groups[0]["lr"] == pytest.approx(in_lr * plain_recorder.param_groups[0]["lr"], rel=1e-6)
-
-
-def verl_config(options):
-    """veRL's actor configuration with the arm's meaning; the sigmoid's constants are written out, not taken over."""
-    from verl.workers.config import FSDPActorConfig
-
-    from verl_trgrpo.shaping import make_shaping
-    from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
-
-    sigmoid = {"name": "sigmoid", "alpha": 2.0, "tau": 9.0, "mu": 0.25, "lower": 1.0, "upper": 1.4}
-    shaping = {
-        "tr_grpo_reverse": {**sigmoid, "reverse": True},
-        "advantage_reweighting": {"name": "linear", "alpha": 0.2},
-        "grpo": {"name": "uniform"},
-        "dapo_clip": {"name": "uniform"},
-    }.get(options.arm, sigmoid)
-    normalize = "token_mean" if options.arm == "tr_grpo_token_mean" else "none"
-    policy_loss = TRGRPOPolicyLossConfig(shaping=make_shaping(**shaping), normalize=normalize, kl=options.kl)
-    return FSDPActorConfig(
-        rollout_n=4, ppo_micro_batch_size_per_gpu=16, strategy="fsdp2", policy_loss=policy_loss, clip_ratio_low=0.2,
-        clip_ratio_high=0.28 if options.arm == "dapo_clip" else 0.2, loss_agg_mode="token-mean",
-        use_kl_loss=options.kl_coef > 0, kl_loss_coef=options.kl_coef, kl_loss_type="low_var_kl",
-    )  # fmt: skip
-
-
-def verl_gradients(model, saved_batch, config, ref):
-    """Loss and gradients through veRL's ppo_loss, each sequence in a pass of its own."""
-    from tensordict import TensorDict
-    from verl.utils import tensordict_utils as tu
-    from verl.workers.utils import losses
-
-    def nested(rows):
-        return torch.nested.as_nested_tensor(list(rows), layout=torch.jagged)
-
-    def whole(model, prompt, response):
-        """veRL's engine gives the loss one value per position: the last has no token to predict and is ignored."""
-        ids = torch.tensor([*prompt, *response])
-        logits = model(ids[None]).logits[0]
-        return torch.log_softmax(logits, -1)[torch.arange(len(ids)), ids.roll(-1)]
-
-    rows, batch, advantages = saved_batch
-    prompts = [rows[i // 4].prompt for i in range(16)]
-    responses = [batch.responses[i, batch.mask[i]].tolist() for i in range(16)]
-    sequences = list(zip(prompts, responses, strict=True))
-    fields = {
-        "prompts": nested(torch.tensor(prompt) for prompt in prompts),
-        "responses": nested(torch.tensor(response) for response in responses),
-        "response_mask": nested(torch.ones(len(response)) for response in responses),
-        "old_log_probs": nested(x[keep] for x, keep in zip(batch.log_probs, batch.mask, strict=True)),
-        "advantages": nested(x[keep] for x, keep in zip(advantages, batch.mask, strict=True)),
-    }
-    if ref is not None:
-        with torch.no_grad():
-            fields["ref_log_prob"] = nested(whole(ref, p, r)[len(p) - 1 : -1] for p, r in sequences)
-    data = TensorDict(fields, batch_size=16)
-    counts = {"dp_size": 1, "batch_num_tokens": int(batch.mask.sum()), "global_batch_size": 16}
-    tu.assign_non_tensor(data, max_response_len=max(map(len, responses)), **counts)
-    values = torch.cat([whole(model, *sequence) for sequence in sequences])
-    loss, _ = losses.ppo_loss(config, {"log_probs": values}, data)
-    return loss.item(), torch.autograd.grad(loss, list(model.parameters()))
-
-
-PLAIN_ARMS = [arm for arm, (*_, scaled) in trainer.ARMS.items() if not scaled]
-
-
-@pytest.mark.parametrize(
-    ("arm", "kl"), [*((arm, "") for arm in PLAIN_ARMS), *(("tr_grpo", kl) for kl in ("plain", "scaled", "literal"))]
-)
-def test_loss_and_gradients_are_those_of_the_verl_path(tiny_run, model, saved_batch, arm, kl):
-    chosen = options(tiny_run, arm=arm, grad_clip=1e9, kl=kl or "plain", kl_coef=0.1 if kl else 0.0)
-    ref = trainer.load_model(tiny_run / "model", "cpu").requires_grad_(False) if kl else None
-    found, recorder = own_gradients(model, saved_batch, chosen, ref)
-    loss, gradients = verl_gradients(model, saved_batch, verl_config(chosen), ref)
-    assert found["actor/loss"] == pytest.approx(loss, rel=1e-4, abs=1e-6)
-    assert 0 < found["actor/pg_clipfrac"] < 0.9
-    own, expected = (torch.cat([g.flatten() for g in grads]) for grads in (recorder.gradients, gradients))
-    # Float32 sums in another order; an arm mistaken for another would differ by percents.
-    assert (own - expected).norm() < 1e-4 * expected.norm()
-    assert expected.norm() > 0
-
-
-def test_arms_have_different_gradients(tiny_run, model, saved_batch):
-    """Else the comparison with veRL could not tell them apart."""
-    found = {
-        arm: torch.cat(
-            [
-                g.flatten()
-                for g in own_gradients(model, saved_batch, options(tiny_run, arm=arm, grad_clip=1e9))[1].gradients
-            ]
-        )
-        for arm in PLAIN_ARMS
-    }
-    for one, other in itertools.combinations(PLAIN_ARMS, 2):
-        assert (found[one] - found[other]).norm() > 1e-3 * found[one].norm(), (one, other)
 
 
 def test_all_problems_of_the_options_are_reported_at_once(tiny_run):

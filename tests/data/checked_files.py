@@ -1,0 +1,39 @@
+"""What the tests of `check_files` need: rows without a defect, files of them, and the findings by name."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_trgrpo.data.check import CheckOptions, check_files
+
+
+def row(i, split="train", **changes):
+    truth = f"(1) Zoey is a knight\n(2) Oliver{i} is a knave"
+    made = {
+        "data_source": "kk_2ppl",
+        "prompt": [{"role": "user", "content": f"Zoey meets Oliver{i} in the {split} file. Who is a knight?"}],
+        "ability": "logic",
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"index": i, "split": split},
+    }
+    return made | changes
+
+
+def user(content):
+    return [{"role": "user", "content": content}]
+
+
+def write(path, rows):
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def clean(split="train", count=6):
+    return [row(i, split) for i in range(count)]
+
+
+def results(*paths, **options):
+    return {check.name: check for check in check_files(CheckOptions(files=paths, **options)).checks}
+
+
+def truth(value):
+    return {"reward_model": {"style": "rule", "ground_truth": value}}

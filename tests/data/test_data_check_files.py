@@ -1,0 +1,182 @@
+"""`check_files`: defects of columns and of whole files, and what several files must not be to each other."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from checked_files import clean, results, row, truth, user, write
+from puzzle_statements import OTHER, RENAMED, STATEMENTS
+
+from verl_trgrpo.data.check import CheckOptions, check_files
+from verl_trgrpo.data.checks.files import first_difference
+
+
+def drop(*names):
+    return lambda rows: [{name: value for name, value in r.items() if name not in names} for r in rows]
+
+
+def replace(**values):
+    return lambda rows: [r | values for r in rows]
+
+
+COLUMN_DEFECTS = {
+    "no data source": (drop("data_source"), "error", "it has no data_source"),
+    "no prompt": (drop("prompt", "reward_model"), "error", "it has no prompt, reward_model"),
+    "no extra_info": (drop("extra_info"), "warning", "no extra_info"),
+    "no ability": (drop("ability"), "warning", "no ability"),
+    "prompt a text": (replace(prompt="Who is who?"), "error", "prompt is string"),
+    "prompt of texts": (replace(prompt=["Who is who?"]), "error", "prompt is list"),
+    "prompt without role": (replace(prompt=[{"content": "Who?"}]), "error", "role and content"),
+    "content a number": (replace(prompt=[{"role": "user", "content": 1}]), "error", "role and content"),
+    "data source a number": (replace(data_source=3), "error", "data_source is int64"),
+    "reward_model a text": (replace(reward_model="x"), "error", "reward_model is string"),
+    "no ground truth": (replace(reward_model={"style": "rule"}), "error", "struct with ground_truth"),
+    "extra_info a text": (replace(extra_info="{}"), "error", "extra_info is string"),
+    "all null": (replace(prompt=None), "error", "prompt is null"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMN_DEFECTS)
+def test_a_wrong_column_is_found(tmp_path, name):
+    change, status, example = COLUMN_DEFECTS[name]
+    found = results(write(tmp_path / "data.parquet", change(clean())))["columns"]
+    assert (found.status, found.affected) == (status, 1)
+    assert any(example in text for text in found.examples)
+
+
+def test_an_index_and_a_split_of_odd_types_are_findings(tmp_path):
+    data = write(tmp_path / "data.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
+    found = results(data)
+    assert "extra_info.index is [1]" in found["index"].examples[0]
+    assert (found["split"].status, "no single split" in found["split"].note) == ("not checked", True)
+    given = {check.name: check for check in check_files(CheckOptions(train=(data,))).checks}
+    assert "extra_info.split is ['train'] in a train file" in given["split"].examples[0]
+
+
+def test_two_columns_of_one_name_are_an_error(tmp_path):
+    table = pa.Table.from_arrays([pa.array(["kk"]), pa.array(["kk"])], names=["data_source", "data_source"])
+    pq.write_table(table, tmp_path / "data.parquet")
+    assert "several columns are called data_source" in results(tmp_path / "data.parquet")["columns"].examples[0]
+
+
+def damaged(path):
+    content = write(path, clean(count=2000)).read_bytes()
+    middle = len(content) // 4
+    path.write_bytes(content[:middle] + b"\xff" * 2000 + content[middle + 2000 :])
+
+
+def not_utf8(path):
+    table = pa.Table.from_pylist(clean(count=1))
+    bad = pa.array([b"kk\xff"], pa.binary()).view(pa.string())
+    pq.write_table(table.set_column(table.column_names.index("data_source"), "data_source", bad), path)
+
+
+FILE_DEFECTS = {
+    "no parquet": (lambda path: path.write_text("{}"), "not a readable parquet file"),
+    "empty file": (lambda path: path.write_bytes(b""), "not a readable parquet file"),
+    "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
+    "damaged": (damaged, "it is damaged"),
+    "not UTF-8": (not_utf8, "it is damaged"),
+}
+
+
+@pytest.mark.parametrize("name", FILE_DEFECTS)
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name):
+    make, example = FILE_DEFECTS[name]
+    make(tmp_path / "bad.parquet")
+    good = write(tmp_path / "good.parquet", [row(0, data_source="")])
+    found = results(tmp_path / "bad.parquet", good)
+    assert (found["file"].status, found["file"].affected) == ("error", 1)
+    assert found["file"].examples[0].startswith("bad.parquet: ")
+    assert example in found["file"].examples[0]
+    assert any("good.parquet row 0" in text for text in found["data source"].examples)
+
+
+def test_train_and_test_files_must_not_share_prompts(tmp_path):
+    test = clean("test", 4)
+    test[3]["prompt"] = user(row(5)["prompt"][0]["content"].upper())
+    paths = write(tmp_path / "test.parquet", test), write(tmp_path / "train.parquet", clean())
+    found = results(*paths)["overlap"]
+    assert (found.status, found.affected) == ("error", 1)
+    assert found.examples == ["test.parquet row 3: same prompt as train.parquet row 5"]
+    alone = results(paths[0])["overlap"]
+    assert (alone.status, alone.note) == ("not checked", "no train file; name them with --train and --test")
+
+
+def puzzle(i, split, statements):
+    made = row(i, split, extra_info={"index": i, "split": split, "statements": statements})
+    return made | {"prompt": user(f"A puzzle told in words of its own, {split} {i}")}
+
+
+def test_puzzles_with_renamed_people_are_equal(tmp_path):
+    train = write(tmp_path / "train.parquet", [puzzle(0, "train", STATEMENTS)])
+    for statements, status in ((RENAMED, "error"), (OTHER, "ok"), ("__import__('os')", "ok")):
+        found = results(train, write(tmp_path / "test.parquet", [puzzle(0, "test", statements)]))
+        assert found["overlap"].status == status
+    twice = results(write(train, [puzzle(0, "train", STATEMENTS), puzzle(1, "train", RENAMED)]))
+    assert twice["duplicates"].examples == ["train.parquet row 1: same puzzle as train.parquet row 0, names aside"]
+    assert twice["conflicts"].status == "ok", "other names, so another ground truth"
+
+
+def test_the_role_of_a_file_follows_from_its_rows_or_from_the_user(tmp_path):
+    mixed = write(tmp_path / "mixed.parquet", [row(0, "train"), row(1, "test")])
+    validation = write(tmp_path / "val.parquet", clean("validation"))
+    report = check_files(CheckOptions(files=(mixed, validation)))
+    assert [facts.role for facts in report.files] == [None, "test"]
+    by_name = {check.name: check for check in report.checks}
+    assert "mixed.parquet: no single split" in by_name["split"].note
+    given = check_files(CheckOptions(train=(mixed,), test=(validation,)))
+    assert [facts.role for facts in given.files] == ["train", "test"]
+    split = next(check for check in given.checks if check.name == "split")
+    assert (split.status, split.affected) == ("warning", 1)
+    assert split.examples == ["mixed.parquet row 1: extra_info.split is 'test' in a train file"]
+
+
+TYPES = {
+    "equal": (row(0), row(0), "ok", None),
+    "order of fields": (row(0), row(0, extra_info={"split": "train", "index": 3}), "ok", None),
+    "float truth": (row(0), row(0) | truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
+    "list truth": (row(0), row(0) | truth(["1"]), "error", ("reward_model.ground_truth", "string", "list<")),
+    "field missing": (
+        row(0),
+        row(0, extra_info={"split": "train"}),
+        "warning",
+        ("extra_info.index", "int64", "missing"),
+    ),
+    "column missing": (row(0), drop("ability")([row(0)])[0], "warning", ("ability", "string", "missing")),
+    "null column": (row(0), row(0, ability=None), "ok", None),
+    "nested": (
+        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]}),
+        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": "1"}]}),
+        "error",
+        ("extra_info.steps[].a", "int64", "string"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
+    import datasets
+
+    one, other, status, difference = TYPES[name]
+    paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
+    found = results(*paths, rewards=False)["concatenation"]
+    assert found.status == status
+    schemas = [pq.read_schema(path) for path in paths]
+    path_and_types = first_difference(*schemas)
+    if difference is None:
+        assert path_and_types is None
+    else:
+        assert path_and_types[:2] == difference[:2] and path_and_types[2].startswith(difference[2])
+        assert difference[0] in found.examples[0]
+    loaded = [datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache")) for path in paths]
+    if status == "error":
+        with pytest.raises((ValueError, TypeError)):
+            datasets.concatenate_datasets(loaded)
+    else:
+        assert len(datasets.concatenate_datasets(loaded)) == 2
+
+
+def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
+    test = write(tmp_path / "test.parquet", [row(0, "test") | truth(1.0)])
+    found = results(write(tmp_path / "train.parquet", clean()), test, rewards=False)["concatenation"]
+    assert (found.status, found.note) == ("not checked", "train: one file; test: one file")
