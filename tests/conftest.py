@@ -66,3 +66,13 @@ def tiny_run(tmp_path_factory) -> Path:
     pandas.DataFrame(rows[:32]).to_parquet(directory / "train.parquet")
     pandas.DataFrame(rows[32:]).to_parquet(directory / "test.parquet")
     return directory
+
+
+@pytest.fixture(scope="session")
+def puzzles(tmp_path_factory) -> Path:
+    """Directory with the quickstart's ``train.parquet`` and ``test.parquet``."""
+    from verl_trgrpo.tiny_model.dataset import build_dataset
+
+    directory = tmp_path_factory.mktemp("puzzles")
+    build_dataset(directory)
+    return directory

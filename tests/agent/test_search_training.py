@@ -17,6 +17,8 @@ from verl_trgrpo.tiny_search import CHECKPOINT
 from verl_trgrpo.tiny_search.demo import prepare
 from verl_trgrpo.tiny_search.server import retrieval_server
 
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
 STEPS = 7
 QUESTIONS, PROMPTS, RESPONSES = 16, 8, 4
 COUNTED = ("searches", "failed_searches")
@@ -119,8 +121,6 @@ def interrupted(tmp_path_factory):
     return directory / "run", outage
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
 def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(interrupted):
     run_dir, outage = interrupted
     assert 1 <= outage.killed_after < outage.restarted_after < STEPS
@@ -146,8 +146,6 @@ def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(inte
     assert FAILURE not in last
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
 def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
     run_dir, _ = interrupted
     for step in MetricsLog(run_dir).read()[1:]:

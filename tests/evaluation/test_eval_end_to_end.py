@@ -1,64 +1,28 @@
-"""Evaluations as a user runs them: real vLLM on the CPU, real checkpoints, a real merger, a real search server."""
+"""Evaluations as a user runs them: real vLLM on the CPU, a real model, a real search server.
 
-import io
+Those of a sharded checkpoint are in ``tests/cpu/test_training.py``, which has one.
+"""
+
 import json
 import math
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
-import torch
 
+from tests.evaluation.commands import command, evaluate, greedy_by_transformers, responses
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
-from verl_trgrpo.launch.run import run_training
 from verl_trgrpo.tiny_model import CHECKPOINT
 from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, load
-from verl_trgrpo.tiny_model.dataset import build_dataset
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 K = 4
-
-
-def command(*words) -> list[str]:
-    return [sys.executable, "-m", "verl_trgrpo.cli.main", "eval", *map(str, words)]
-
-
-def evaluate(*words) -> str:
-    result = subprocess.run(command(*words), capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
-
-
-def responses(path: Path) -> dict[tuple[int, int], str]:
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    found = {(line["row"], line["sample"]): line["text"] for line in lines}
-    assert len(found) == len(lines), "a response was made twice"
-    return found
-
-
-def greedy_by_transformers(tokenizer, model, rows) -> list[str]:
-    """Greedy responses without vLLM: one batch, padded on the left."""
-    texts = [tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False) for row in rows]
-    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
-    with torch.no_grad():
-        output = model.generate(**inputs, do_sample=False, max_new_tokens=MAX_RESPONSE_TOKENS)
-    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-
-
-@pytest.fixture(scope="module")
-def puzzles(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("puzzles")
-    build_dataset(directory)
-    return directory
 
 
 def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_finds(puzzles, tmp_path):
@@ -121,66 +85,6 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
     assert main(["eval", *map(str, words)]) == 0
     assert "0 responses made now" in capsys.readouterr().out
     assert (out / "report.json").read_text() == report and (out / "vllm.log").read_text() == engine_log
-
-
-@pytest.fixture(scope="module")
-def trained(puzzles, tmp_path_factory) -> Path:
-    """The checkpoint of one real training step on two ranks."""
-    run_dir = tmp_path_factory.mktemp("run") / "tr_grpo"
-    overrides = [
-        f"data.train_files={puzzles / 'train.parquet'}",
-        f"data.val_files={puzzles / 'test.parquet'}",
-        "data.train_batch_size=8",
-        "data.val_max_samples=8",
-        f"actor_rollout_ref.model.path={CHECKPOINT}",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=8",
-        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
-        "actor_rollout_ref.actor.optim.lr=1e-3",
-        "actor_rollout_ref.rollout.n=4",
-        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
-        "trainer.n_gpus_per_node=2",
-        "trainer.total_training_steps=1",
-        "trainer.val_before_train=false",
-        "trainer.test_freq=-1",
-        "trainer.save_freq=1",
-        f"trainer.default_local_dir={run_dir}",
-    ]
-    checkpoint = run_training(overrides, "kk_quickstart", stream=io.StringIO()).checkpoint
-    assert checkpoint is not None
-    return checkpoint
-
-
-def merged_by_hand(actor: Path) -> dict[str, torch.Tensor]:
-    """The full weights: shards of both ranks put together along the first dimension."""
-    shards = [torch.load(actor / f"model_world_size_2_rank_{rank}.pt", weights_only=False) for rank in (0, 1)]
-    return {name: torch.cat([shard[name]._local_tensor for shard in shards]) for name in shards[0]}
-
-
-def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzles, trained, tmp_path):
-    out = tmp_path / "out"
-    evaluate(
-        "--model", trained, "--data", puzzles / "test.parquet", "--limit", 64, "--max-tokens", MAX_RESPONSE_TOKENS,
-        "--out", out,
-    )  # fmt: skip
-    merged = trained / "merged_hf"
-    assert {path.name for path in trained.iterdir()} == {"actor", "data.pt", "merged_hf"}
-
-    tokenizer, model = load(CHECKPOINT)
-    start = {name: value.clone() for name, value in model.state_dict().items()}
-    # The merger writes bfloat16, so that is what the weights amount to.
-    weights = {name: value.bfloat16().float() for name, value in merged_by_hand(trained / "actor").items()}
-    model.load_state_dict(weights, strict=False)
-    moved = max((model.state_dict()[name] - start[name]).abs().max().item() for name in start)
-    assert moved > 1e-4, "the step must have changed the weights, or any checkpoint would do"
-
-    data = pq.read_table(puzzles / "test.parquet").to_pylist()
-    by_vllm = {row: text for (row, _), text in responses(out / "test.jsonl").items()}
-    assert [*by_vllm.values()] != greedy_by_transformers(*load(CHECKPOINT), [data[i] for i in by_vllm])
-    assert [*by_vllm.values()] == greedy_by_transformers(tokenizer, model, [data[i] for i in by_vllm])
-
-    before = (merged / "merged_from.json").stat().st_mtime_ns
-    assert merged_model(find_model(str(trained)), out) == str(merged)
-    assert (merged / "merged_from.json").stat().st_mtime_ns == before
 
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):

@@ -17,7 +17,7 @@ from tests.faults.training import Attempt, Ended, overrides, resumed_from, steps
 from verl_trgrpo.launch.checkpoints import damage
 from verl_trgrpo.report import MetricsLog
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 STEPS = 12
 OPTIMIZER = Path("actor") / "optim_world_size_1_rank_0.pt"
@@ -33,9 +33,15 @@ class Story:
     def start(self) -> Attempt:
         return Attempt(self.run_dir, self._arguments)
 
-    def kill_engine(self) -> None:
+    def kill_server(self) -> None:
         attempt = self.start()
         attempt.wait_for_step(2)  # so that the metrics of one step are there
+        attempt.kill("ray::vLLMHttpServer")
+        self.ended["server"] = attempt.end()
+
+    def kill_engine(self) -> None:
+        attempt = self.start()
+        attempt.wait_for_step(self.ended["server"].tracked + 2)  # as above
         attempt.kill("VLLM::EngineCore")
         self.ended["engine"] = attempt.end()
 
@@ -80,6 +86,7 @@ class Story:
 def story(tiny_run, tmp_path_factory) -> Story:
     run_dir = tmp_path_factory.mktemp("killed") / "run"
     story = Story(run_dir, overrides(tiny_run, run_dir, STEPS))
+    story.kill_server()
     story.kill_engine()
     story.kill_driver_in_save()
     story.fill_disk_in_save()
@@ -87,10 +94,17 @@ def story(tiny_run, tmp_path_factory) -> Story:
     return story
 
 
+def test_a_killed_server_of_vllm_ends_the_run_with_its_name(story):
+    ended = story.ended["server"]
+    assert ended.code == 1 and 2 <= ended.tracked < STEPS
+    assert "a worker process (vLLMHttpServer) died" in ended.output
+    assert "the same command goes on from the latest checkpoint" in ended.output
+
+
 def test_a_killed_engine_ends_the_run_instead_of_hanging_it(story):
     ended = story.ended["engine"]
+    assert resumed_from(story.run_dir, 2) == story.ended["server"].tracked < ended.tracked < STEPS
     assert ended.code == 1
-    assert 2 <= ended.tracked < STEPS
     assert "vLLM's engine process died" in ended.output
     assert "the same command goes on from the latest checkpoint" in ended.output
 
@@ -98,7 +112,7 @@ def test_a_killed_engine_ends_the_run_instead_of_hanging_it(story):
 def test_a_driver_killed_in_a_save_leaves_the_checkpoint_before_in_charge(story):
     ended = story.ended["driver"]
     assert ended.code == 1 and "training ended with exit code -9" in ended.output
-    assert resumed_from(story.run_dir, 2) == story.ended["engine"].tracked == ended.tracked
+    assert resumed_from(story.run_dir, 3) == story.ended["engine"].tracked == ended.tracked
     checkpoint, problems = story.half_written
     assert checkpoint.name == f"global_step_{ended.tracked + 1}"
     assert f"{OPTIMIZER} is cut short" in problems
@@ -106,7 +120,7 @@ def test_a_driver_killed_in_a_save_leaves_the_checkpoint_before_in_charge(story)
 
 def test_the_half_written_checkpoint_is_written_over_and_a_full_disk_is_named(story):
     ended = story.ended["disk"]
-    assert resumed_from(story.run_dir, 3) == story.ended["driver"].tracked
+    assert resumed_from(story.run_dir, 4) == story.ended["driver"].tracked
     assert ended.tracked == story.ended["driver"].tracked + 1
     assert damage(story.half_written[0]) == []
     assert ended.code == 1 and "a file could not be written" in ended.output and "make room" in ended.output
@@ -116,9 +130,9 @@ def test_a_training_without_its_launcher_keeps_the_directory_and_finishes(story)
     assert story.orphan_lived
     second = story.ended["second"]
     assert second.code == 1 and "is being trained in by process" in second.output
-    assert resumed_from(story.run_dir, 4) == story.ended["disk"].tracked
+    assert resumed_from(story.run_dir, 5) == story.ended["disk"].tracked
     assert story.ended["launcher"].tracked == STEPS
-    assert not (story.run_dir / "train-5.log").exists(), "a second training ran in the directory"
+    assert not (story.run_dir / "train-6.log").exists(), "a second training ran in the directory"
     last = story.ended["last"]
     assert last.code == 0 and "this run had already finished" in last.output
 
@@ -127,12 +141,12 @@ def test_nothing_outlives_an_attempt_and_no_step_is_missing(story):
     assert {name: ended.left for name, ended in story.ended.items() if ended.left} == {}
     steps = MetricsLog(story.run_dir).read()
     # veRL writes a step's metrics after its checkpoint: a kill in between leaves the step out of the curves.
-    saved_last = {story.ended["engine"].tracked}
+    saved_last = {story.ended[name].tracked for name in ("server", "engine")}
     assert set(range(1, STEPS + 1)) - saved_last <= {step.number for step in steps} <= set(range(1, STEPS + 1))
     assert all(math.isfinite(step.metrics["actor/grad_norm"]) for step in steps)
     # Every attempt began right after the checkpoint that it resumed from.
-    assert [steps_of(story.run_dir, attempt)[0] for attempt in (3, 4)] == [
-        resumed_from(story.run_dir, attempt) + 1 for attempt in (3, 4)
+    assert [steps_of(story.run_dir, attempt)[0] for attempt in (2, 4, 5)] == [
+        resumed_from(story.run_dir, attempt) + 1 for attempt in (2, 4, 5)
     ]
 
 

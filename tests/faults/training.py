@@ -148,3 +148,14 @@ def steps_of(run_dir: Path, attempt: int) -> list[int]:
     """Training steps that an attempt logged."""
     lines = (run_dir / f"metrics-{attempt}.jsonl").read_text().splitlines()
     return [json.loads(line)["step"] for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def ray_processes(run_dir: Path) -> list[psutil.Process]:
+    """Ray's daemons that a training in this directory started; other tests may have theirs at the same time."""
+    variable, found = "VERL_FILE_LOGGER_PATH", []
+    for process in psutil.process_iter(["name", "environ"]):
+        environment = process.info["environ"] or {}
+        ours = environment.get(variable, "").startswith(f"{run_dir.resolve()}/")
+        if ours and process.info["name"] in ("raylet", "gcs_server"):
+            found.append(process)
+    return found
