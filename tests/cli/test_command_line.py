@@ -65,6 +65,22 @@ def test_ctrl_c_promises_nothing_where_nothing_goes_on():
     assert error.strip() == "interrupted"
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "the same command goes on from the latest checkpoint"),
+        (["trainer.resume_mode=disable"], "without trainer.resume_mode=disable the command goes on"),
+    ],
+)
+def test_ctrl_c_says_which_command_goes_on(capsys, monkeypatch, words, expected):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("verl_trgrpo.launch.run.run_training", interrupted)
+    assert main(["train", *words]) == 130
+    assert expected in capsys.readouterr().err
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     recipe = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
     words = [sys.executable, "-m", "verl_trgrpo.cli.main", "validate", str(recipe), "--no-files", "--show"]
@@ -81,15 +97,15 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 @pytest.mark.cluster
 def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     """SIGINT as a terminal sends it, in the middle of the start-up, once Ray is there."""
-    from tests.cpu.test_training import overrides, ray_processes
+    from tests.faults.training import overrides, ray_processes
 
-    before = ray_processes()
-    command = [sys.executable, "-m", "verl_trgrpo.train", *overrides(tiny_run, tmp_path / "run", steps=50)]
+    run_dir = tmp_path / "run"
+    command = [sys.executable, "-m", "verl_trgrpo.train", *overrides(tiny_run, run_dir, steps=50)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ.copy()
     )
     deadline = time.monotonic() + 300
-    while len(ray_processes() - before) < 2 and process.poll() is None and time.monotonic() < deadline:
+    while len(ray_processes(run_dir)) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(1)
     assert process.poll() is None, process.communicate()[0]
     started = psutil.Process(process.pid).children(recursive=True)
@@ -98,5 +114,5 @@ def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "goes on from the latest checkpoint" in output
-    assert ray_processes() <= before
+    assert ray_processes(run_dir) == []
     assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

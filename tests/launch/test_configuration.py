@@ -37,6 +37,25 @@ def test_a_sound_plan(recipe, tmp_path):
     assert not plan.run_dir.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("def compute_score(:", "SyntaxError: "),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def another_name(): ...", "object_name='compute_score'"),
+    ],
+)
+def test_a_reward_that_cannot_be_loaded_is_named_before_anything_starts(recipe, tmp_path, text, reason):
+    """veRL would say so after its model and its rollout engine are up."""
+    file = tmp_path / "reward.py"
+    file.write_text(text + "\n")
+    with pytest.raises(ConfigurationError) as caught:
+        make_plan("trgrpo_trainer", [*recipe, f"reward.custom_reward_function.path={file}"], on_cpu=True)
+    assert f"reward.custom_reward_function.path={file} cannot be loaded" in str(caught.value)
+    assert reason in str(caught.value)
+
+
 def test_an_accelerator_keeps_the_hosts_defaults(recipe):
     plan = make_plan("trgrpo_trainer", recipe, on_cpu=False)
     assert plan.config.actor_rollout_ref.actor.strategy == "fsdp"

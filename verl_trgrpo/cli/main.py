@@ -40,8 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        goes_on = "; the same command goes on from the latest checkpoint" if "resumes" in arguments else ""
-        print(f"\ninterrupted{goes_on}", file=sys.stderr)
+        print(f"\ninterrupted{_next_time(arguments)}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
@@ -53,6 +52,16 @@ def _run(arguments: argparse.Namespace) -> int:
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def _next_time(arguments: argparse.Namespace) -> str:
+    """What an interrupted training does when its command is given again; nothing for other commands."""
+    if "resumes" not in arguments:
+        return ""
+    starts_over = "trainer.resume_mode=disable"
+    if any(word.lstrip("+") == starts_over for word in getattr(arguments, "overrides", ())):
+        return f"; without {starts_over} the command goes on from the latest checkpoint"
+    return "; the same command goes on from the latest checkpoint"
 
 
 if __name__ == "__main__":

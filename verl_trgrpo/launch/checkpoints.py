@@ -69,7 +69,7 @@ def settle_checkpoint(run_dir: Path) -> Settled:
     if tracked and not problems:
         return Settled(tracked, tuple(_settle_data_state(tracked)))
     complaint = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
-    others = [other for other in _checkpoints(run_dir) if other != tracked and not damage(other)]
+    others = [other for other in checkpoints(run_dir) if other != tracked and not damage(other)]
     if not others:
         raise NoWholeCheckpointError(
             f"{run_dir} has no checkpoint that can be loaded ({complaint}); put one back, or start over with "
@@ -96,7 +96,7 @@ def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
     Returns:
         where they are now, or None when there were none.
     """
-    found = [*_checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
+    found = [*checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
     if not found:
         return None
     abandoned = run_dir / f"abandoned-{attempt}"
@@ -144,7 +144,8 @@ def is_whole(path: Path) -> bool:
         return False
 
 
-def _checkpoints(run_dir: Path) -> Iterator[Path]:
+def checkpoints(run_dir: Path) -> Iterator[Path]:
+    """Directories ``global_step_N``, whole or not, in no order."""
     return (path for path in run_dir.iterdir() if _DIRECTORY.fullmatch(path.name) and path.is_dir())
 
 

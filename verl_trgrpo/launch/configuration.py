@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.launch.data_files import data_files, data_problems, training_rows
 from verl_trgrpo.launch.model_files import model_problems
+from verl_trgrpo.launch.reward_function import reward_problems
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -201,8 +202,8 @@ def _compose(config_name: str, overrides: Sequence[str]) -> tuple[DictConfig, di
 
 
 def _file_problems(config: DictConfig) -> list[str]:
-    """Complaints about data files, a model directory or a rollout engine that are not there or not sound."""
-    problems = data_problems(config) + model_problems(config)
+    """Complaints about data files, a model directory, a reward or a rollout engine that are not there or not sound."""
+    problems = data_problems(config) + model_problems(config) + reward_problems(config)
     if config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
         problems.append(
             "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "

@@ -12,7 +12,13 @@ from typing import Any, TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
-from verl_trgrpo.launch.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.launch.checkpoints import (
+    abandon_checkpoints,
+    checkpoints,
+    latest_checkpoint,
+    settle_checkpoint,
+    step_of,
+)
 from verl_trgrpo.launch.child import TrainingProcess
 from verl_trgrpo.launch.claim import LOCK_FILE, claimed, name_holder
 from verl_trgrpo.launch.configuration import DEFAULT_CONFIG, ConfigurationError, Plan, make_plan, quoted
@@ -31,6 +37,10 @@ _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)"
 # Ray's and Hydra's own lines around an error say nothing about it.
 _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
 _GO_ON = "Once that is mended, the same command goes on from the latest checkpoint"
+_GO_ON_WITHOUT = (
+    "Once that is mended, the command goes on from the latest checkpoint when it is given without "
+    "trainer.resume_mode=disable"
+)
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
@@ -120,8 +130,8 @@ def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
     attempt = _next_attempt(plan.run_dir)
     # Before the configuration is replaced: it must not vouch for checkpoints that it did not make.
     starts_over = plan.config.trainer.resume_mode == "disable"
-    if starts_over and (abandoned := abandon_checkpoints(plan.run_dir, attempt)):
-        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+    if starts_over:
+        _start_over(plan, attempt, stream)
     _write_config(plan)
     checkpoint = latest_checkpoint(plan.run_dir)
     if checkpoint is None:
@@ -134,14 +144,30 @@ def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
     process = TrainingProcess(arguments, environment, log_file, inherit=[claim])
     name_holder(claim, process.pid)
     start = step_of(checkpoint) if checkpoint else 0
-    _follow(
-        process, MetricsLog(plan.run_dir, first=attempt), log_file, Progress(plan.total_steps, stream, start), stream
-    )
+    log, progress = MetricsLog(plan.run_dir, first=attempt), Progress(plan.total_steps, stream, start)
+    problem = _follow(process, log, log_file, progress, stream)
+    if problem:
+        next_time = _GO_ON_WITHOUT if starts_over else _GO_ON
+        raise TrainingFailedError(f"{problem}\n{next_time}. The whole story is in {log_file}")
     return log_file
 
 
-def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> None:
-    """Show progress until the process ends; TrainingFailedError unless it ends well."""
+def _start_over(plan: Plan, attempt: int, stream: TextIO) -> None:
+    """Move the checkpoints of earlier attempts away, unless the model to start from is in one of them."""
+    model = Path(str(plan.config.actor_rollout_ref.model.path))
+    if any(checkpoint.resolve() in model.resolve().parents for checkpoint in checkpoints(plan.run_dir)):
+        raise ConfigurationError(
+            [
+                f"actor_rollout_ref.model.path={model} is in a checkpoint of this run directory, which "
+                "trainer.resume_mode=disable would move away; choose another trainer.default_local_dir"
+            ]
+        )
+    if abandoned := abandon_checkpoints(plan.run_dir, attempt):
+        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+
+
+def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:
+    """Show progress until the process ends; returns what went wrong, nothing when it ended well."""
     watch = LogWatch(log_file)
 
     def tick() -> None:
@@ -153,13 +179,12 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
         progress.update(log.read())
         watch.look()
     except EngineDeadError as error:
-        raise TrainingFailedError(f"{error}.\n{_GO_ON}. The whole story is in {log_file}") from error
+        return f"{error}."
     finally:
         progress.close()
         if watch.prompts_were_lost:
             print(f"note: {_PROMPTS_LOST}; look for it in {log_file}", file=stream, flush=True)
-    if code != 0:
-        raise TrainingFailedError(_failure(log_file, code))
+    return _failure(log_file, code) if code != 0 else ""
 
 
 def _write_config(plan: Plan) -> None:
@@ -215,7 +240,7 @@ def _failure(log_file: Path, code: int) -> str:
     # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else lines[-5:]
     cause = "\n".join([*errors, *(f"({hint})" for hint in hints(lines, log_file.parent))]) or "no output"
-    return f"training ended with exit code {code}: {cause}\n{_GO_ON}. The whole story is in {log_file}"
+    return f"training ended with exit code {code}: {cause}"
 
 
 def _report(plan: Plan, log_file: Path | None, title: str) -> Outcome:

@@ -16,12 +16,12 @@ from verl_trgrpo.launch.model_files import (
     reward_model_path,
     reward_model_problems,
 )
+from verl_trgrpo.launch.reward_function import REWARD, reward_function
 from verl_trgrpo.rewards import known_data_sources
 from verl_trgrpo.rewards.registry import has_reward
 from verl_trgrpo.validation.batches import size_findings
 from verl_trgrpo.validation.findings import Finding, Level, error, not_checked
 
-_REWARD = "reward.custom_reward_function"
 _MODEL = "actor_rollout_ref.model.path"
 
 # How the project's own data is built, by its directory.
@@ -77,18 +77,16 @@ def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, n
 
 def _reward_findings(config: DictConfig) -> tuple[bool, list[Finding]]:
     """Whether the run uses this package's rewards, and complaints about the reward function."""
-    from verl.trainer.ppo.reward import get_custom_reward_fn
-
-    path = OmegaConf.select(config, f"{_REWARD}.path")
-    if not path:
-        return False, [not_checked(_REWARD, f"{_REWARD}.path is not set; veRL's own rewards choose by data_source")]
     try:
-        function = get_custom_reward_fn(config)
-    except Exception as problem:  # a module that is imported may raise anything
-        return False, [error(_REWARD, f"{_REWARD}.path={path} cannot be loaded: {root_cause(problem)}; correct it")]
+        function = reward_function(config)
+    except ValueError as problem:
+        return False, [error(REWARD, str(problem))]
+    if function is None:
+        return False, [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
+    path = OmegaConf.select(config, f"{REWARD}.path")
     if path == "pkg://verl_trgrpo.rewards":
         return True, []
-    return False, [not_checked(_REWARD, f"{path} (found: {function}) decides which data sources it knows")]
+    return False, [not_checked(REWARD, f"{path} (found: {function}) decides which data sources it knows")]
 
 
 def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
