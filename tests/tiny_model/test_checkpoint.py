@@ -1,11 +1,7 @@
-import json
-
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from verl_trgrpo.data.kk.puzzles import generate_puzzles
-from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.tiny_model import CHECKPOINT
 from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, greedy_responses, is_correct, load, measure_accuracy
 from verl_trgrpo.tiny_model.demonstrations import WarmStartPuzzles
@@ -27,29 +23,9 @@ def unseen():
     return list(generate_puzzles(3, 32, 77, exclude=WarmStartPuzzles()))
 
 
-def test_the_checkpoint_is_small_and_as_recorded(manifest):
-    files = {path.name for path in CHECKPOINT.iterdir()} - {"manifest.json", "README.md"}
-    assert files == set(manifest["files"])
-    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 4_000_000
-    for name, facts in manifest["files"].items():
-        assert file_sha256(CHECKPOINT / name) == facts["sha256"]
-
-
 def test_the_manifest_says_how_it_was_made(manifest):
     assert manifest["command"].startswith("python -m verl_trgrpo.tiny_model.warm_start --out . --seed 0 ")
     assert {"torch", "transformers", "tokenizers"} <= set(manifest["library_versions"])
-    # No directory of the machine that built it.
-    assert not [word for word in json.dumps(manifest).replace('"', " ").split() if word.startswith("/")]
-
-
-def test_weights_are_bf16_on_disk_and_fp32_in_training(loaded, manifest):
-    weights = load_file(CHECKPOINT / "model.safetensors")
-    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
-    _, model = loaded
-    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    assert model.num_parameters() == manifest["parameters"] < 1_000_000
-    embedding = weights["model.embed_tokens.weight"].float()
-    assert torch.equal(model.get_input_embeddings().weight, embedding)
 
 
 def test_the_model_reasons_without_error_when_it_begins_to(loaded, unseen, manifest):

@@ -1,14 +1,12 @@
 """The checkpoint that ships with the package: whole, loadable, and as able as its manifest says."""
 
-import json
 import random
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from verl_trgrpo.agent.tags import STOP_STRINGS, observation_frame
-from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.tiny_model.accuracy import load
 from verl_trgrpo.tiny_search import CHECKPOINT
 from verl_trgrpo.tiny_search.accuracy import answer, measure_accuracy
@@ -45,28 +43,10 @@ def unseen(tmp_path_factory):
     return world, open_index(world, tmp_path_factory.mktemp("unseen"))
 
 
-def test_the_checkpoint_is_small_and_as_recorded(manifest):
-    files = {path.name for path in CHECKPOINT.iterdir()} - {"manifest.json", "README.md"}
-    assert files == set(manifest["files"])
-    assert sum(path.stat().st_size for path in CHECKPOINT.iterdir()) < 4_000_000
-    for name, facts in manifest["files"].items():
-        assert file_sha256(CHECKPOINT / name) == facts["sha256"]
-
-
 def test_the_manifest_says_how_it_was_made(manifest):
     assert manifest["command"].startswith("python -m verl_trgrpo.tiny_search.warm_start --out checkpoint --seed 0 ")
     assert SearchWarmStartOptions(**manifest["arguments"]) == SearchWarmStartOptions()
     assert {"torch", "transformers", "tokenizers", "tantivy"} <= set(manifest["library_versions"])
-    # No directory of the machine that built it.
-    assert not [word for word in json.dumps(manifest).replace('"', " ").split() if word.startswith("/")]
-
-
-def test_weights_are_bf16_on_disk_and_fp32_in_training(loaded, manifest):
-    weights = load_file(CHECKPOINT / "model.safetensors")
-    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
-    _, model = loaded
-    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    assert model.num_parameters() == manifest["parameters"] < 1_000_000
 
 
 def test_tags_are_single_tokens_and_every_text_survives_the_tokenizer(loaded, unseen):
