@@ -14,6 +14,7 @@ from verl_trgrpo.objective import (
     compute_policy_loss,
     token_weights,
 )
+from verl_trgrpo.objective.surrogate import clamped_log_ratio, log_ratio_limit
 from verl_trgrpo.shaping import make_shaping
 
 CLIP = ClipRange(low=0.2, high=0.28, dual=2.5)
@@ -149,3 +150,22 @@ def test_clip_ranges_name_what_is_out_of_range(name, value, called):
 def test_statistics_of_an_unknown_kind_are_refused(kind):
     with pytest.raises(ValueError, match="choose ratio or std"):
         PooledStatistic(kind, (1.0, 2.0, 3.0))
+
+
+@pytest.mark.parametrize("lower", [0.5, 1.0])
+def test_literal_kl_takes_every_weight_above_zero(lower):
+    assert TokenRegulation(kl="literal", shaping=make_shaping("sigmoid", lower=lower)).kl == "literal"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_log_ratios_are_clamped_where_the_host_clamps_them(dtype):
+    log_prob, old = torch.tensor([[0.0, -90.0, -1.0]], dtype=dtype), torch.tensor([[-90.0, 0.0, -1.5]], dtype=dtype)
+    log_ratio, silent = clamped_log_ratio(log_prob, old, torch.ones(1, 3, dtype=torch.bool))
+    assert log_ratio.tolist() == [[20.0, -20.0, 0.5]]
+    assert silent.tolist() == [[True, True, False]]
+
+
+def test_in_float16_the_largest_ratio_is_a_number_and_the_next_whole_log_ratio_none():
+    limit = torch.tensor(log_ratio_limit(torch.float16), dtype=torch.float16)
+    assert limit == limit.round()
+    assert limit.exp().isfinite() and (limit + 1).exp().isinf()

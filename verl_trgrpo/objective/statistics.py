@@ -70,7 +70,7 @@ def regulation_metrics(
     capped: torch.Tensor,
     silenced_uniform: torch.Tensor | None,
     bounds: tuple[float, float],
-    capped_is_silent: bool = True,
+    capped_is_silent: bool,
 ) -> dict[str, float | PooledStatistic]:
     """The figures to report at every step, all over valid tokens; weights are those before normalisation.
 
