@@ -101,3 +101,53 @@ def test_mistakes_come_out_together():
         DifficultyOptions(anchor="epoch", forgetting=0, scale=-1.0, correct_from=math.nan)
     for part in ("forgetting=0", "scale=-1.0", "correct_from=nan"):
         assert part in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "interval"),
+    [
+        ("forgetting", 0.0, "(0, 1]"),
+        ("forgetting", 1.001, "(0, 1]"),
+        ("scale", 0.0, "(0, inf)"),
+        ("scale", -0.5, "(0, inf)"),
+    ],
+)
+def test_ends_of_ranges(name, value, interval):
+    with pytest.raises(ValueError) as refusal:
+        DifficultyOptions(**{name: value})
+    assert f"{name}={value!r} is out of range; give a number in {interval}" in str(refusal.value)
+
+
+def test_a_response_is_right_from_a_reward_of_one_on_unless_told_otherwise():
+    """Rates 1/4 and 3/4 of the first group, 1/2 of the second: against the batch, the first is hard or easy."""
+    groups = {"first": [1.0, 0.6, 0.6, 0.0], "second": [1.0, 0.0, 1.0, 0.0]}
+    rewards, mask, labels = tensors(groups)
+
+    def weighted(**options):
+        anchor = DifficultyAnchor()
+        return difficulty_weighted_advantages(
+            rewards, mask, labels, DifficultyOptions(anchor="batch", **options), anchor
+        )
+
+    torch.testing.assert_close(weighted(), by_hand(groups, 3 / 8, 1.0)[:, None] * mask, rtol=1e-9, atol=1e-12)
+    assert torch.equal(weighted(), weighted(correct_from=1.0))
+    assert not torch.allclose(weighted(), weighted(correct_from=0.6))
+
+
+def test_a_success_rate_is_over_responses_that_have_tokens():
+    """One right response and an empty one: the prompt was solved whenever it was answered."""
+    rewards = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    mask = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 1]], dtype=torch.bool)
+    options = DifficultyOptions(anchor="batch")
+    advantages = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], options, DifficultyAnchor())
+    # Two of three were right. Group a: rate 1, an easy prompt, whose successes weigh less.
+    normalized = 0.5 / (statistics.stdev([1.0, 0.0]) + 1e-6)
+    assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(1 - 2 / 3)))
+    assert advantages[2, 0].item() == pytest.approx(normalized * math.exp(2 / 3 - 1 / 2))
+
+
+def test_rewards_get_no_gradient():
+    rewards, mask, labels = tensors(BATCHES[0])
+    options = DifficultyOptions()
+    advantages = difficulty_weighted_advantages(rewards.requires_grad_(), mask, labels, options, DifficultyAnchor())
+    assert not advantages.requires_grad

@@ -90,6 +90,8 @@ def test_bad_input_is_named():
         group_relative_advantages(rewards, mask, ["a", "b", "c"])
     with pytest.raises(ValueError, match="must"):
         group_relative_advantages(rewards, mask[:, :3], ["a", "a"])
+    with pytest.raises(ValueError, match="must"):
+        group_relative_advantages(rewards[:, :3], mask, ["a", "a"])
     with pytest.raises(ValueError, match="hashable"):
         group_relative_advantages(rewards, mask, [["a"], ["a"]])
 

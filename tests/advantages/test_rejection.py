@@ -65,6 +65,29 @@ def test_renormalised_it_is_the_loss_of_the_kept_responses(mode, baseline):
     assert (everything[~kept] == 0).all()
 
 
+@pytest.mark.parametrize(
+    ("mode", "all_over_kept"), [("token-mean", 10 / 4), ("seq-mean-token-mean", 4 / 2), ("token-sum", 1.0)]
+)
+def test_the_normaliser_counts_what_the_mode_averages_over(mode, all_over_kept):
+    """A response of one token is a response, one of none is not: 1 + 3 tokens are kept of 1 + 3 + 0 + 4 + 2."""
+    lengths, labels = [1, 3, 0, 4, 2], ["kept", "kept", "kept", "dropped", "dropped"]
+    mask = torch.arange(4)[None] < torch.tensor(lengths)[:, None]
+    rewards = torch.zeros(5, 4, dtype=torch.float64)
+    rewards[:, 0] = torch.tensor([1.0, -1.0, -1.0, 1.0, 1.0], dtype=torch.float64)
+    options = RejectionOptions(renormalize=True, loss_agg_mode=mode)
+    advantages = rejection_advantages(rewards, mask, labels, options)
+    expected = torch.tensor([1.0, -1.0, 0.0, 0.0, 0.0], dtype=torch.float64)[:, None] * mask * all_over_kept
+    torch.testing.assert_close(advantages, expected)
+
+
+def test_the_group_s_deviation_divides_unless_told_otherwise():
+    rewards, mask = batch()
+    options = RejectionOptions(baseline="group")
+    by_default = rejection_advantages(rewards, mask, LABELS, options)
+    assert torch.equal(by_default, rejection_advantages(rewards, mask, LABELS, options, normalize_by_std=True))
+    assert not torch.equal(by_default, rejection_advantages(rewards, mask, LABELS, options, normalize_by_std=False))
+
+
 def test_nothing_kept_is_all_zero():
     rewards, mask = batch()
     labels = list(range(len(SCORES)))
@@ -78,3 +101,8 @@ def test_mistakes_come_out_together():
     assert "loss_agg_mode='token_mean'" in str(refusal.value) and "renormalize='yes'" in str(refusal.value)
     with pytest.raises(ValueError, match="one label per response"):
         rejection_advantages(*batch(), LABELS[:-1], RejectionOptions())
+
+
+def test_rewards_get_no_gradient():
+    rewards, mask = batch()
+    assert not rejection_advantages(rewards.requires_grad_(), mask, LABELS, RejectionOptions()).requires_grad

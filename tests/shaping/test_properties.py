@@ -7,7 +7,17 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.shaping import Linear, Power, Sigmoid, SigmoidCentered, Threshold, make_shaping
+from verl_trgrpo.shaping import (
+    BinaryEntropy,
+    Linear,
+    Power,
+    Sigmoid,
+    SigmoidCentered,
+    Threshold,
+    Uniform,
+    make_shaping,
+)
+from verl_trgrpo.shaping.base import check_shaping
 
 PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -137,6 +147,26 @@ def test_bounds_are_those_of_the_parameters():
     assert Linear(alpha=0.25).bounds() == (0.75, 1.0)
     assert Power(lower=0.3).bounds() == (0.3, 1.0)
     assert Threshold(lower=0.3, upper=0.6).bounds() == (0.3, 0.6)
+    assert BinaryEntropy(lower=0.3, upper=0.6).bounds() == (0.3, 0.6)
+    assert Uniform().bounds() == (1.0, 1.0)
+
+
+def test_binary_entropy_names_bounds_that_are_out_of_range():
+    with pytest.raises(ValueError, match=r"lower=-0\.5 is out of range.*\[0, inf\)"):
+        BinaryEntropy(lower=-0.5, upper=1.4)
+    with pytest.raises(ValueError, match=r"upper=-0\.5 is out of range.*\[0, inf\)"):
+        BinaryEntropy(lower=0.0, upper=-0.5)
+    assert BinaryEntropy(lower=0.0)(torch.tensor([0.0, 0.5, 1.0])).tolist() == pytest.approx([0.0, 1.4, 0.0])
+
+
+def test_binary_entropy_lies_between_1_and_1_4_unless_told_otherwise():
+    assert BinaryEntropy()(torch.tensor([0.0, 0.5, 1.0])).tolist() == pytest.approx([1.0, 1.4, 1.0])
+
+
+def test_constant_weights_are_refused_unless_they_are_asked_for():
+    with pytest.raises(ValueError, match="gives the same weight 1 to every probability"):
+        check_shaping(torch.ones_like, "ones")
+    check_shaping(torch.ones_like, "ones", may_be_constant=True)
 
 
 @pytest.mark.parametrize("shaping", [Sigmoid, SigmoidCentered, Linear, Power, Threshold])

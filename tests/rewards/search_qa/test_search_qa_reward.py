@@ -200,3 +200,14 @@ def test_layout_is_judged_on_the_models_own_turns():
 def test_wrong_levels_are_an_error(structure, final):
     with pytest.raises(ValueError, match="a right answer is worth most"):
         score_search_qa("", GOLD, {}, structure_format_score=structure, final_format_score=final)
+
+
+def test_the_largest_level_is_a_half():
+    assert score_search_qa("", GOLD, {}, structure_format_score=0.5, final_format_score=0.5).score == 0.0
+
+
+@pytest.mark.parametrize(("tags", "score"), [(10, 1.0), (11, 0.25)])
+@pytest.mark.parametrize("more", ["<answer>", "</answer>"])
+def test_more_than_ten_answer_tags_of_one_kind_quarter_the_score(tags, more, score):
+    response = more * (tags - 1) + "<answer>Paris</answer>"
+    assert score_search_qa(response, GOLD, {}).score == score
