@@ -14,7 +14,9 @@ from verl_trgrpo.objective import (
     compute_policy_loss,
     token_weights,
 )
+from verl_trgrpo.objective.options import RATIOS
 from verl_trgrpo.objective.surrogate import clamped_log_ratio, log_ratio_limit
+from verl_trgrpo.objective.weights import token_probs
 from verl_trgrpo.shaping import make_shaping
 
 CLIP = ClipRange(low=0.2, high=0.28, dual=2.5)
@@ -88,10 +90,11 @@ def test_weights_that_are_all_zero_stay_zero_when_normalised():
     assert result.loss.item() == 0.0 and gradient.item() == 0.0
 
 
-def test_a_second_derivative_is_refused_instead_of_wrong():
-    batch = filled(-1.0, -1.1, 1.0)
+@pytest.mark.parametrize("ratio", RATIOS)
+def test_a_second_derivative_is_refused_instead_of_wrong(ratio):
+    batch, regulation = filled(-1.0, -1.1, 1.0), TokenRegulation(shaping=UNIFORM.shaping, ratio=ratio)
     log_prob = batch.log_prob.clone().requires_grad_()
-    loss = compute_policy_loss(batch.old_log_prob, log_prob, batch.advantages, batch.mask, UNIFORM, CLIP).loss
+    loss = compute_policy_loss(batch.old_log_prob, log_prob, batch.advantages, batch.mask, regulation, CLIP).loss
     (gradient,) = torch.autograd.grad(loss**2, log_prob, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
@@ -169,3 +172,33 @@ def test_in_float16_the_largest_ratio_is_a_number_and_the_next_whole_log_ratio_n
     limit = torch.tensor(log_ratio_limit(torch.float16), dtype=torch.float16)
     assert limit == limit.round()
     assert limit.exp().isfinite() and (limit + 1).exp().isinf()
+
+
+def test_token_weights_take_the_probability_that_they_are_asked_to_take():
+    current, old = torch.tensor([[0.2]]).log(), torch.tensor([[0.8]]).log()
+    mask, half = torch.ones(1, 1), make_shaping("linear", alpha=0.5)
+    for source, expected in (("current", 0.6), ("old", 0.9)):
+        weights = token_weights(current, old, mask, TokenRegulation(shaping=half, prob_source=source))
+        assert weights.item() == pytest.approx(expected)
+
+
+def test_probabilities_have_no_gradient_and_rounding_leaves_none_above_one():
+    probs = token_probs(torch.tensor([0.01, 0.0, -math.inf], requires_grad=True))
+    assert probs.tolist() == [1.0, 1.0, 0.0] and not probs.requires_grad
+
+
+def test_a_response_of_one_token_is_a_response_and_one_of_none_is_not():
+    losses = torch.tensor([[2.0, 9.0, 9.0], [9.0, 9.0, 9.0], [3.0, 4.0, 5.0]])
+    mask = torch.tensor([[1, 0, 0], [0, 0, 0], [1, 1, 1]])
+    assert aggregate_loss(losses, mask, "seq-mean-token-sum").item() == pytest.approx((2 + 12) / 2)
+    assert aggregate_loss(losses, mask, "seq-mean-token-mean").item() == pytest.approx((2 + 4) / 2)
+
+
+def test_the_share_of_one_token_is_all_or_nothing():
+    for log_ratio, advantage, name in ((1.0, 1.0, "pg_clipfrac"), (2.0, -1.0, "pg_clipfrac_lower")):
+        result, _ = evaluate(filled(0.0, log_ratio, advantage), UNIFORM, CLIP)
+        assert result.metrics[name] == 1.0
+
+
+def test_the_clip_range_is_the_host_s_unless_told_otherwise():
+    assert ClipRange() == ClipRange(low=0.2, high=0.2, dual=3.0)
