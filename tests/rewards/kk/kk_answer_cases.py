@@ -42,6 +42,7 @@ RIGHT = {
         "Zoey knight\nOliver, knave\nAva\tknight",
         "Zoey→Knight, Oliver->Knave, Ava:Knight",
         "a) Zoey is a knight\nii. Oliver is a knave\n(c) Ava is a knight",
+        "Zoey and Ava: Knight\nOliver: Knave",
     ],
     "table": [
         "| Name | Role |\n|---|---|\n| Zoey | Knight |\n| Oliver | Knave |\n| Ava | Knight |",
@@ -60,10 +61,13 @@ RIGHT = {
         "Both Zoey and Ava are knights, while Oliver is a knave.",
         "Zoey, Ava: knights. Oliver: knave.",
         "Oliver is a knave. Everyone else is a knight.",
+        "Oliver is a knave.\nEveryone else is a knight.",
+        "Oliver is a knave. The other two are both knights.",
         "Oliver is the only knave; the other two are knights.",
         "There are two knights and one knave. Zoey is a knight...",
         "There are 2 knights and 1 knave. Zoey is a knight...",
         "Only Oliver is a knave; Zoey and Ava are knights.",
+        "Knights:\n- Zoey,\n- Ava.\n\nKnaves:\n- Oliver.",
     ],
     "introduction": [
         "After checking each statement, the only consistent assignment is:\nZoey is a knight...",
@@ -79,6 +83,8 @@ RIGHT = {
         "It turns out that Zoey is a knight...",
         "The following assignment satisfies all statements:\nZoey is a knight...",
         "Having checked all 8 cases, we conclude: Zoey is a knight; Oliver is a knave; Ava is a knight.",
+        "First Zoey is a knight, next Oliver is a knave, and lastly Ava is a knight.",
+        "After checking every possibility:\nZoey is a knight...",
     ],
     "conclusion": [
         "Zoey is a knight...\nThis satisfies all the statements.",
@@ -113,6 +119,11 @@ RIGHT = {
         "Zoey is a knight. She tells the truth. Oliver is a knave. He lies. Ava is a knight, which is consistent with her"
         " being a knight.",
         "Oliver, who lies, is a knave. Zoey and Ava, on the other hand, are knights.",
+        "Zoey is a knight. Then Oliver is a knave, and Ava is a knight.",
+        "If Zoey were a knave then Oliver would be a knight, which is impossible. Hence Zoey is a knight...",
+        "Zoey is a knight, otherwise Oliver would be telling the truth. Oliver is a knave. Ava is a knight.",
+        "Oliver says that Oliver is a knight, but Oliver is a knave. Zoey and Ava are knights.",
+        "Oliver's claim that Zoey is not a knight is false. Zoey is a knight...",
     ],
 }
 

@@ -4,7 +4,7 @@ import itertools
 import re
 import unicodedata
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kk_answer_cases import REST, RIGHT, TRUTH, WRONG
 from kk_attack_cases import UNPARSED
@@ -146,6 +146,7 @@ _PARTS = "<think>|</think>|<answer>|</answer>|<think>a</think><answer>|<|im_end|
 PARTS = st.one_of(st.sampled_from([*_PARTS.split("|"), "<|im_end|>", TRUTH]), FRAGMENTS, ANY_TEXT)
 
 
+@example(") Zoey is a knight (")
 @given(st.one_of(st.lists(FRAGMENTS, max_size=60).map("".join), ANY_TEXT))
 def test_no_answer_raises(answer):
     assert score(answer) in (3, -0.5, -1, -3)

@@ -1,6 +1,7 @@
 """The scores of Knights-and-Knaves responses: levels, form, ground truth, and answers of every kind."""
 
 import doctest
+import unicodedata
 
 import pytest
 from kk_answer_cases import REST, RIGHT, RIGHT_ANSWER, TRUTH, WRONG
@@ -10,6 +11,7 @@ from kk_responses import respond, write_truth
 from verl_trgrpo.rewards import Score
 from verl_trgrpo.rewards.kk import scorer
 from verl_trgrpo.rewards.kk.scorer import extract_answer, score_knights_and_knaves
+from verl_trgrpo.rewards.kk.text import MAX_ANSWER_CHARS
 
 MARK = "\u0301"  # combining
 
@@ -113,7 +115,8 @@ def test_the_ground_truth_may_come_in_a_mapping():
         ("(1) Zoey is a knight\n(3) Ava is a knave", "line 2"),
         ("(1) Zoey is a knight\n\n(2) Ava is a knave", "line 2"),
         ("(1) Zoey is a liar", "'(1) Zoey is a liar'"),
-        ("(1) Zoey is a knight\n(2) Zoey is a knave", "used twice"),
+        ("(1) Zoey is a knight or a knave", "line 1"),
+        ("(1) Zoey is a knight\n(2) Zoey is a knave", "line 2: the name 'Zoey' is unreadable or used twice"),
         ("(1) José is a knight\n(2) Jose\u0301 is a knave", "used twice"),
         ("(1) @0 is a knight", "unreadable"),
         (f"(1) Zoe{9 * MARK} is a knight", "unreadable"),
@@ -156,6 +159,8 @@ def test_a_response_must_be_a_string(response):
         ("Ava,Rest,Max", "kvv", "Ava is a knight, the rest are knaves.", 3),
         ("Knight,Ava", "vk", "Knight is a knave and Ava is a Knight", 3),
         ("Knight,Knave", "vk", "Knight: Knave\nKnave: Knight", -1),
+        ("Final,Ava", "kv", "The final answer: Final is a knight and Ava is a knave", 3),
+        ("Solution,Ava", "kv", "Ava is a knave, and the solution is a knight", -1),
         ("A,B", "kv", "A is a knight, B is a knave", 3),
         ("A,B", "kv", "A knight is B. A knave is A.", -1),
         ("ann,Ann", "kv", "ann is a knight\nAnn is a knave", 3),
@@ -170,8 +175,27 @@ def test_a_response_must_be_a_string(response):
         ("Zoey,Ava", "kv", "Zoey is a knight, the other is a knave.", 3),
         ("Zoey,Ava,Max", "kvv", "Zoey is a knight, the other is a knave.", -1),
         ("Zoey,Ava,Max", "kkk", "All three are knights.", 3),
+        ("Zoey,Ava,Max", "kkk", "Both are knights.", -1),
+        ("Zoey,Ava,Max,Jo", "vkkk", "Zoey is a knave. The others are both knights.", -1),
+        ("Zoey,Ava,Max,Jo", "vkkk", "Zoey is a knave. The other three are both knights.", -1),
+        ("Zoey,Ava,Max", "vkk", "Zoey is a knave. The other three are both knights.", -1),
+        ("Zoey,Ava,Max", "vkk", "Zoey is a knave. The others are both knights.", 3),
+        ("Zoey,Ava,Max", "vvv", "Everyone else is a knave.", -1),
+        ("Zoey,Ava,Max", "vvv", "Knights: none. The rest are knaves.", 3),
+        ("Zoey,Ava,Max", "kkk", "They are both knights.", -1),
+        ("Zoey,Ava", "kk", "He says that everyone is a knight, so everyone is a knight.", -1),
+        ("Zoey,Ava", "kk", "He says that a knave lies, so everyone is a knight.", -1),
+        ("Zoey,Ava,Max", "vkk", "Zoey is a knave.\nHe says that a knight is lying, so everyone else is a knight.", -1),
         ("Zoey,Ava,Max", "kkk", "All two are knights.", -1),
     ],
 )
 def test_names(names, roles, answer, expected):
     assert score(answer, write_truth(names.split(","), roles)) == expected
+
+
+@pytest.mark.parametrize("final", ["final", "ﬁnal"])  # the ligature is one character that counts as two
+def test_an_answer_is_read_up_to_the_limit_of_its_length_and_not_beyond(final):
+    answer = f"The {final} answer is:\n{RIGHT_ANSWER}\n"
+    rule = "-" * (MAX_ANSWER_CHARS - len(unicodedata.normalize("NFKC", answer)))
+    assert score(answer + rule) == 3
+    assert score(answer + rule + "-") == -1

@@ -1,5 +1,9 @@
 """Ground truths with answers that are right and answers that are wrong; the id says what the case is about."""
 
+MANY = ",".join(map(str, range(100)))
+CELLS = "0&" * 299
+ROW = r"\begin{pmatrix} 1 & 2 \end{pmatrix}"
+
 RIGHT = {
     "the same": ("17", "17"),
     "leading zeros": ("025", "25"),
@@ -123,6 +127,18 @@ RIGHT = {
     "program text of a power": ("2x^2", "2*x**2"),
     "names of a tuple": ("(1,2)", "(x,y)=(1,2)"),
     "semicolon": ("1,2", "1;2"),
+    "braces around a fraction": (r"\frac12", r"{\frac12}"),
+    "braces around many values": (MANY, f"{{{MANY}}}"),
+    "row of many cells": (rf"\begin{{pmatrix}}{CELLS}1\end{{pmatrix}}", rf"\begin{{bmatrix}}{CELLS}1\end{{bmatrix}}"),
+    "power of a unit without braces": (r"5\text{ s}^{-2}", r"5 \text{ s}^-2"),
+    "list of sets": (r"\{1,2\}, \{3\}", r"\{3\}, \{2,1\}"),
+    "set of sets": (r"\{\{1,2\},\{3\}\}", r"\{\{3\},\{2,1\}\}"),
+    "sets of one value": (r"\{5\}, \{6\}", "6, 5"),
+    "name of a set left out": (r"A=\{5\}", "5"),
+    "name of the set of solutions": ("x=5", r"S=\{5\}"),
+    "inequalities of the variable for union": (r"x \in ((0,1) \cup (2,3))", r"2<x<3 \text{ or } 0<x<1"),
+    "member of a set of one matrix": (ROW, rf"X \in \{{{ROW}\}}"),
+    "product of capitals as gold": (r"RT \cdot N", "NRT"),
 }
 
 WRONG = {
@@ -226,4 +242,24 @@ WRONG = {
     "other names of a tuple": ("(x,y)=(1,2)", "(y,x)=(1,2)"),
     "list with a semicolon": ("5", "4;5"),
     "dollars for euros": ("€5", r"\$5"),
+    "another power of a unit": (r"5\text{ s}^{-2}", r"5 \text{ s}^-1"),
+    "another cell of many": (
+        rf"\begin{{pmatrix}}{CELLS}1\end{{pmatrix}}",
+        rf"\begin{{bmatrix}}{CELLS}2\end{{bmatrix}}",
+    ),
+    "matrix and a sign of transposition": (ROW, rf"{ROW}^T"),
+    "matrix and another": (ROW, rf"{ROW} + {ROW}"),
+    "another name of a matrix": (f"A={ROW}", f"B={ROW}"),
+    "another name of a set": (r"A=\{5\}", r"B=\{5\}"),
+    "sets of other elements": (r"\{1,2\}, \{3\}", r"\{1\}, \{2,3\}"),
+    "set of other sets": (r"\{\{1,2\},\{3\}\}", r"\{\{1\},\{2,3\}\}"),
+    "elements for sets": (r"\{1,2\}, \{3\}", "1, 2, 3"),
+    "sets for elements": ("1, 2, 3", r"\{1,2\}, \{3\}"),
+    "conditions on two variables for union": (r"(0,1) \cup (2,3)", r"0<x<1 \text{ or } 2<y<3"),
+    "conditions on another variable for union": (r"x \in ((0,1) \cup (2,3))", r"0<y<1 \text{ or } 2<y<3"),
+    "condition and interval for union": (r"(0,1) \cup (2,3)", "0<x<1, (2,3)"),
+    "intervals for a union in a list": (r"(0,1) \cup (2,3), 5", "(0,1), (2,3), 5"),
+    "tuple with an empty place": ("5", "(5,,6)"),
+    "half an interval": ("5", "[5)"),
+    "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
 }

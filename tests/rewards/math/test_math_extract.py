@@ -60,3 +60,5 @@ LAST_NUMBER = {
 @pytest.mark.parametrize(("response", "answer"), LAST_NUMBER.values(), ids=LAST_NUMBER.keys())
 def test_the_last_number(response, answer):
     assert extract_answer(response, "boxed_or_last_number") == answer
+    # A format read from a configuration file is equal to the name, but another object.
+    assert extract_answer(response, "".join(["boxed_or_", "last_number"])) == answer

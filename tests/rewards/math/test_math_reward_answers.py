@@ -24,6 +24,11 @@ def test_wrong(gold, answer):
     assert score(gold, answer) == {"score": 0.0, "acc": 0.0, "format_ok": 1.0, "f1": 0.0, **UNDERSTOOD}
 
 
+@pytest.mark.parametrize("response", ["5", r"\boxed{5", r"<think> \boxed{5}", ""])
+def test_no_answer_is_not_well_formed(response):
+    assert compute_score("math", response, "5") == {"score": 0.0, "acc": 0.0, "format_ok": 0.0, "f1": 0.0, **UNDERSTOOD}
+
+
 @pytest.mark.parametrize("gold", [gold for gold, _ in [*RIGHT.values(), *WRONG.values()]], ids=repr)
 def test_the_gold_answer_itself_is_right_in_any_spacing(gold):
     texts = gold if isinstance(gold, list) else [gold]

@@ -24,6 +24,7 @@ class Assignment:
     def claim(self, people: Iterable[int], role: str) -> None:
         """The answer asserts the role of these people."""
         people = tuple(people)
+        self.named.update(people)
         self.asserted.update(people)
         self.imply(people, role)
 

@@ -122,7 +122,7 @@ class ClauseReader:
         if claim.form in ("elided", "pronoun", "negated") and len(claim.people) != 1:
             return False
         # "Oliver says Zoey is a knave, so Ava is a knight" may be Oliver's reasoning; "so Oliver is a knave" is not
-        by_us = consequence and claim.people == sentence.scope.speaker
+        by_us = consequence and bool(claim.people) and claim.people == sentence.scope.speaker
         if before == "but" and sentence.scope.kind == "report" and reported is not None:
             # "Oliver says Zoey is a knave, but Zoey is a knight"
             plain = reported.form == claim.form == "subject_first"
@@ -151,9 +151,8 @@ class ClauseReader:
             return len(mentioned) in (0, len(everybody)) and claim.number in (None, len(everybody))
         if claim.form == "everyone_else":
             claim.people = tuple(person for person in everybody if person not in asserted)
-            return (
-                bool(claim.people) and self._assignment.named == asserted and claim.number in (None, len(claim.people))
-            )
+            others_known = (asserted or self._assignment.counts) and self._assignment.named == asserted
+            return bool(claim.people and others_known) and claim.number in (None, len(claim.people))
         return True
 
     def _accept_justification(self, sentence: Sentence, before: str, after: str, match: re.Match[str]) -> str:

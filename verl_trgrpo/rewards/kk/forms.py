@@ -209,9 +209,9 @@ class Claim:
 
     form: str
     role: str
-    people: tuple[int, ...] = ()
-    number: int | None = None
-    only: bool = False
+    people: tuple[int, ...]
+    number: int | None
+    only: bool
 
 
 def people_in(text: str) -> tuple[int, ...]:
@@ -238,7 +238,9 @@ def parse_claim(match: re.Match[str]) -> Claim | None:
         return None
     if "gloss" in group and (role == "knight") != group["gloss"].startswith("truth"):
         return None
-    if form == "everyone" and "both" in match[0].split():
+    if "both" in match[0].split():  # a number to everyone and everyone_else only
+        if number not in (None, 2):  # "the other three are both knights"
+            return None
         number = 2
     elif match[0].startswith("the other ") and number is None:  # of everyone_else; "the others" may be more
         number = 1

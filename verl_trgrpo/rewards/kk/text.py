@@ -9,7 +9,7 @@ from functools import lru_cache
 from verl_trgrpo.rewards.kk import forms, vocabulary
 
 MAX_ANSWER_CHARS = 5_000
-"""A longer answer (white space runs counted as one) is not read; honest ones are many times shorter."""
+"""A longer answer (spaces and tabs in a row counted as one) is not read; honest ones are many times shorter."""
 _MAX_COMBINING_RUN = 8  # normalising a run of n combining marks takes n^2 steps
 _CHARACTERS = str.maketrans(
     {"’": "'", "‘": "'", "ʼ": "'", "‐": "-", "–": " - ", "—": " - ", "−": "-", "*": "", "`": ""}

@@ -101,9 +101,10 @@ def _read(text: str) -> Form:
 
 def _read_list(parts: list[str]) -> Group:
     items: list[Form] = []
-    for form in map(_read, parts):
-        # A list within a list comes from a plus-minus sign: `1\pm\sqrt{5},-2` has three values.
-        flat = isinstance(form, Group) and form.kind == LIST and form.name is None
+    for part in parts:
+        form = _read(part)
+        # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
+        flat = isinstance(form, Group) and form.kind == LIST and form.name is None and not part.startswith(r"\{")
         items.extend(form.items if isinstance(form, Group) and flat else [form])
     return Group(LIST, tuple(items))
 

@@ -65,9 +65,7 @@ def read_number(text: str) -> Number | None:
     decimals = len(mantissa.partition(".")[2])
     rounded = groups["mantissa"] is not None and (decimals > 0 or exponent != 0)
     last_place = scale / 10**decimals if rounded else None
-    return Number(
-        sign * Fraction(mantissa.rstrip(".") if decimals == 0 else mantissa) * scale, percent, True, last_place
-    )
+    return Number(sign * Fraction(mantissa) * scale, percent, True, last_place)
 
 
 def equal_numbers(gold: Number, answer: Number, *, rounded_gold: bool) -> bool:
