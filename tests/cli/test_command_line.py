@@ -1,6 +1,5 @@
 """The console script as a user meets it."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -65,22 +64,6 @@ def test_ctrl_c_promises_nothing_where_nothing_goes_on():
     assert error.strip() == "interrupted"
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ([], "the same command goes on from the latest checkpoint"),
-        (["trainer.resume_mode=disable"], "without trainer.resume_mode=disable the command goes on"),
-    ],
-)
-def test_ctrl_c_says_which_command_goes_on(capsys, monkeypatch, words, expected):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("verl_trgrpo.launch.run.run_training", interrupted)
-    assert main(["train", *words]) == 130
-    assert expected in capsys.readouterr().err
-
-
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     recipe = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
     words = [sys.executable, "-m", "verl_trgrpo.cli.main", "validate", str(recipe), "--no-files", "--show"]
@@ -97,22 +80,16 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 @pytest.mark.cluster
 def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     """SIGINT as a terminal sends it, in the middle of the start-up, once Ray is there."""
-    from tests.faults.training import overrides, ray_processes
+    from tests.faults.training import Attempt, overrides
 
     run_dir = tmp_path / "run"
-    command = [sys.executable, "-m", "verl_trgrpo.train", *overrides(tiny_run, run_dir, steps=50)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ.copy()
+    with Attempt(run_dir, overrides(tiny_run, run_dir, steps=50)) as attempt:
+        attempt.wait_for(lambda: attempt.oldest("raylet/raylet"), "raylet")
+        time.sleep(5)
+        attempt.process.send_signal(signal.SIGINT)
+        ended = attempt.end()
+    assert ended.code == 130 and ended.left == ()
+    assert (
+        "interrupted; no checkpoint was saved (trainer.save_freq), so the same command starts from scratch"
+        in ended.output
     )
-    deadline = time.monotonic() + 300
-    while len(ray_processes(run_dir)) < 2 and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(1)
-    assert process.poll() is None, process.communicate()[0]
-    started = psutil.Process(process.pid).children(recursive=True)
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert "goes on from the latest checkpoint" in output
-    assert ray_processes(run_dir) == []
-    assert not [p for p in started if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

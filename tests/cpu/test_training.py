@@ -5,13 +5,12 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import torch
 
 from tests.evaluation.commands import evaluate, greedy_by_transformers, responses
-from tests.faults.training import Attempt, Ended, ray_processes, resumed_from, steps_of
+from tests.faults.training import Attempt, Ended, resumed_from, steps_of
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.launch.run import Outcome, run_training
 from verl_trgrpo.report import MetricsLog
@@ -20,7 +19,7 @@ from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS, load
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
-STEPS = 3
+STEPS = 4
 REGULATION = [
     "tr_weight_mean", "tr_weight_std", "tr_weight_at_lower", "tr_weight_at_upper", "tr_grad_share_low_prob",
     "tr_grad_share_low_prob_uniform", "tr_silenced", "tr_silenced_uniform",
@@ -34,12 +33,12 @@ class TwoRanks:
     Args:
         killed: the first, whose rank was killed after the checkpoint of step 2.
         resumed: the second, which went to the end.
-        left: Ray's processes of this run that were still there after the second.
+        outcome: what a third only shows.
     """
 
     killed: Ended
-    resumed: Outcome
-    left: tuple[psutil.Process, ...]
+    resumed: Ended
+    outcome: Outcome
 
 
 def overrides(puzzles: Path, run_dir: Path) -> list[str]:
@@ -72,16 +71,18 @@ def overrides(puzzles: Path, run_dir: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def two_ranks(puzzles, tmp_path_factory) -> TwoRanks:
-    """Train until the checkpoint of step 2, kill a rank, and start the same command again."""
+    """Train until the checkpoint of step 2, kill a rank (step 3 is not saved), and start the same command again."""
     run_dir = tmp_path_factory.mktemp("two_ranks") / "tr_grpo"
     arguments = overrides(puzzles, run_dir)
-    attempt = Attempt(run_dir, arguments)
     metrics = run_dir / "metrics-1.jsonl"
-    attempt.wait_for(lambda: metrics.exists() and 2 in steps_of(run_dir, 1), "metrics of step 2")
-    attempt.kill("ray::WorkerDict")
-    killed = attempt.end()
-    resumed = run_training(arguments, stream=io.StringIO())
-    return TwoRanks(killed, resumed, tuple(ray_processes(run_dir)))
+    with Attempt(run_dir, arguments) as attempt:
+        attempt.wait_for(lambda: metrics.exists() and 2 in steps_of(run_dir, 1), "metrics of step 2")
+        attempt.kill("ray::WorkerDict")
+        killed = attempt.end()
+    with Attempt(run_dir, arguments) as attempt:
+        resumed = attempt.end()
+    assert resumed.code == 0, resumed.output[-3000:]
+    return TwoRanks(killed, resumed, run_training(arguments, stream=io.StringIO()))
 
 
 def actor_weights(checkpoint: Path) -> dict[str, torch.Tensor]:
@@ -93,21 +94,22 @@ def test_a_killed_rank_ends_the_run_with_its_reason(two_ranks):
     killed = two_ranks.killed
     assert killed.code == 1 and killed.tracked == 2 and killed.left == ()
     assert "error: training ended with exit code 1" in killed.output
-    assert "WorkerDict" in killed.output and "died" in killed.output
+    assert "a worker process (WorkerDict) died" in killed.output
+    assert "the same command goes on from the latest checkpoint, global_step_2" in killed.output
 
 
 def test_the_same_command_goes_on_to_the_end(two_ranks):
-    resumed, run_dir = two_ranks.resumed, two_ranks.resumed.run_dir
-    assert resumed.checkpoint == run_dir / f"global_step_{STEPS}"
-    assert resumed.curves is not None and resumed.curves.stat().st_size > 10_000
+    outcome, run_dir = two_ranks.outcome, two_ranks.outcome.run_dir
+    assert outcome.checkpoint == run_dir / f"global_step_{STEPS}" and outcome.log_file is None
+    assert outcome.curves is not None and outcome.curves.stat().st_size > 10_000
     assert resumed_from(run_dir, 2) == 2
-    assert two_ranks.left == (), "Ray outlived its run"
+    assert two_ranks.resumed.left == (), "Ray outlived its run"
     assert [step.number for step in MetricsLog(run_dir).read()] == [*range(STEPS + 1)]
-    assert steps_of(run_dir, 2) == [2, 3]  # the first is a validation of what was loaded
+    assert steps_of(run_dir, 2) == [2, 3, 4]  # the first is a validation of what was loaded
 
 
 def test_two_ranks_train_what_vllm_samples(two_ranks):
-    run_dir = two_ranks.resumed.run_dir
+    run_dir = two_ranks.outcome.run_dir
     steps = MetricsLog(run_dir).read()
     for step in steps[1:]:
         metrics = step.metrics
@@ -119,7 +121,7 @@ def test_two_ranks_train_what_vllm_samples(two_ranks):
         # vLLM samples with the weights the ranks have: the probabilities of both agree at every step, ...
         assert metrics["training/rollout_probs_diff_max"] < 2e-5
     # ... although the learning rate moves the weights far enough that a missed update would show,
-    saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, 3)]
+    saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, STEPS)]
     assert max((saved[0][name] - saved[1][name]).abs().max().item() for name in saved[0]) > 5e-4
     # and the policy of the second mini-batch of a step is already not the one that sampled.
     assert any(abs(step.metrics["actor/ppo_kl"]) > 1e-5 for step in steps[1:])
@@ -132,7 +134,7 @@ def merged_by_hand(actor: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzles, two_ranks, tmp_path):
-    trained, out = two_ranks.resumed.checkpoint, tmp_path / "out"
+    trained, out = two_ranks.outcome.checkpoint, tmp_path / "out"
     evaluate(
         "--model", trained, "--data", puzzles / "test.parquet", "--limit", 64, "--max-tokens", MAX_RESPONSE_TOKENS,
         "--out", out,

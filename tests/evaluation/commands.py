@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from tests.faults.training import LIMIT
 from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS
 
 
@@ -15,7 +16,7 @@ def command(*words) -> list[str]:
 
 
 def evaluate(*words) -> str:
-    result = subprocess.run(command(*words), capture_output=True, text=True, check=False)
+    result = subprocess.run(command(*words), capture_output=True, text=True, check=False, timeout=LIMIT)
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stdout
 

@@ -59,6 +59,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
         process = subprocess.Popen(command(*words), stdout=log, stderr=log, start_new_session=True)
         while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 40):
             time.sleep(0.02)
+        assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
         children = psutil.Process(process.pid).children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches vLLM's processes, too
         assert process.wait(600) == 130, (tmp_path / "log").read_text()[-3000:]

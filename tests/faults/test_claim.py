@@ -1,5 +1,6 @@
 """One training at a time in a run directory, however its processes end."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -42,14 +43,14 @@ def test_a_training_that_outlives_its_launcher_keeps_the_claim(tmp_path, monkeyp
     monkeypatch.setattr(sys, "executable", str(tmp_path / "driver"))
     (tmp_path / "driver").write_text("#!/bin/sh\nexec sleep 300\n")
     (tmp_path / "driver").chmod(0o755)
-    with claimed(tmp_path) as claim:
+    with contextlib.ExitStack() as launcher:
+        claim = launcher.enter_context(claimed(tmp_path))
         process = TrainingProcess([], dict(os.environ), tmp_path / "log", inherit=[claim])
-        name_holder(claim, process.pid)
-    try:
-        with pytest.raises(InUseError, match=f"process {process.pid}"), claimed(tmp_path):
-            pass
-    finally:
-        process.stop()
+        with process:
+            name_holder(claim, process.pid)
+            launcher.close()
+            with pytest.raises(InUseError, match=f"process {process.pid}"), claimed(tmp_path):
+                pass
     with claimed(tmp_path):
         pass
 

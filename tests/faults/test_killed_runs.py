@@ -5,12 +5,12 @@ A killed rank is in ``tests/cpu/test_training.py``.
 All attempts share a run directory, so that each has the remains of the one before to live with.
 """
 
+import contextlib
 import math
 import os
 import shutil
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.faults.training import Attempt, Ended, overrides, resumed_from, steps_of, tracked_step
@@ -29,9 +29,10 @@ class Story:
     def __init__(self, run_dir: Path, arguments: list[str]) -> None:
         self.run_dir, self._arguments = run_dir, arguments
         self.ended: dict[str, Ended] = {}
+        self.attempts = contextlib.ExitStack()
 
     def start(self) -> Attempt:
-        return Attempt(self.run_dir, self._arguments)
+        return self.attempts.enter_context(Attempt(self.run_dir, self._arguments))
 
     def kill_server(self) -> None:
         attempt = self.start()
@@ -77,7 +78,8 @@ class Story:
         attempt.process.wait()
         self.ended["second"] = self.start().end()
         self.orphan_lived = driver.is_running()
-        psutil.wait_procs([driver], timeout=400)
+        attempt.follow(driver)
+        self.orphan_ended = not driver.is_running()
         self.ended["launcher"] = attempt.end()
         self.ended["last"] = self.start().end()
 
@@ -86,11 +88,12 @@ class Story:
 def story(tiny_run, tmp_path_factory) -> Story:
     run_dir = tmp_path_factory.mktemp("killed") / "run"
     story = Story(run_dir, overrides(tiny_run, run_dir, STEPS))
-    story.kill_server()
-    story.kill_engine()
-    story.kill_driver_in_save()
-    story.fill_disk_in_save()
-    story.kill_launcher()
+    with story.attempts:
+        story.kill_server()
+        story.kill_engine()
+        story.kill_driver_in_save()
+        story.fill_disk_in_save()
+        story.kill_launcher()
     return story
 
 
@@ -127,7 +130,7 @@ def test_the_half_written_checkpoint_is_written_over_and_a_full_disk_is_named(st
 
 
 def test_a_training_without_its_launcher_keeps_the_directory_and_finishes(story):
-    assert story.orphan_lived
+    assert story.orphan_lived and story.orphan_ended
     second = story.ended["second"]
     assert second.code == 1 and "is being trained in by process" in second.output
     assert resumed_from(story.run_dir, 5) == story.ended["disk"].tracked

@@ -145,6 +145,7 @@ def test_the_training_process_gets_its_arguments_as_a_list(tmp_path, monkeypatch
     driver.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(driver))
     monkeypatch.chdir(tmp_path)
-    assert TrainingProcess(HOSTILE, dict(os.environ), tmp_path / "log").wait(lambda: None, seconds=0.1) == 0
+    with TrainingProcess(HOSTILE, dict(os.environ), tmp_path / "log") as process:
+        assert process.wait(lambda: None, seconds=0.1) == 0
     assert (tmp_path / "log").read_text().splitlines()[-len(HOSTILE) :] == HOSTILE
     assert not (tmp_path / "ran").exists()

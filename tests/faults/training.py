@@ -65,7 +65,7 @@ class Ended:
 
 
 class Attempt:
-    """``python -m verl_trgrpo.train`` in a process of its own."""
+    """``python -m verl_trgrpo.train`` in a process of its own; as a context it leaves nothing running, whatever happens."""
 
     def __init__(self, run_dir: Path, arguments: list[str]) -> None:
         self.run_dir = run_dir
@@ -75,11 +75,19 @@ class Attempt:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=os.environ.copy()
             )
+        # Made once: the number of a process that is gone may be given to one of another test.
+        self._launcher = psutil.Process(self.process.pid)
         self._seen: set[psutil.Process] = set()
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._abandon()
 
     def descendants(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            self._seen.update(psutil.Process(self.process.pid).children(recursive=True))
+            self._seen.update(self._launcher.children(recursive=True))
         return [process for process in self._seen if process.is_running()]
 
     def oldest(self, title: str) -> psutil.Process | None:
@@ -104,6 +112,14 @@ class Attempt:
     def wait_for_step(self, step: int) -> None:
         """Until the checkpoint of a step, or of a later one, is complete."""
         self.wait_for(lambda: tracked_step(self.run_dir) >= step, f"checkpoint of step {step}")
+
+    def follow(self, process: psutil.Process) -> None:
+        """Count the descendants of one that has lost its launcher, too, until it ends."""
+        deadline = time.monotonic() + LIMIT
+        while process.is_running() and time.monotonic() < deadline:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._seen.update(process.children(recursive=True))
+            time.sleep(0.1)
 
     def kill(self, title: str) -> None:
         """SIGKILL for the process with this title."""
@@ -148,14 +164,3 @@ def steps_of(run_dir: Path, attempt: int) -> list[int]:
     """Training steps that an attempt logged."""
     lines = (run_dir / f"metrics-{attempt}.jsonl").read_text().splitlines()
     return [json.loads(line)["step"] for line in lines if line.startswith("{") and line.endswith("}")]
-
-
-def ray_processes(run_dir: Path) -> list[psutil.Process]:
-    """Ray's daemons that a training in this directory started; other tests may have theirs at the same time."""
-    variable, found = "VERL_FILE_LOGGER_PATH", []
-    for process in psutil.process_iter(["name", "environ"]):
-        environment = process.info["environ"] or {}
-        ours = environment.get(variable, "").startswith(f"{run_dir.resolve()}/")
-        if ours and process.info["name"] in ("raylet", "gcs_server"):
-            found.append(process)
-    return found

@@ -1,5 +1,6 @@
 """Early checks: every problem of a configuration, before anything is started."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from verl_trgrpo.launch.configuration import ConfigurationError, compose, make_plan, quoted, recipe_arguments
 from verl_trgrpo.launch.environment import training_environment
+from verl_trgrpo.launch.reward_function import check_reward
 
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -40,10 +42,16 @@ def test_a_sound_plan(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("\nimport no_such_library", "ModuleNotFoundError: No module named 'no_such_library' at line 2"),
         ("def compute_score(:", "SyntaxError: "),
-        ("raise SystemExit(3)", "SystemExit: 3"),
+        (
+            "try:\n  1 / 0\nexcept ZeroDivisionError as e:\n  raise ImportError('install it') from e",
+            "ImportError: install it",
+        ),
+        ("raise SystemExit(3)", "SystemExit: 3 at line 1"),
+        ("import os; print('gone', file=__import__('sys').stderr, flush=True); os._exit(9)", "exit code 9: gone"),
         ("def another_name(): ...", "object_name='compute_score'"),
+        ("compute_score = 3", "compute_score is int, not a function"),
     ],
 )
 def test_a_reward_that_cannot_be_loaded_is_named_before_anything_starts(recipe, tmp_path, text, reason):
@@ -54,6 +62,36 @@ def test_a_reward_that_cannot_be_loaded_is_named_before_anything_starts(recipe, 
         make_plan("trgrpo_trainer", [*recipe, f"reward.custom_reward_function.path={file}"], on_cpu=True)
     assert f"reward.custom_reward_function.path={file} cannot be loaded" in str(caught.value)
     assert reason in str(caught.value)
+
+
+def test_a_reward_is_loaded_in_a_process_of_its_own(recipe, tmp_path, monkeypatch, capfd):
+    """In the working directory, as Ray's workers have it; what importing it does to its process stays there."""
+    (tmp_path / "rewards").mkdir()
+    (tmp_path / "rewards" / "utils.py").write_text("")
+    text = """
+import os, sys, threading, time
+import rewards.utils
+os.environ["CUDA_VISIBLE_DEVICES"] = "changed"
+os.chdir("/")
+print("printed")
+threading.Thread(target=time.sleep, args=(600,)).start()
+def compute_score(**_): ...
+"""
+    (tmp_path / "rewards" / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    before = dict(os.environ)
+    make_plan("trgrpo_trainer", [*recipe, "reward.custom_reward_function.path=rewards/mine.py"], on_cpu=True)
+    assert Path.cwd() == tmp_path and dict(os.environ) == before
+    assert "printed" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["+ray_kwargs.ray_init.address=10.0.0.1:6379", "+ray_kwargs.ray_init.runtime_env.pip=[x]"]
+)
+def test_a_reward_that_only_rays_workers_may_have_is_left_to_them(recipe, tmp_path, elsewhere):
+    overrides = [*recipe, f"reward.custom_reward_function.path={tmp_path / 'there.py'}", elsewhere]
+    config = make_plan("trgrpo_trainer", overrides, on_cpu=True).config
+    assert "whose place ray_kwargs.ray_init." in check_reward(config).unchecked
 
 
 def test_an_accelerator_keeps_the_hosts_defaults(recipe):

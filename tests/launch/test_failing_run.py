@@ -1,11 +1,8 @@
-"""A training that fails, from the launcher's side, with a real driver, Ray and all."""
-
-import io
+"""A training that fails, with a real driver, Ray and all."""
 
 import pytest
 
-from tests.faults.training import overrides, ray_processes
-from verl_trgrpo.launch.run import TrainingFailedError, run_training
+from tests.faults.training import Attempt, overrides
 
 
 @pytest.mark.slow
@@ -13,7 +10,11 @@ from verl_trgrpo.launch.run import TrainingFailedError, run_training
 def test_a_failing_run_says_why_and_leaves_nothing_running(tiny_run, tmp_path):
     run_dir, bad_reward = tmp_path / "run", tmp_path / "bad_reward.py"
     bad_reward.write_text("def compute_score(**_):\n    raise RuntimeError('the reward is broken')\n")
-    arguments = [*overrides(tiny_run, run_dir, 1), f"reward.custom_reward_function.path={bad_reward}"]
-    with pytest.raises(TrainingFailedError, match=r"(?s)the reward is broken.*train-1.log"):
-        run_training(arguments, stream=io.StringIO())
-    assert ray_processes(run_dir) == []
+    with Attempt(
+        run_dir, [*overrides(tiny_run, run_dir, 1), f"reward.custom_reward_function.path={bad_reward}"]
+    ) as attempt:
+        ended = attempt.end()
+    assert ended.code == 1 and ended.left == ()
+    _, error = ended.output.split("error: ")
+    assert "RuntimeError: the reward is broken" in error and f"is in {run_dir / 'train-1.log'}" in error
+    assert "no checkpoint was saved" in error

@@ -1,5 +1,6 @@
 """Bookkeeping around a run: finished runs, abandoned attempts, failures in plain words."""
 
+import functools
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from omegaconf import OmegaConf
 from tests.launch.test_configuration import recipe  # noqa: F401  (a fixture)
 from verl_trgrpo.launch.child import TrainingProcess
 from verl_trgrpo.launch.configuration import ConfigurationError, make_plan
+from verl_trgrpo.launch.log_watch import LogWatch
 from verl_trgrpo.launch.progress import Progress
 from verl_trgrpo.launch.run import (
     TrainingFailedError,
@@ -94,27 +96,41 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(recipe, tmp
     driver.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(driver))
     other = [*recipe, "actor_rollout_ref.actor.optim.lr=5e-5"]
-    without = r"(?s)killed at step 1.*when it is given without trainer\.resume_mode=disable.*train-1\.log"
-    with pytest.raises(TrainingFailedError, match=without):
+    scratch = r"(?s)killed at step 1.*no checkpoint was saved .*so the same command starts from scratch.*train-1\.log"
+    with pytest.raises(TrainingFailedError, match=scratch):
         run_training([*other, "trainer.resume_mode=disable"], stream=stream)
     assert OmegaConf.load(run_dir / "config.yaml").actor_rollout_ref.actor.optim.lr == 5e-5
     assert f"note: starting over; the earlier checkpoints are now in {run_dir / 'abandoned-1'}" in stream.getvalue()
     assert latest_checkpoint(run_dir / "abandoned-1") == run_dir / "abandoned-1" / "global_step_3"
     assert (run_dir / "abandoned-1" / "global_step_2").is_dir()
     assert not list(run_dir.glob("global_step_*")) and latest_checkpoint(run_dir) is None
-    with pytest.raises(TrainingFailedError, match=r"(?s)killed at step 1.*the same command goes on.*train-2\.log"):
+    with pytest.raises(TrainingFailedError, match=r"(?s)killed at step 1.*from scratch.*train-2\.log"):
         run_training(other, stream=stream)
     assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-2").exists()
 
 
-def test_starting_over_does_not_move_the_model_away(recipe, tmp_path):  # noqa: F811
-    model = tmp_path / "run" / "global_step_3" / "merged_hf"
-    shutil.copytree(CHECKPOINT, model)
-    with pytest.raises(ConfigurationError, match=r"model\.path=.*merged_hf is in a checkpoint.*default_local_dir"):
+@pytest.mark.parametrize("key", ["path", "lora_adapter_path"])
+@pytest.mark.parametrize("place", ["", "merged_hf"])
+def test_starting_over_does_not_move_away_what_the_run_needs(recipe, tmp_path, key, place):  # noqa: F811
+    needed = tmp_path / "run" / "global_step_3" / place
+    shutil.copytree(CHECKPOINT, needed)
+    with pytest.raises(ConfigurationError, match=rf"model\.{key}=.* is in a checkpoint.*default_local_dir"):
         run_training(
-            [*recipe, f"actor_rollout_ref.model.path={model}", "trainer.resume_mode=disable"], stream=io.StringIO()
+            [*recipe, f"actor_rollout_ref.model.{key}={needed}", "trainer.resume_mode=disable"], stream=io.StringIO()
         )
-    assert model.is_dir() and not (tmp_path / "run" / "config.yaml").exists()
+    assert needed.is_dir() and not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_driver_that_hangs_without_its_engine_is_ended(recipe, tmp_path, monkeypatch):  # noqa: F811
+    driver = tmp_path / "driver"
+    driver.write_text("#!/bin/sh\necho vllm.v1.engine.exceptions.EngineDeadError\nexec sleep 900\n")
+    driver.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(driver))
+    monkeypatch.setattr("verl_trgrpo.launch.run.LogWatch", functools.partial(LogWatch, grace=0.0))
+    dead = r"(?s)engine process died .* and veRL did not end\..*Once that is mended, no checkpoint.*train-1\.log"
+    with pytest.raises(TrainingFailedError, match=dead):
+        run_training([*recipe, "trainer.total_training_steps=3"], stream=io.StringIO())
+    assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.name()]
 
 
 @pytest.mark.parametrize(
@@ -179,11 +195,11 @@ def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
 
 def test_the_child_runs_the_hosts_main_and_reports_its_exit_code(tmp_path):
     ticks = []
-    good = TrainingProcess(["--cfg", "hydra"], dict(os.environ), tmp_path / "good.log")
-    assert good.wait(lambda: ticks.append(1), seconds=0.1) == 0
+    with TrainingProcess(["--cfg", "hydra"], dict(os.environ), tmp_path / "good.log") as good:
+        assert good.wait(lambda: ticks.append(1), seconds=0.1) == 0
     assert ticks and "hydra:" in (tmp_path / "good.log").read_text()
-    bad = TrainingProcess(["no.such.key=1"], dict(os.environ), tmp_path / "bad.log")
-    assert bad.wait(lambda: None, seconds=0.1) != 0
+    with TrainingProcess(["no.such.key=1"], dict(os.environ), tmp_path / "bad.log") as bad:
+        assert bad.wait(lambda: None, seconds=0.1) != 0
     assert "no.such.key" in (tmp_path / "bad.log").read_text()
 
 
@@ -202,8 +218,8 @@ import os, sys
 from pathlib import Path
 from verl_trgrpo.launch.child import TrainingProcess
 sys.executable = sys.argv[1]
-child = TrainingProcess([], dict(os.environ), Path(sys.argv[2]))
-child.wait(lambda: print("watching", flush=True), seconds=0.1)
+with TrainingProcess([], dict(os.environ), Path(sys.argv[2])) as child:
+    child.wait(lambda: print("watching", flush=True), seconds=0.1)
 """
 
 

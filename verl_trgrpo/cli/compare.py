@@ -31,7 +31,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run, resumes=True)
+    parser.set_defaults(run=run, when_interrupted="the same command goes on from the latest checkpoint of each run")
     parser.add_argument("study", type=Path, metavar="STUDY.yaml", help="arms, seeds and settings")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="other values for keys of the study")
     parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="only these (default: all of the study)")

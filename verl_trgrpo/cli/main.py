@@ -39,8 +39,9 @@ def _run(arguments: argparse.Namespace) -> int:
         code = arguments.run(arguments)
         sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
-        print(f"\ninterrupted{_next_time(arguments)}", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        next_time = str(interrupt) or arguments.__dict__.get("when_interrupted", "")
+        print(f"\ninterrupted{'; ' + next_time if next_time else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
@@ -52,16 +53,6 @@ def _run(arguments: argparse.Namespace) -> int:
     except RuntimeError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-
-
-def _next_time(arguments: argparse.Namespace) -> str:
-    """What an interrupted training does when its command is given again; nothing for other commands."""
-    if "resumes" not in arguments:
-        return ""
-    starts_over = "trainer.resume_mode=disable"
-    if any(word.lstrip("+") == starts_over for word in getattr(arguments, "overrides", ())):
-        return f"; without {starts_over} the command goes on from the latest checkpoint"
-    return "; the same command goes on from the latest checkpoint"
 
 
 if __name__ == "__main__":

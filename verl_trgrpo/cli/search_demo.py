@@ -28,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     demonstration.add_arguments(parser, "runs/search_demo")
-    parser.set_defaults(run=run, resumes=True)
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     source.add_argument("--config-name", default=DEFAULT_CONFIG, help="primary configuration (default: %(default)s)")
     source.add_argument("--recipe", type=Path, metavar="FILE", help="a recipe file, in place of --config-name")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides")
-    parser.set_defaults(run=run, resumes=True)
+    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,15 +24,12 @@ _GRACE = 20.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _interrupt(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 class TrainingProcess:
-    """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file.
+    """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file, for the time of a ``with`` block.
 
     Its own session keeps a terminal's Ctrl-C away from Ray's daemons; this class passes the signal on to the driver alone
-    and then makes sure that nothing it started survives.
+    and then makes sure that nothing it started survives. Within the block SIGINT (Ctrl-C), SIGTERM and SIGHUP raise a
+    KeyboardInterrupt; that, like any exception that leaves the block, stops the process first.
 
     Args:
         arguments: after ``main_ppo``.
@@ -44,54 +41,60 @@ class TrainingProcess:
     def __init__(
         self, arguments: Sequence[str], environment: dict[str, str], log_file: Path, inherit: Sequence[int] = ()
     ) -> None:
-        self._log = log_file.open("wb")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "verl.trainer.main_ppo", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=inherit,
-        )
+        self._command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
+        self._environment, self._log_file, self._inherit = environment, log_file, inherit
         self._descendants: set[psutil.Process] = set()
+        self._ending = self._impatient = False
+
+    def __enter__(self) -> TrainingProcess:
+        with contextlib.ExitStack() as signals:
+            signals.enter_context(handle_signals(self._on_signal, *_ENDING))
+            with self._log_file.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=self._inherit,
+                )
+            self._signals = signals.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End what is left; an exception asks the driver first. A signal meanwhile cuts that short and leaves nothing behind."""
+        self._ending = True
+        with self._signals:
+            if kind is not None:
+                self._ask_to_end()
+            self._sweep()
+
+    def _on_signal(self, *_: Any) -> None:
+        if not self._ending:
+            raise KeyboardInterrupt
+        self._impatient = True
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
-        """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code.
-
-        SIGINT (Ctrl-C), SIGTERM and SIGHUP, like any exception of ``on_tick``, stop the process first; then a
-        KeyboardInterrupt, or that exception, is raised.
-        """
-        with handle_signals(_interrupt, *_ENDING):
-            try:
-                while self._process.poll() is None:
-                    self._remember_descendants()
-                    on_tick()
-                    time.sleep(seconds)
-            except BaseException:
-                self.stop()
-                raise
-        self._sweep()
+        """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code."""
+        while self._process.poll() is None:
+            self._remember_descendants()
+            on_tick()
+            time.sleep(seconds)
         return self._process.returncode
 
-    def stop(self) -> None:
-        """Interrupt the driver as Ctrl-C would, wait for Ray to go, and kill what is left.
-
-        A second signal meanwhile cuts the waiting short; it never leaves anything behind.
-        """
-        impatient = []
-        with handle_signals(lambda *_: impatient.append(True), *_ENDING):
+    def _ask_to_end(self) -> None:
+        """Interrupt the driver as Ctrl-C would, and wait for Ray to go."""
+        self._remember_descendants()
+        self._process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + _GRACE
+        while self._process.poll() is None and time.monotonic() < deadline and not self._impatient:
+            time.sleep(0.1)
             self._remember_descendants()
-            self._process.send_signal(signal.SIGINT)
-            deadline = time.monotonic() + _GRACE
-            while self._process.poll() is None and time.monotonic() < deadline and not impatient:
-                time.sleep(0.1)
-                self._remember_descendants()
-            self._sweep()
 
     def _remember_descendants(self) -> None:
         # Daemons change their parent when the driver dies, so they must be known before.
@@ -111,4 +114,3 @@ class TrainingProcess:
                 continue
             logger.info("killed %s, which had outlived its driver", process)
         psutil.wait_procs(alive, timeout=5)
-        self._log.close()

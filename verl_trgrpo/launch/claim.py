@@ -61,6 +61,7 @@ def lock(descriptor: int) -> bool:
 
 
 def name_holder(descriptor: int, pid: int) -> None:
-    """Write into a claimed directory's lock file which process others should look at."""
+    """Write into a claimed directory's lock file which process others should look at; on a full disk nobody is named."""
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, str(pid).encode(), 0)
+    with contextlib.suppress(OSError):
+        os.pwrite(descriptor, str(pid).encode(), 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from omegaconf import ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from verl_trgrpo.launch.checkpoints import (
     abandon_checkpoints,
@@ -26,6 +26,7 @@ from verl_trgrpo.launch.environment import accelerator_found, training_environme
 from verl_trgrpo.launch.hints import hints
 from verl_trgrpo.launch.log_watch import EngineDeadError, LogWatch
 from verl_trgrpo.launch.progress import Progress
+from verl_trgrpo.launch.resumption import TrainingInterruptedError, next_start
 from verl_trgrpo.launch.same_run import check_same_run
 from verl_trgrpo.report import MetricsLog, plot_curves, summarize
 
@@ -36,11 +37,6 @@ _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
 # Ray's and Hydra's own lines around an error say nothing about it.
 _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
-_GO_ON = "Once that is mended, the same command goes on from the latest checkpoint"
-_GO_ON_WITHOUT = (
-    "Once that is mended, the command goes on from the latest checkpoint when it is given without "
-    "trainer.resume_mode=disable"
-)
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
@@ -84,7 +80,7 @@ def run_training(
     Raises:
         ConfigurationError: before anything is started.
         TrainingFailedError: when the training process fails.
-        KeyboardInterrupt: after everything has been stopped.
+        TrainingInterruptedError: after a signal, when everything has been stopped.
     """
     plan = make_plan(config_name, overrides, on_cpu=not accelerator_found())
     resumes = plan.config.trainer.resume_mode == "auto"
@@ -129,8 +125,7 @@ def _finished(plan: Plan) -> bool:
 def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
     attempt = _next_attempt(plan.run_dir)
     # Before the configuration is replaced: it must not vouch for checkpoints that it did not make.
-    starts_over = plan.config.trainer.resume_mode == "disable"
-    if starts_over:
+    if plan.config.trainer.resume_mode == "disable":
         _start_over(plan, attempt, stream)
     _write_config(plan)
     checkpoint = latest_checkpoint(plan.run_dir)
@@ -141,29 +136,46 @@ def _train(plan: Plan, config_name: str, stream: TextIO, claim: int) -> Path:
     arguments = ["--config-name", config_name, *plan.overrides, *_bookkeeping(plan, metrics_file.resolve())]
     print(f"log: {log_file}", file=stream, flush=True)
     environment = training_environment(plan.on_cpu, str(metrics_file.resolve()))
-    process = TrainingProcess(arguments, environment, log_file, inherit=[claim])
-    name_holder(claim, process.pid)
     start = step_of(checkpoint) if checkpoint else 0
     log, progress = MetricsLog(plan.run_dir, first=attempt), Progress(plan.total_steps, stream, start)
-    problem = _follow(process, log, log_file, progress, stream)
+    try:
+        with TrainingProcess(arguments, environment, log_file, inherit=[claim]) as process:
+            name_holder(claim, process.pid)
+            problem = _follow(process, log, log_file, progress, stream)
+    except KeyboardInterrupt as interrupt:
+        raise TrainingInterruptedError(next_start(plan.config, plan.run_dir)) from interrupt
     if problem:
-        next_time = _GO_ON_WITHOUT if starts_over else _GO_ON
-        raise TrainingFailedError(f"{problem}\n{next_time}. The whole story is in {log_file}")
+        next_time = next_start(plan.config, plan.run_dir)
+        raise TrainingFailedError(f"{problem}\nOnce that is mended, {next_time}. The whole story is in {log_file}")
     return log_file
 
 
 def _start_over(plan: Plan, attempt: int, stream: TextIO) -> None:
-    """Move the checkpoints of earlier attempts away, unless the model to start from is in one of them."""
-    model = Path(str(plan.config.actor_rollout_ref.model.path))
-    if any(checkpoint.resolve() in model.resolve().parents for checkpoint in checkpoints(plan.run_dir)):
-        raise ConfigurationError(
-            [
-                f"actor_rollout_ref.model.path={model} is in a checkpoint of this run directory, which "
-                "trainer.resume_mode=disable would move away; choose another trainer.default_local_dir"
-            ]
-        )
+    """Move the checkpoints of earlier attempts away, unless the run itself needs one of them: a model, an adapter."""
+    there = {checkpoint.resolve() for checkpoint in checkpoints(plan.run_dir)}
+    needed = [
+        f"{key}={value} is in a checkpoint of this run directory, which trainer.resume_mode=disable would move away; "
+        "choose another trainer.default_local_dir"
+        for key, value in _texts(plan.config)
+        if "global_step_" in value and there & {(path := Path(value).expanduser().resolve()), *path.parents}
+    ]
+    if needed:
+        raise ConfigurationError(needed)
     if abandoned := abandon_checkpoints(plan.run_dir, attempt):
         print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+
+
+def _texts(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Every text of a configuration with its key, as far as it can be resolved."""
+
+    def walk(key: str, value: Any) -> Iterator[tuple[str, str]]:
+        if isinstance(value, str):
+            yield key, value
+        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for name, part in pairs:
+            yield from walk(f"{key}.{name}" if key else str(name), part)
+
+    yield from walk("", OmegaConf.to_container(config, resolve=True, throw_on_missing=False))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:
@@ -238,8 +250,10 @@ def _failure(log_file: Path, code: int) -> str:
         line.strip() for line in lines[first:] if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())
     ]
     # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
-    errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else lines[-5:]
-    cause = "\n".join([*errors, *(f"({hint})" for hint in hints(lines, log_file.parent))]) or "no output"
+    errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else []
+    explained = [f"({hint})" for hint in hints(lines, log_file.parent)]
+    # Ray's own words about a killed process say less than the hint, and the last lines may be about anything.
+    cause = "\n".join([*errors, *explained] or lines[-5:]) or "no output"
     return f"training ended with exit code {code}: {cause}"
 
 

@@ -16,7 +16,7 @@ from verl_trgrpo.launch.model_files import (
     reward_model_path,
     reward_model_problems,
 )
-from verl_trgrpo.launch.reward_function import REWARD, reward_function
+from verl_trgrpo.launch.reward_function import OWN_REWARDS, REWARD, check_reward
 from verl_trgrpo.rewards import known_data_sources
 from verl_trgrpo.rewards.registry import has_reward
 from verl_trgrpo.validation.batches import size_findings
@@ -77,16 +77,15 @@ def _data_findings(config: DictConfig, key: str, path: Path, own_reward: bool, n
 
 def _reward_findings(config: DictConfig) -> tuple[bool, list[Finding]]:
     """Whether the run uses this package's rewards, and complaints about the reward function."""
-    try:
-        function = reward_function(config)
-    except ValueError as problem:
-        return False, [error(REWARD, str(problem))]
-    if function is None:
-        return False, [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
     path = OmegaConf.select(config, f"{REWARD}.path")
-    if path == "pkg://verl_trgrpo.rewards":
+    if not path:
+        return False, [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
+    if path == OWN_REWARDS:
         return True, []
-    return False, [not_checked(REWARD, f"{path} (found: {function}) decides which data sources it knows")]
+    check = check_reward(config)
+    if check.problem:
+        return False, [error(REWARD, check.problem)]
+    return False, [not_checked(REWARD, check.unchecked or f"{path} decides which data sources it knows")]
 
 
 def _model_findings(config: DictConfig, need_files: bool) -> list[Finding]:
