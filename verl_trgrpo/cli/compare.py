@@ -27,7 +27,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "compare",
         help="train several algorithms with several seeds and compare them, with intervals and paired tests",
-        description="Train every arm of a study with every seed, and print a table of means with 95 %% intervals.",
+        description="Train every arm of a study with every seed, and print a table of means with 95 % intervals.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -145,7 +145,7 @@ def is_whole(path: Path) -> bool:
 
 
 def checkpoints(run_dir: Path) -> Iterator[Path]:
-    """Directories ``global_step_N``, whole or not, in no order."""
+    """Directories ``global_step_N`` of a run directory that exists, whole or not, in no order."""
     return (path for path in run_dir.iterdir() if _DIRECTORY.fullmatch(path.name) and path.is_dir())
 
 

@@ -225,7 +225,14 @@ def _contract_problems(config: DictConfig) -> list[str]:
 
 
 def host_problems(config: DictConfig) -> list[str]:
-    """What veRL's ``validate_config`` refuses; it stops at the first complaint."""
+    """What veRL's ``validate_config`` refuses; it stops at the first complaint.
+
+    Args:
+        config: of the run.
+
+    Returns:
+        a list of that one complaint, or an empty one.
+    """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 

@@ -1,4 +1,4 @@
-"""The one place where a veRL function is adapted: ``verl.workers.utils.losses.ppo_loss`` is wrapped, not copied.
+"""The one veRL function that is adapted in every run: ``verl.workers.utils.losses.ppo_loss`` is wrapped, not copied.
 
 Why: (1) veRL 0.9 has no registry of KL kinds, and the policy loss never sees ``ref_log_prob``, so the weighted kinds
 ``kl: scaled | literal`` have no extension point. (2) veRL averages a policy loss's metrics over micro-batches with equal
