@@ -55,13 +55,13 @@ class Ended:
         code: exit code of the launcher; negative for a signal.
         output: what it printed.
         tracked: step of the checkpoint that the tracker file names, 0 without one.
-        left: processes of the attempt that are still there.
+        left: processes of the attempt that are still there 20 seconds later, described.
     """
 
     code: int
     output: str
     tracked: int
-    left: tuple[psutil.Process, ...]
+    left: tuple[str, ...]
 
 
 class Attempt:
@@ -134,9 +134,10 @@ class Attempt:
         if self.process.poll() is None:
             self._abandon()
             raise AssertionError(f"the launcher did not end:\n{self._output.read_text()[-3000:]}")
-        _, left = psutil.wait_procs(list(self._seen), timeout=20)
+        _, alive = psutil.wait_procs(list(self._seen), timeout=20)
+        left = tuple(filter(None, map(described, alive)))
         self._abandon()
-        return Ended(self.process.wait(), self._output.read_text(), tracked_step(self.run_dir), tuple(left))
+        return Ended(self.process.wait(), self._output.read_text(), tracked_step(self.run_dir), left)
 
     def _abandon(self) -> None:
         """Leave nothing running, whatever the state of the attempt."""
@@ -144,6 +145,14 @@ class Attempt:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
+
+
+def described(process: psutil.Process) -> str:
+    """Who a process is; nothing for one that has ended, whether or not its parent has taken notice."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return f"{process.pid} {process.status()} {' '.join(process.cmdline())[:200]}"
+    return ""
 
 
 def tracked_step(run_dir: Path) -> int:
