@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def tiny_run(tmp_path_factory) -> Path:
     pandas.DataFrame(rows[:32]).to_parquet(directory / "train.parquet")
     pandas.DataFrame(rows[32:]).to_parquet(directory / "test.parquet")
     return directory
+
+
+@pytest.fixture
+def fake_driver(tmp_path, monkeypatch):
+    """``fake_driver(script)`` runs lines of shell in place of veRL's trainer, its arguments in ``$@``."""
+
+    def install(script: str) -> None:
+        driver = tmp_path / "driver"
+        driver.write_text(f"#!/bin/sh\n{script}\n")
+        driver.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(driver))
+
+    return install
 
 
 @pytest.fixture(scope="session")

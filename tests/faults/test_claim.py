@@ -39,10 +39,8 @@ def test_a_second_run_is_refused_until_the_first_is_gone(recipe, tmp_path):  # n
         pass  # the kernel dropped the claim of the killed process
 
 
-def test_a_training_that_outlives_its_launcher_keeps_the_claim(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "driver"))
-    (tmp_path / "driver").write_text("#!/bin/sh\nexec sleep 300\n")
-    (tmp_path / "driver").chmod(0o755)
+def test_a_training_that_outlives_its_launcher_keeps_the_claim(tmp_path, fake_driver):
+    fake_driver("exec sleep 300")
     with contextlib.ExitStack() as launcher:
         claim = launcher.enter_context(claimed(tmp_path))
         process = TrainingProcess([], dict(os.environ), tmp_path / "log", inherit=[claim])

@@ -137,13 +137,10 @@ def test_overrides_reach_the_launcher_of_a_recipe_word_for_word(tmp_path):
     assert not list(tmp_path.rglob("ran")) and not (ROOT / "ran").exists()
 
 
-def test_the_training_process_gets_its_arguments_as_a_list(tmp_path, monkeypatch):
+def test_the_training_process_gets_its_arguments_as_a_list(tmp_path, monkeypatch, fake_driver):
     from verl_trgrpo.launch.child import TrainingProcess
 
-    driver = tmp_path / "driver"
-    driver.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-    driver.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(driver))
+    fake_driver('printf "%s\\n" "$@"')
     monkeypatch.chdir(tmp_path)
     with TrainingProcess(HOSTILE, dict(os.environ), tmp_path / "log") as process:
         assert process.wait(lambda: None, seconds=0.1) == 0

@@ -83,7 +83,7 @@ def test_another_configuration_does_not_continue_a_run(recipe, tmp_path):  # noq
     check_same_run(longer.config, run_dir / "config.yaml")
 
 
-def test_starting_over_leaves_no_checkpoint_of_another_configuration(recipe, tmp_path, monkeypatch):  # noqa: F811
+def test_starting_over_leaves_no_checkpoint_of_another_configuration(recipe, tmp_path, fake_driver):  # noqa: F811
     """The second run ends before its first save; it must not go on from, or be shown as, the first one."""
     run_dir, stream = tmp_path / "run", io.StringIO()
     for step in (2, 3):
@@ -91,10 +91,7 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(recipe, tmp
     (run_dir / "latest_checkpointed_iteration.txt").write_text("3")
     recipe = [*recipe, "trainer.total_training_steps=3"]
     OmegaConf.save(make_plan("trgrpo_trainer", recipe, on_cpu=True).config, run_dir / "config.yaml")
-    driver = tmp_path / "driver"
-    driver.write_text("#!/bin/sh\necho killed at step 1\nexit 1\n")
-    driver.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(driver))
+    fake_driver("echo killed at step 1; exit 1")
     other = [*recipe, "actor_rollout_ref.actor.optim.lr=5e-5"]
     scratch = r"(?s)killed at step 1.*no checkpoint was saved .*so the same command starts from scratch.*train-1\.log"
     with pytest.raises(TrainingFailedError, match=scratch):
@@ -121,11 +118,8 @@ def test_starting_over_does_not_move_away_what_the_run_needs(recipe, tmp_path, k
     assert needed.is_dir() and not (tmp_path / "run" / "config.yaml").exists()
 
 
-def test_a_driver_that_hangs_without_its_engine_is_ended(recipe, tmp_path, monkeypatch):  # noqa: F811
-    driver = tmp_path / "driver"
-    driver.write_text("#!/bin/sh\necho vllm.v1.engine.exceptions.EngineDeadError\nexec sleep 900\n")
-    driver.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(driver))
+def test_a_driver_that_hangs_without_its_engine_is_ended(recipe, monkeypatch, fake_driver):  # noqa: F811
+    fake_driver("echo vllm.v1.engine.exceptions.EngineDeadError; exec sleep 900")
     monkeypatch.setattr("verl_trgrpo.launch.run.LogWatch", functools.partial(LogWatch, grace=0.0))
     dead = r"(?s)engine process died .* and veRL did not end\..*Once that is mended, no checkpoint.*train-1\.log"
     with pytest.raises(TrainingFailedError, match=dead):

@@ -40,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as interrupt:
-        next_time = str(interrupt) or arguments.__dict__.get("when_interrupted", "")
+        next_time = str(interrupt) or getattr(arguments, "when_interrupted", "")
         print(f"\ninterrupted{'; ' + next_time if next_time else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:

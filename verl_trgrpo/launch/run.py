@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import ListConfig, OmegaConf
 
 from verl_trgrpo.launch.checkpoints import (
     abandon_checkpoints,
@@ -27,7 +27,7 @@ from verl_trgrpo.launch.hints import hints
 from verl_trgrpo.launch.log_watch import EngineDeadError, LogWatch
 from verl_trgrpo.launch.progress import Progress
 from verl_trgrpo.launch.resumption import TrainingInterruptedError, next_start
-from verl_trgrpo.launch.same_run import check_same_run
+from verl_trgrpo.launch.same_run import check_same_run, flat
 from verl_trgrpo.report import MetricsLog, plot_curves, summarize
 
 CONFIG_FILE = "config.yaml"
@@ -154,28 +154,17 @@ def _start_over(plan: Plan, attempt: int, stream: TextIO) -> None:
     """Move the checkpoints of earlier attempts away, unless the run itself needs one of them: a model, an adapter."""
     there = {checkpoint.resolve() for checkpoint in checkpoints(plan.run_dir)}
     needed = [
-        f"{key}={value} is in a checkpoint of this run directory, which trainer.resume_mode=disable would move away; "
+        f"{key}={text} is in a checkpoint of this run directory, which trainer.resume_mode=disable would move away; "
         "choose another trainer.default_local_dir"
-        for key, value in _texts(plan.config)
-        if "global_step_" in value and there & {(path := Path(value).expanduser().resolve()), *path.parents}
+        for key, value in flat(OmegaConf.to_container(plan.config, resolve=True)).items()
+        for text in (value if isinstance(value, list) else [value])
+        if isinstance(text, str) and "global_step_" in text
+        if there & {(path := Path(text).expanduser().resolve()), *path.parents}
     ]
     if needed:
         raise ConfigurationError(needed)
     if abandoned := abandon_checkpoints(plan.run_dir, attempt):
         print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
-
-
-def _texts(config: DictConfig) -> Iterator[tuple[str, str]]:
-    """Every text of a configuration with its key, as far as it can be resolved."""
-
-    def walk(key: str, value: Any) -> Iterator[tuple[str, str]]:
-        if isinstance(value, str):
-            yield key, value
-        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for name, part in pairs:
-            yield from walk(f"{key}.{name}" if key else str(name), part)
-
-    yield from walk("", OmegaConf.to_container(config, resolve=True, throw_on_missing=False))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:

@@ -48,7 +48,7 @@ def check_same_run(config: DictConfig, recorded: Path) -> None:
     """
     if not recorded.is_file():
         return
-    asked, found = _flat(config), _flat(_recorded(recorded))
+    asked, found = flat(config), flat(_recorded(recorded))
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -80,11 +80,11 @@ def _recorded(path: Path) -> DictConfig:
     return found
 
 
-def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and unresolved leaf values; lists count as leaves."""
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
     container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
-    flat: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in container.items():
         name = f"{prefix}{key}"
-        flat.update(_flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
-    return flat
+        leaves.update(flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
+    return leaves
