@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # shares its worke
 from bench_advantages import peak_resident_bytes
 from paired import against, paired_times, report
 
-from tests.cpu.invariance_worker import (
+from tests.verl_plugin.cpu.invariance_worker import (
     ROWS,
     Case,
     loss_function,
@@ -29,8 +29,8 @@ from tests.cpu.invariance_worker import (
     own_share,
     training_worker,
 )
-from verl_trgrpo.launch.environment import training_environment
-from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 LOSSES = {
     "grpo": ("algorithm=grpo",),

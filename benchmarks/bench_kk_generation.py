@@ -15,9 +15,9 @@ from pathlib import Path
 
 from reasoning_gym.logic.knights_knaves import KKProblemSampler, KnightsKnavesDataset
 
-from verl_trgrpo.data.kk.build import build
-from verl_trgrpo.data.kk.options import KkDatasetOptions
-from verl_trgrpo.data.kk.puzzles import canonical_key, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.build import build
+from verl_trgrpo.tasks.knights_and_knaves.options import KkDatasetOptions
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import canonical_key, generate_puzzles
 
 
 def generated_here(n_people: int, seed: int) -> Iterator[object]:

@@ -14,7 +14,7 @@ import statistics
 import time
 from pathlib import Path
 
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.tasks import compute_score
 
 NAMES = ("Zoey", "Oliver", "Ava", "Ethan", "Sofia", "Liam", "Grace", "Noah")
 REASONING = "Suppose that Zoey is a knight; then what she says is true, so Oliver lies and this is consistent."

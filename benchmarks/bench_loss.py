@@ -18,7 +18,7 @@ from paired import against, paired_times, report
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from verl_trgrpo.shaping import available_shapings, make_shaping
+from verl_trgrpo.core.shaping import available_shapings, make_shaping
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 MEMORY_SHAPE = (64, 8192)

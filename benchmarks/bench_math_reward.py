@@ -14,9 +14,9 @@ import statistics
 import time
 from pathlib import Path
 
-from verl_trgrpo.rewards import compute_score
-from verl_trgrpo.rewards.math.compare import compare
-from verl_trgrpo.rewards.math.extract import extract_answer
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.math.reward.compare import compare
+from verl_trgrpo.tasks.math.reward.extract import extract_answer
 
 REASONING = "Let us add the two equations, so that the first unknown drops out and the second can be read off."
 ANSWERS = {

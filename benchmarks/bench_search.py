@@ -33,8 +33,8 @@ from typing import Any
 import psutil
 from search_load import Load, measure_load, show_load
 
-from verl_trgrpo.search.protocol import request_body
-from verl_trgrpo.search.tantivy_backend import TantivyBackend
+from verl_trgrpo.retrieval.protocol import request_body
+from verl_trgrpo.retrieval.tantivy_backend import TantivyBackend
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
 WORDS_PER_PASSAGE = 100

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.tasks import compute_score
 
 SENTENCE = "the river rises in a wide valley north of the old town, where its first bridge was built in 1874."
 WORDS = tuple(SENTENCE.split(" "))

@@ -18,8 +18,16 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # shares its worker with a test
-from tests.cpu.invariance_worker import ROWS, Case, Update, make_batch, micro_batches, run_ranks, token_budget
-from verl_trgrpo.tiny_model import CHECKPOINT
+from tests.verl_plugin.cpu.invariance_worker import (
+    ROWS,
+    Case,
+    Update,
+    make_batch,
+    micro_batches,
+    run_ranks,
+    token_budget,
+)
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 ACTOR = "actor_rollout_ref.actor"
 TR_GRPO = ("algorithm=tr_grpo",)

@@ -22,7 +22,7 @@ from math_agreement_answers import kind_of, other_values, same_values
 from math_agreement_reasons import REASONS
 from tqdm import tqdm
 
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.tasks import compute_score
 
 BEGIN, END = "<!-- agreement: begin -->", "<!-- agreement: end -->"
 OURS = "this project"

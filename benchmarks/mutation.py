@@ -45,29 +45,33 @@ class Target:
     unless: str = ""
 
 
-_MATH = "verl_trgrpo/rewards/math"
+_MATH = "verl_trgrpo/tasks/math/reward"
 TARGETS = {
     "objective": Target(
-        ("verl_trgrpo/objective/*.py",),
-        ("tests/objective/test_*.py",),
-        ("tests/objective/test_properties_vanilla.py",),
+        ("verl_trgrpo/core/objective/*.py",),
+        ("tests/core/objective/test_*.py",),
+        ("tests/core/objective/test_properties_vanilla.py",),
     ),
-    "shaping": Target(("verl_trgrpo/shaping/*.py",), ("tests/shaping/test_*.py",)),
-    "advantages": Target(("verl_trgrpo/advantages/*.py",), ("tests/advantages/test_*.py",), unless="verls_grpo"),
-    "rewards": Target(("verl_trgrpo/rewards/*.py",), ("tests/rewards/test_*.py",), unless="verl_loads"),
+    "shaping": Target(("verl_trgrpo/core/shaping/*.py",), ("tests/core/shaping/test_*.py",)),
+    "advantages": Target(
+        ("verl_trgrpo/core/advantages/*.py",), ("tests/core/advantages/test_*.py",), unless="verls_grpo"
+    ),
+    "rewards": Target(("verl_trgrpo/tasks/*.py",), ("tests/rewards/test_*.py",), unless="verl_loads"),
     "kk": Target(
-        ("verl_trgrpo/rewards/kk/*.py",), ("tests/rewards/kk/test_*.py",), ("tests/rewards/kk/test_kk_time.py",)
+        ("verl_trgrpo/tasks/knights_and_knaves/reward/*.py",),
+        ("tests/tasks/knights_and_knaves/reward/test_*.py",),
+        ("tests/tasks/knights_and_knaves/reward/test_kk_time.py",),
     ),
     "math": Target(
         tuple(f"{_MATH}/{name}.py" for name in ("extract", "form", "number", "latex", "units", "compare", "scorer")),
-        ("tests/rewards/math/test_*.py",),
-        ("tests/rewards/math/test_math_judge.py",),
+        ("tests/tasks/math/reward/test_*.py",),
+        ("tests/tasks/math/reward/test_math_judge.py",),
         unless="kilobytes or megabyte or bounds_the_time",
     ),
     "search_qa": Target(
-        ("verl_trgrpo/rewards/search_qa/*.py",),
-        ("tests/rewards/search_qa/test_*.py",),
-        ("tests/rewards/search_qa/test_search_qa_against_verl.py",),
+        ("verl_trgrpo/tasks/search_qa/reward/*.py",),
+        ("tests/tasks/search_qa/reward/test_*.py",),
+        ("tests/tasks/search_qa/reward/test_search_qa_against_verl.py",),
         unless="time_is_bounded",
     ),
 }

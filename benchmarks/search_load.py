@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from verl_trgrpo.search.backend import Backend
-from verl_trgrpo.search.protocol import request_body
+from verl_trgrpo.retrieval.backend import Backend
+from verl_trgrpo.retrieval.protocol import request_body
 
 # The least number of queries over which the server's memory is watched.
 QUERIES = 50_000

@@ -22,10 +22,10 @@ from typing import Any
 import psutil
 from ray_nodes import Node, cluster, descendants, end, namespaces_work, network, wait_for
 
-from verl_trgrpo.launch.configuration import quoted
-from verl_trgrpo.launch.environment import training_environment
-from verl_trgrpo.tiny_model import CHECKPOINT
-from verl_trgrpo.tiny_model.dataset import build_dataset
+from verl_trgrpo.runs.launch.configuration import quoted
+from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.tiny.puzzles.dataset import build_dataset
 
 # Title of the process that holds a rank's model and optimizer.
 RANK = "ray::WorkerDict"

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data import command
 from verl_trgrpo.data.build import BuildResult
-from verl_trgrpo.data.math.build import DeepscalerOptions, build
-from verl_trgrpo.data.math.prompts import INSTRUCTION, INSTRUCTION_ROLES
-from verl_trgrpo.data.math.sets import SETS, HubData
-from verl_trgrpo.data.progress import Progress
+from verl_trgrpo.tasks.math.build import DeepscalerOptions, build
+from verl_trgrpo.tasks.math.prompts import INSTRUCTION, INSTRUCTION_ROLES
+from verl_trgrpo.tasks.math.sets import SETS, HubData
 
 DESCRIPTION = r"""Write DeepScaleR's problems as DIR/train.parquet and its test sets AIME 2024, AMC 2023, MATH-500,
 Minerva and OlympiadBench as DIR/aime2024.parquet and so on, with DIR/manifest.json. All files have one schema, with

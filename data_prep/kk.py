@@ -7,12 +7,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data.command import add_common_arguments, run_builder
-from verl_trgrpo.data.kk.build import build
-from verl_trgrpo.data.kk.options import PAPER_PEOPLE, PAPER_TEST, PAPER_TRAIN, KkDatasetOptions
-from verl_trgrpo.data.kk.prompts import PROMPT_STYLES
-from verl_trgrpo.data.kk.sources import HUB_DATASET, HUB_REVISION
-from verl_trgrpo.data.progress import Progress
+from verl_trgrpo.tasks.knights_and_knaves.build import build
+from verl_trgrpo.tasks.knights_and_knaves.options import PAPER_PEOPLE, PAPER_TEST, PAPER_TRAIN, KkDatasetOptions
+from verl_trgrpo.tasks.knights_and_knaves.prompts import PROMPT_STYLES
+from verl_trgrpo.tasks.knights_and_knaves.sources import HUB_DATASET, HUB_REVISION
 
 DESCRIPTION = """\
 Write Knights-and-Knaves puzzles as DIR/train.parquet and DIR/test.parquet for veRL, with DIR/manifest.json. Every puzzle

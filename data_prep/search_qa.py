@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data import command
 from verl_trgrpo.data.build import BuildResult
-from verl_trgrpo.data.progress import Progress
-from verl_trgrpo.data.search_qa.build import TRAIN_SETS, SearchQaOptions, build
-from verl_trgrpo.data.search_qa.prompts import LOOPS
-from verl_trgrpo.data.search_qa.sources import HUB_DATASET, HUB_REVISION, SETS
+from verl_trgrpo.tasks.search_qa.build import TRAIN_SETS, SearchQaOptions, build
+from verl_trgrpo.tasks.search_qa.prompts import LOOPS
+from verl_trgrpo.tasks.search_qa.sources import HUB_DATASET, HUB_REVISION, SETS
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:

@@ -3,7 +3,7 @@
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from verl_trgrpo.config_files import register_resolver
+from verl_trgrpo.verl_plugin.config_files import register_resolver
 
 
 class TRGRPOSearchPathPlugin(SearchPathPlugin):

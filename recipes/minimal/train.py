@@ -24,19 +24,19 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from verl_trgrpo.advantages import group_relative_advantages
-from verl_trgrpo.objective import (
+from verl_trgrpo.core.advantages import group_relative_advantages
+from verl_trgrpo.core.objective import (
     ClipRange,
     PooledStatistic,
-    TokenRegulation,
+    TokenWeighting,
     aggregate_loss,
     compute_policy_loss,
     token_weights,
     weighted_kl,
 )
-from verl_trgrpo.rewards import compute_score
-from verl_trgrpo.shaping import make_shaping
-from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.core.shaping import make_shaping
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 # Arm: (shaping, its parameters, normalize, what TR-GRPO's mean weight multiplies). The last two are controls: GRPO with
 # the size of TR-GRPO's weights and without their shape.
@@ -52,7 +52,7 @@ ARMS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 }
 EPILOG = """\
 examples, from a checkout:
-  python -c "from pathlib import Path; from verl_trgrpo.tiny_model.dataset import build_dataset; build_dataset(Path('data'))"
+  python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzles.dataset import build_dataset; build_dataset(Path('data'))"
   python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
   python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
   python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6
@@ -124,11 +124,11 @@ class Options:
         if problems:
             raise ValueError("; ".join(problems))
 
-    def objective(self) -> tuple[TokenRegulation, ClipRange, str]:
+    def objective(self) -> tuple[TokenWeighting, ClipRange, str]:
         """Token weights, clip range, and what TR-GRPO's mean weight multiplies: "", "loss" or "lr"."""
         name, parameters, normalize, scaled = ARMS[self.arm]
         high = self.clip_high if self.clip_high >= 0 else 0.28 if self.arm == "dapo_clip" else 0.2
-        regulation = TokenRegulation(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
+        regulation = TokenWeighting(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
         return regulation, ClipRange(self.clip_low, high), scaled
 
 

@@ -80,7 +80,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 @pytest.mark.cluster
 def test_ctrl_c_stops_ray(tiny_run, tmp_path):
     """SIGINT as a terminal sends it, in the middle of the start-up, once Ray is there."""
-    from tests.faults.training import Attempt, overrides
+    from tests.runs.faults.training import Attempt, overrides
 
     run_dir = tmp_path / "run"
     with Attempt(run_dir, overrides(tiny_run, run_dir, steps=50)) as attempt:

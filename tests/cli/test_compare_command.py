@@ -9,7 +9,7 @@ import pytest
 from verl_trgrpo.cli.main import main
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "compare" / "kk_tiny.yaml"
-TRAINER = Path(__file__).parents[1] / "compare" / "trainer.py"
+TRAINER = Path(__file__).parents[1] / "runs" / "compare" / "trainer.py"
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train, test_file
 
 def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, capsys):  # noqa: N802
     (tmp_path / "my_family_of_rewards.py").write_text(
-        "from verl_trgrpo.rewards import Score, register_reward\n"
+        "from verl_trgrpo.tasks import Score, register_reward\n"
         "@register_reward('my_family', right_response=lambda gold: f'={gold}')\n"
         "def score(response, ground_truth, extra_info):\n"
         "    return Score(1.0, acc=float(response == f'={ground_truth}'))\n"

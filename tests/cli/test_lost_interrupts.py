@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.signals import Interrupt
 from verl_trgrpo.data import check, decontaminate  # noqa: F401  (imports are slow while garbage is collected so often)
 from verl_trgrpo.data.schema import arrow_schema, build_row
-from verl_trgrpo.signals import Interrupt
-from verl_trgrpo.tiny_model import warm_start_command
-from verl_trgrpo.tiny_model.supervised import ScheduleOptions
+from verl_trgrpo.tiny.puzzles import warm_start_command
+from verl_trgrpo.tiny.puzzles.supervised import ScheduleOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.report.files import generation, write_comparison, write_generations, write_run
+from tests.runs.report.files import generation, write_comparison, write_generations, write_run
 from verl_trgrpo.cli.main import main
 
 

@@ -12,11 +12,11 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.progress import no_progress, parallel_map
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.data.command import common_problems, run_builder
-from verl_trgrpo.data.progress import no_progress, parallel_map
-from verl_trgrpo.problems import raise_problems
 
 
 def row(index, text="Which number?", truth="1"):
@@ -211,7 +211,7 @@ def test_shared_work_keeps_its_order(num_proc):
 SLOW_WORK = """
 import time
 from verl_trgrpo.data.command import run_builder
-from verl_trgrpo.data.progress import parallel_map
+from verl_trgrpo.common.progress import parallel_map
 
 def work(number):
     time.sleep(0.05)

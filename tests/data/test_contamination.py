@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from contaminated_files import pairs, row, texts, write
 from hypothesis import given
 from hypothesis import strategies as st
-from puzzle_statements import OTHER, RENAMED, STATEMENTS
 
+from tests.data.contaminated_files import pairs, row, texts, write
+from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
 from verl_trgrpo.data.boilerplate import Boilerplate, frequent_runs, runs
 from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
 from verl_trgrpo.data.normalize import normalize_text, prompt_text, puzzle_key, row_keys, words_of

@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
-from checked_files import clean, results, row, truth, user, write
 
+from tests.data.checked_files import clean, results, row, truth, user, write
 from verl_trgrpo.data.check import CheckOptions, check_files
 from verl_trgrpo.data.checks.findings import CHECKS
 from verl_trgrpo.data.checks.report import render

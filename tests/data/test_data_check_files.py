@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checked_files import clean, results, row, truth, user, write
-from puzzle_statements import OTHER, RENAMED, STATEMENTS
 
+from tests.data.checked_files import clean, results, row, truth, user, write
+from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
 from verl_trgrpo.data.check import CheckOptions, check_files
 from verl_trgrpo.data.checks.files import first_difference
 

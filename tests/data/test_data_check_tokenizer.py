@@ -4,10 +4,10 @@ import json
 import statistics
 
 import pytest
-from checked_files import clean, results, row, user, write
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.checked_files import clean, results, row, user, write
 from verl_trgrpo.data.check import CheckOptions, check_files
 from verl_trgrpo.data.checks.lengths import histogram, summarize
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from contaminated_files import pairs, row, texts, write
 
+from tests.data.contaminated_files import pairs, row, texts, write
 from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
 from verl_trgrpo.data.decontaminate import check_output, manifest_path, render, write_clean
 from verl_trgrpo.data.parquet import file_sha256

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from tests.faults.training import LIMIT
-from verl_trgrpo.tiny_model.accuracy import MAX_RESPONSE_TOKENS
+from tests.runs.faults.training import LIMIT
+from verl_trgrpo.tiny.puzzles.accuracy import MAX_RESPONSE_TOKENS
 
 
 def command(*words) -> list[str]:

@@ -7,7 +7,8 @@ import pytest
 def model(tiny_run):
     """The tiny random model with its logits spread out, so that some tokens are likely and some are not."""
     import torch
-    from minimal_trainer_script import trainer
+
+    from tests.recipes.minimal_trainer_script import trainer
 
     model = trainer.load_model(tiny_run / "model", "cpu")
     with torch.no_grad():
@@ -17,6 +18,6 @@ def model(tiny_run):
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_run):
-    from minimal_trainer_script import trainer
+    from tests.recipes.minimal_trainer_script import trainer
 
     return trainer.AutoTokenizer.from_pretrained(tiny_run / "model")

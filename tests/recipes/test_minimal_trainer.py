@@ -8,7 +8,8 @@ import sys
 
 import pytest
 import torch
-from minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
+
+from tests.recipes.minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
 
 
 def sequence_log_probs(model, prompt, response):

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 import torch
-from minimal_trainer_script import options, sampled_batch, trainer
+
+from tests.recipes.minimal_trainer_script import options, sampled_batch, trainer
 
 
 class Recorder:
@@ -55,7 +56,7 @@ def verl_config(options):
     """veRL's actor configuration with the arm's meaning; the sigmoid's constants are written out, not taken over."""
     from verl.workers.config import FSDPActorConfig
 
-    from verl_trgrpo.shaping import make_shaping
+    from verl_trgrpo.core.shaping import make_shaping
     from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
     sigmoid = {"name": "sigmoid", "alpha": 2.0, "tau": 9.0, "mu": 0.25, "lower": 1.0, "upper": 1.4}

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.launch.configuration import compose, make_plan, recipe_arguments
-from verl_trgrpo.validation import Level, validate
+from verl_trgrpo.runs.launch.configuration import compose, make_plan, recipe_arguments
+from verl_trgrpo.runs.validation import Level, validate
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes"
-# recipes/compare holds studies, which tests/compare reads.
+# recipes/compare holds studies, which tests/runs/compare reads.
 RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name != "compare")
 ALGORITHMS = sorted(path.stem for path in (ROOT / "verl_trgrpo/config/algorithm").glob("*.yaml"))
 

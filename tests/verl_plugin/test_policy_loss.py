@@ -6,8 +6,8 @@ from verl.trainer.config import RolloutCorrectionConfig
 from verl.trainer.ppo import core_algos
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from verl_trgrpo.objective import LOSS_AGG_MODES, PooledStatistic, TokenRegulation
-from verl_trgrpo.shaping import make_shaping
+from verl_trgrpo.core.objective import LOSS_AGG_MODES, PooledStatistic, TokenWeighting
+from verl_trgrpo.core.shaping import make_shaping
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 
@@ -109,7 +109,7 @@ def test_clip_range_falls_back_as_the_host_does():
 
 def test_the_options_keep_the_hosts_own_fields():
     config = TRGRPOPolicyLossConfig(placement="inside", clip_cov_ratio=0.5)
-    assert isinstance(config, PolicyLossConfig) and isinstance(config, TokenRegulation)
+    assert isinstance(config, PolicyLossConfig) and isinstance(config, TokenWeighting)
     assert config.get("loss_mode") == "tr_grpo" and config.clip_cov_ratio == 0.5
     assert isinstance(config.rollout_correction, RolloutCorrectionConfig)
     with pytest.raises(ValueError, match=r"placement='middle'"):

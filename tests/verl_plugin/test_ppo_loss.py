@@ -8,7 +8,7 @@ from verl.utils.metric import Metric
 from verl.workers.config import PolicyLossConfig
 from verl.workers.utils import losses
 
-from tests.objective.reference import published_weight
+from tests.core.objective.reference import published_weight
 from tests.verl_plugin.test_policy_loss import actor
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 

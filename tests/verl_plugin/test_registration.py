@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
-from verl_trgrpo.shaping import Linear, Sigmoid, Uniform
+from verl_trgrpo.core.shaping import Linear, Sigmoid, Uniform
 
 ALGORITHMS = ["grpo", "tr_grpo", "grpo_sg", "tr_grpo_reverse", "advantage_reweighting", "dr_grpo", "dapo_clip"]
 RELATED = {
@@ -61,7 +61,7 @@ def test_import_verl_is_enough_in_a_fresh_process():
 
 def test_the_core_needs_no_verl():
     result = fresh(
-        "import sys\nimport verl_trgrpo.objective, verl_trgrpo.shaping, verl_trgrpo.advantages\n"
+        "import sys\nimport verl_trgrpo.core.objective, verl_trgrpo.core.shaping, verl_trgrpo.core.advantages\n"
         "print('LOADED', sorted(m for m in ('verl', 'ray', 'vllm', 'hydra') if m in sys.modules))"
     )
     assert "LOADED []" in result.stdout, result.stderr
@@ -70,7 +70,7 @@ def test_the_core_needs_no_verl():
 def test_a_broken_plugin_is_not_silent():
     """veRL logs a failing plugin at DEBUG level; this one speaks up."""
     result = fresh(
-        "import sys\nsys.modules['verl_trgrpo.objective'] = None\nimport verl\nprint('DONE')",
+        "import sys\nsys.modules['verl_trgrpo.core.objective'] = None\nimport verl\nprint('DONE')",
     )
     assert "DONE" in result.stdout
     assert "verl-trgrpo doctor" in result.stderr

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.advantages import group_relative_advantages
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.core.advantages import group_relative_advantages
 from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow, load_rows
-from verl_trgrpo.problems import raise_problems
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.tasks import compute_score
 
 Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
 

@@ -24,9 +24,9 @@ from verl_trgrpo.analysis.rollouts import (
 )
 from verl_trgrpo.analysis.shares import QUARTILES, cosines, probability_ranges, quartiles, shares
 from verl_trgrpo.analysis.sharpness import Sharpness, measure_sharpness
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.core.shaping import Shaping, make_shaping
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
-from verl_trgrpo.problems import raise_problems
-from verl_trgrpo.shaping import Shaping, make_shaping
 
 UNIFORM = "uniform"
 _ROWS = 16
@@ -37,7 +37,7 @@ class GradientOptions:
     """What to measure about gradients.
 
     Args:
-        shapings: ``name`` or ``name:parameter=value,...``, as :func:`~verl_trgrpo.shaping.make_shaping` takes them.
+        shapings: ``name`` or ``name:parameter=value,...``, as :func:`~verl_trgrpo.core.shaping.make_shaping` takes them.
         parameters: part of the names of the parameters to differentiate by (``layers.0.``, ``lm_head``); ``all`` for all.
         tokens: at most so many tokens get a backward pass of their own.
         quarters: ``range`` groups tokens by quarters of [0, 1] that their probability is in, ``tokens`` into four groups

@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _gradients(arguments: argparse.Namespace, sampling: Any, out: Path, facts: dict[str, Any]) -> int:
     from verl_trgrpo.analysis.run import GradientOptions, analyze_gradients, open_model
     from verl_trgrpo.analysis.show import gradient_text, plot_gradients
-    from verl_trgrpo.data.command import interruptible
+    from verl_trgrpo.common.progress import interruptible
 
     options = GradientOptions(tuple(arguments.shaping), arguments.parameters, arguments.tokens, arguments.quarters)
     out.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ def _gradients(arguments: argparse.Namespace, sampling: Any, out: Path, facts: d
 def _sharpness(arguments: argparse.Namespace, sampling: Any, out: Path, facts: dict[str, Any]) -> int:
     from verl_trgrpo.analysis.run import analyze_sharpness, open_model
     from verl_trgrpo.analysis.show import sharpness_text
-    from verl_trgrpo.data.command import interruptible
+    from verl_trgrpo.common.progress import interruptible
 
     out.mkdir(parents=True, exist_ok=True)
     found = {}

@@ -41,8 +41,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.compare import make_inputs, read_study, run_study
-    from verl_trgrpo.data.command import interruptible
+    from verl_trgrpo.common.progress import interruptible
+    from verl_trgrpo.runs.compare import make_inputs, read_study, run_study
 
     study = read_study(arguments.study, arguments.overrides, arguments.arms)
     if arguments.jobs < 1:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
             inputs = make_inputs(study, out.resolve(), progress)
             print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
             failures = run_study(study, inputs, out.resolve(), arguments.jobs, progress)
-    from verl_trgrpo.compare.table import write_tables
+    from verl_trgrpo.runs.compare.table import write_tables
 
     print(write_tables(study, out))
     print(f"\n{out / 'table.md'}, {out / 'table.json'}")

@@ -125,9 +125,9 @@ def _add_decontaminate(actions: argparse._SubParsersAction) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.data.check import CheckOptions, check_files
     from verl_trgrpo.data.checks.report import render
-    from verl_trgrpo.data.command import interruptible
 
     options = CheckOptions(
         files=tuple(arguments.files),
@@ -162,7 +162,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _decontaminate(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.data.command import interruptible
+    from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
     from verl_trgrpo.data.decontaminate import check_output, render, write_clean
 

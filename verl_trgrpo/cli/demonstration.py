@@ -29,8 +29,8 @@ def train(
         task: for the title of the curves.
         more: further Hydra overrides.
     """
-    from verl_trgrpo.launch.configuration import chosen_value, quoted, seed_overrides
-    from verl_trgrpo.launch.run import run_training
+    from verl_trgrpo.runs.launch.configuration import chosen_value, quoted, seed_overrides
+    from verl_trgrpo.runs.launch.run import run_training
 
     data, seed = arguments.out / "data", arguments.seed
     print(f"model: {checkpoint}", file=sys.stderr)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from packaging.specifiers import SpecifierSet
 
-from verl_trgrpo.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
 # Distribution, versions that work, remedy.
 _PACKAGES = (
@@ -128,7 +128,7 @@ def _device() -> Finding:
     try:
         import torch
 
-        from verl_trgrpo.launch.environment import accelerator_found
+        from verl_trgrpo.runs.launch.environment import accelerator_found
 
         if accelerator_found():
             names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -57,8 +57,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.data.command import interruptible
-    from verl_trgrpo.data.progress import exit_code
+    from verl_trgrpo.common.progress import exit_code, interruptible
     from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, default_out
     from verl_trgrpo.evaluation.run import REPORT, evaluate
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from verl_trgrpo.cli import demonstration
-from verl_trgrpo.tiny_model import CHECKPOINT
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 _EPILOG = """\
 examples:
@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.tiny_model.dataset import build_dataset
+    from verl_trgrpo.tiny.puzzles.dataset import build_dataset
 
     data = arguments.out / "data"
     built = build_dataset(data)

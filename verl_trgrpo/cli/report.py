@@ -61,7 +61,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.report.build import ReportOptions, build_report
+    from verl_trgrpo.runs.report.build import ReportOptions, build_report
 
     options = ReportOptions(
         runs=tuple(arguments.runs),

@@ -98,7 +98,7 @@ def _add_index(actions: argparse._SubParsersAction) -> None:
 
 
 def _add_serve(actions: argparse._SubParsersAction) -> None:
-    from verl_trgrpo.search.options import ServerOptions
+    from verl_trgrpo.retrieval.options import ServerOptions
 
     parser = _subparser(actions, "serve", "Serve a corpus over HTTP in Search-R1's protocol.", _SERVE_EPILOG)
     parser.add_argument(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.problems import ProblemsError, raise_problems
+from verl_trgrpo.common.problems import ProblemsError, raise_problems
 
 # Secrets come from the environment or from files: a command line can be read by every user of the machine.
 TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
@@ -36,7 +36,7 @@ def index(arguments: argparse.Namespace) -> int:
     """Build an index, or load a corpus into OpenSearch."""
     if arguments.backend == "opensearch":
         return _load(arguments)
-    from verl_trgrpo.search.tantivy_index import IndexOptions, build_index
+    from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
 
     if arguments.out is None:
         raise_problems(["--out is missing; name a directory for the index"])
@@ -59,8 +59,8 @@ def index(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.search.corpus import Corpus
-    from verl_trgrpo.search.opensearch_index import load_corpus
+    from verl_trgrpo.retrieval.corpus import Corpus
+    from verl_trgrpo.retrieval.opensearch_index import load_corpus
 
     if not arguments.corpus.is_file():
         raise ValueError(f"corpus {arguments.corpus} is not a file; check the path")
@@ -76,8 +76,8 @@ def _load(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve a corpus until SIGTERM or Ctrl-C."""
-    from verl_trgrpo.search.options import ServerOptions
-    from verl_trgrpo.search.serve import serve as serve_corpus
+    from verl_trgrpo.retrieval.options import ServerOptions
+    from verl_trgrpo.retrieval.serve import serve as serve_corpus
 
     def server_options() -> ServerOptions:
         given = {name: getattr(arguments, name) for name in SERVER_OPTIONS}
@@ -96,8 +96,8 @@ def serve(arguments: argparse.Namespace) -> int:
 
 def query(arguments: argparse.Namespace) -> int:
     """Ask an index or a server, and print its hits."""
-    from verl_trgrpo.search.http_backend import HttpOptions
-    from verl_trgrpo.search.tantivy_backend import TantivyOptions
+    from verl_trgrpo.retrieval.http_backend import HttpOptions
+    from verl_trgrpo.retrieval.tantivy_backend import TantivyOptions
 
     if not 1 <= arguments.topk <= 10_000:
         raise ValueError(f"topk is {arguments.topk}; choose 1 to 10000")
@@ -121,13 +121,13 @@ def _backend_options(arguments: argparse.Namespace) -> Any:
     if arguments.backend == "opensearch":
         return _opensearch(arguments)
     if arguments.backend == "http":
-        from verl_trgrpo.search.http_backend import HttpOptions
+        from verl_trgrpo.retrieval.http_backend import HttpOptions
 
         if arguments.url is None:
             raise ValueError("--url is missing; name the server to ask")
         token = _secret(UPSTREAM_TOKEN_VARIABLE, arguments.upstream_token_file)
         return HttpOptions(arguments.url, token, arguments.backend_timeout)
-    from verl_trgrpo.search.tantivy_backend import TantivyOptions
+    from verl_trgrpo.retrieval.tantivy_backend import TantivyOptions
 
     if arguments.index is None:
         raise ValueError("--index is missing; name the directory of an index")
@@ -135,7 +135,7 @@ def _backend_options(arguments: argparse.Namespace) -> Any:
 
 
 def _opensearch(arguments: argparse.Namespace) -> Any:
-    from verl_trgrpo.search.opensearch_backend import OpenSearchOptions
+    from verl_trgrpo.retrieval.opensearch_backend import OpenSearchOptions
 
     username, password = (os.environ.get(name) for name in OPENSEARCH_VARIABLES)
     return OpenSearchOptions(

@@ -32,9 +32,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.tiny_search import CHECKPOINT
-    from verl_trgrpo.tiny_search.demo import example_trajectory, prepare
-    from verl_trgrpo.tiny_search.server import retrieval_server
+    from verl_trgrpo.tiny.search import CHECKPOINT
+    from verl_trgrpo.tiny.search.demo import example_trajectory, prepare
+    from verl_trgrpo.tiny.search.server import retrieval_server
 
     out = arguments.out
     built = prepare(out, seed=0)

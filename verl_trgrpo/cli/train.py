@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from verl_trgrpo.launch.configuration import DEFAULT_CONFIG
+from verl_trgrpo.runs.launch.configuration import DEFAULT_CONFIG
 
 _EPILOG = """\
 examples:
@@ -41,8 +41,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.launch.configuration import recipe_arguments
-    from verl_trgrpo.launch.run import run_training
+    from verl_trgrpo.runs.launch.configuration import recipe_arguments
+    from verl_trgrpo.runs.launch.run import run_training
 
     config_name, overrides = arguments.config_name, arguments.overrides
     if arguments.recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from verl_trgrpo.launch.configuration import DEFAULT_CONFIG
+from verl_trgrpo.runs.launch.configuration import DEFAULT_CONFIG
 
 _EPILOG = """\
 examples:
@@ -40,8 +40,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from omegaconf import OmegaConf
 
-    from verl_trgrpo.validation import validate
-    from verl_trgrpo.validation.show import details_text, findings_text
+    from verl_trgrpo.runs.validation import validate
+    from verl_trgrpo.runs.validation.show import details_text, findings_text
 
     if "=" in arguments.config:
         raise ValueError(f"{arguments.config} is an override, not a configuration; give a recipe file or a name first")

@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.checks import files
 from verl_trgrpo.data.checks.duplicates import PromptIndex
 from verl_trgrpo.data.checks.findings import ERROR, NOT_CHECKED, WARNING, CheckResult, Findings
@@ -23,8 +25,6 @@ from verl_trgrpo.data.checks.rows import (
     check_ground_truth,
     check_prompt,
 )
-from verl_trgrpo.data.progress import Progress, no_progress
-from verl_trgrpo.problems import raise_problems
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,13 @@
 """What the command lines of the builders share: arguments, progress bars, messages and exit codes."""
 
 import argparse
-import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from tqdm import tqdm
-
+from verl_trgrpo.common.progress import Progress, exit_code, interruptible
 from verl_trgrpo.data.build import BuildResult
-from verl_trgrpo.data.progress import Progress, exit_code
-from verl_trgrpo.signals import Interrupt, handle_signals
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,29 +40,6 @@ def common_problems(limit: int | None, num_proc: int, on_error: str) -> list[str
     if on_error not in ("raise", "skip"):
         problems.append(f"on_error is {on_error!r}; choose raise or skip")
     return problems
-
-
-def show_progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
-    """Draw a progress bar on stderr."""
-    return tqdm(items, total=total, desc=label, file=sys.stderr)
-
-
-@contextlib.contextmanager
-def interruptible(*more: signal.Signals) -> Iterator[Progress]:
-    """Give `show_progress` with a Ctrl-C that cannot get lost.
-
-    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Where a library swallows that, the next item that the
-    progress display hands out, or the end of its items, raises it again.
-    """
-    interrupt = Interrupt()
-
-    def progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
-        if total is None and isinstance(items, Sized):
-            total = len(items)
-        return show_progress(interrupt.watch(items), total, label)
-
-    with handle_signals(interrupt, signal.SIGINT, *more):
-        yield progress
 
 
 def run_builder(name: str, build: Callable[[Progress], tuple[Path, BuildResult]]) -> int:

@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.boilerplate import Boilerplate, Run, Words, frequent_runs, runs
 from verl_trgrpo.data.checks import files
 from verl_trgrpo.data.normalize import normalize_text, prompt_text, row_keys, words_of
-from verl_trgrpo.data.progress import Progress, no_progress
-from verl_trgrpo.problems import raise_problems
 
 EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
 

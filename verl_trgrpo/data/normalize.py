@@ -10,8 +10,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from verl_trgrpo.data.kk.canonical import canonical_key
-from verl_trgrpo.data.kk.logic import parse_statements
+from verl_trgrpo.tasks.knights_and_knaves.canonical import canonical_key
+from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
 
 _WORD = re.compile(r"\w+|[-+*/^=<>−×÷≤≥≠]")
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data.checks import files
-from verl_trgrpo.problems import raise_problems
 
 MAX_LINES, MAX_CHARS = 40, 3000
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.data.staging import staged_files
-from verl_trgrpo.launch.environment import accelerator_found, training_environment
+from verl_trgrpo.runs.launch.environment import accelerator_found, training_environment
 
 MERGED = "merged_hf"
 _ORIGIN = "merged_from.json"

@@ -22,9 +22,9 @@ def prepare_environment() -> bool:
 
     Variables that the user has set win.
     """
-    from verl_trgrpo.cpu import ENVIRONMENT
-    from verl_trgrpo.cpu.vllm_distribution import provide_vllm_distribution
-    from verl_trgrpo.launch.environment import accelerator_found
+    from verl_trgrpo.runs.launch.environment import accelerator_found
+    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
 
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     on_cpu = not accelerator_found()

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data.checks.files import first_line
 from verl_trgrpo.evaluation.engine import Engine
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow
 from verl_trgrpo.evaluation.store import Response
-from verl_trgrpo.problems import raise_problems
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class EvalOptions:
                 "raise it or lower max_tokens"
             )
         if self.search:
-            from verl_trgrpo.agent.options import read_options
+            from verl_trgrpo.tasks.search_qa.agent.options import read_options
 
             try:
                 read_options(self.search)

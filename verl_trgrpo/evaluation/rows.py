@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data.checks.files import COLUMNS, UnreadableError, display_names, read_rows
 from verl_trgrpo.data.schema import CHAT_TAGS, MAX_REPORTED
-from verl_trgrpo.problems import raise_problems
-from verl_trgrpo.rewards.registry import find_reward
+from verl_trgrpo.tasks.registry import find_reward
 
 SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.checks.golds import import_external_modules
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.data.progress import Progress, no_progress
 from verl_trgrpo.evaluation.checkpoint import Model, find_model, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.report import render

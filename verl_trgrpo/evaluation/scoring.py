@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
 from verl_trgrpo.data.checks.golds import import_external_modules
-from verl_trgrpo.data.progress import Progress, no_progress, parallel_map
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.evaluation.store import Response
-from verl_trgrpo.rewards import compute_score
+from verl_trgrpo.tasks import compute_score
 
 # Starting processes takes a second or two; so do this many responses.
 _FEW = 2000

@@ -10,11 +10,11 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.agent.client import SearchClient, shared_client
-from verl_trgrpo.agent.loop import SearchAgentLoop
-from verl_trgrpo.agent.options import read_options
 from verl_trgrpo.evaluation.engine import Engine
 from verl_trgrpo.evaluation.store import Response
+from verl_trgrpo.tasks.search_qa.agent.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.agent.loop import SearchAgentLoop
+from verl_trgrpo.tasks.search_qa.agent.options import read_options
 
 if TYPE_CHECKING:
     from verl_trgrpo.evaluation.generation import Job

@@ -12,15 +12,15 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.advantages import DifficultyOptions, RejectionOptions
-from verl_trgrpo.objective import ClipRange, TokenRegulation
+from verl_trgrpo.core.advantages import DifficultyOptions, RejectionOptions
+from verl_trgrpo.core.objective import ClipRange, TokenWeighting
 
 
 @dataclass
-class TRGRPOPolicyLossConfig(TokenRegulation, PolicyLossConfig):
-    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.objective.TokenRegulation`.
+class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
+    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.core.objective.TokenWeighting`.
 
-    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.shaping.make_shaping`.
+    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.shaping.make_shaping`.
     """
 
     loss_mode: str = "tr_grpo"
@@ -43,11 +43,11 @@ class EstimatorAlgoConfig(AlgoConfig):
 
 
 @functools.cache
-def _published() -> TokenRegulation:
-    return TokenRegulation()
+def _published() -> TokenWeighting:
+    return TokenWeighting()
 
 
-def regulation_of(policy_loss: Any) -> TokenRegulation:
+def regulation_of(policy_loss: Any) -> TokenWeighting:
     """The token regulation of ``actor.policy_loss``.
 
     A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the published
@@ -56,7 +56,7 @@ def regulation_of(policy_loss: Any) -> TokenRegulation:
     Raises:
         ValueError: for anything else, e.g. a bare ``DictConfig`` whose options would be ignored.
     """
-    if isinstance(policy_loss, TokenRegulation):
+    if isinstance(policy_loss, TokenWeighting):
         return policy_loss
     if isinstance(policy_loss, PolicyLossConfig):
         return _published()

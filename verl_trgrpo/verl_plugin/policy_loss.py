@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, register_policy_loss
 
-from verl_trgrpo.objective import PooledStatistic, compute_policy_loss
+from verl_trgrpo.core.objective import PooledStatistic, compute_policy_loss
 from verl_trgrpo.verl_plugin.config import clip_range_of, regulation_of
 
 LOSS_MODE = "tr_grpo"
@@ -23,7 +23,7 @@ def compute_policy_loss_tr_grpo(
     config: Any = None,
     rollout_is_weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """TR-GRPO's policy loss in veRL's calling convention; see :func:`verl_trgrpo.objective.compute_policy_loss`.
+    """TR-GRPO's policy loss in veRL's calling convention; see :func:`verl_trgrpo.core.objective.compute_policy_loss`.
 
     Args:
         old_log_prob: (batch, response_length) log pi_old of the sampled tokens.

@@ -22,7 +22,7 @@ import torch
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils import losses
 
-from verl_trgrpo.objective import PooledStatistic, TokenRegulation, aggregate_loss, token_weights, weighted_kl
+from verl_trgrpo.core.objective import PooledStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
 
 _MARK = "has_token_weights"
 
@@ -68,7 +68,7 @@ def _wrap(ppo_loss: Any) -> Any:
     @functools.wraps(ppo_loss)
     def ppo_loss_with_token_weights(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
         regulation = config.policy_loss
-        if not isinstance(regulation, TokenRegulation) or regulation.kl == "plain":
+        if not isinstance(regulation, TokenWeighting) or regulation.kl == "plain":
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _pooled(metrics)
         check_kl(config, regulation)
@@ -83,7 +83,7 @@ def _wrap(ppo_loss: Any) -> Any:
     return ppo_loss_with_token_weights
 
 
-def check_kl(config: Any, regulation: TokenRegulation) -> None:
+def check_kl(config: Any, regulation: TokenWeighting) -> None:
     """Refuse weighted KL kinds that would have no effect or contradict the actor's own KL options.
 
     Args:

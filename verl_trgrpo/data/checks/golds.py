@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.checks.files import first_line
 from verl_trgrpo.data.checks.findings import ERROR, WARNING, Findings
 from verl_trgrpo.data.checks.rows import ground_truth_of
-from verl_trgrpo.problems import shorten
-from verl_trgrpo.rewards import compute_score
-from verl_trgrpo.rewards.registry import find_reward, find_right_response, has_reward
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.registry import find_reward, find_right_response, has_reward
 
 # The forms that rewards usually want an answer in.
 FORMS: tuple[Callable[[str], str], ...] = (

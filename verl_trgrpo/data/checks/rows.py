@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.checks.findings import ERROR, WARNING, Findings
 from verl_trgrpo.data.schema import CHAT_TAGS, ROLES
-from verl_trgrpo.problems import shorten
-from verl_trgrpo.rewards.registry import has_reward, known_data_sources
+from verl_trgrpo.tasks.registry import has_reward, known_data_sources
 
 # What veRL 0.9's own `default_compute_score` scores, and the beginning of further names.
 VERL_DATA_SOURCES = frozenset(

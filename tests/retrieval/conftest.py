@@ -1,0 +1,16 @@
+"""A small corpus and its index."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.retrieval.search_servers import PASSAGES, write_corpus
+from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
+
+
+@pytest.fixture(scope="session")
+def small_index(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("search")
+    corpus = write_corpus(directory / "corpus.jsonl", PASSAGES)
+    build_index(IndexOptions(corpus, directory / "index"))
+    return directory / "index"

@@ -1,0 +1,269 @@
+"""Requests of every kind against one real server, none of which may be its fault; and Search-R1's exchange, both ways."""
+
+import asyncio
+import http.client
+import json
+import math
+import socket
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.retrieval.search_servers import PASSAGES, answering, serving
+from verl_trgrpo.retrieval.http_backend import HttpOptions
+from verl_trgrpo.tasks.search_qa.agent.client import SearchClient
+from verl_trgrpo.tasks.search_qa.agent.options import ClientOptions
+from verl_trgrpo.tasks.search_qa.agent.tags import passages_text
+
+pytestmark = pytest.mark.slow
+
+# 408 and 431 are uvicorn's own, for what is no HTTP.
+REFUSALS = {400, 404, 405, 408, 413, 422, 431}
+FUZZ = settings(max_examples=150)
+
+# Characters with a meaning in query languages, control characters, halves of surrogate pairs, and all others.
+QUERIES = (
+    st.text(alphabet=st.characters(), max_size=80)
+    | st.text(alphabet="+-&|!(){}[]^\"~*?:\\/<>=@%'; ANDORT", max_size=80)
+    | st.text(alphabet=[chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x202E, 0xFEFF, 0xFFFF)], max_size=20)
+    | st.text(alphabet=["\ud800", "\udbff", "\udc00", "\udfff", "a", " "], max_size=20)
+)
+NUMBERS = st.integers() | st.integers(-(10**400), 10**400) | st.floats() | st.booleans()
+VALUES = st.recursive(
+    st.none() | NUMBERS | QUERIES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(QUERIES, inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "queries": st.lists(QUERIES, max_size=12) | VALUES,
+        "topk": st.integers(-5, 12) | st.sampled_from([2**31, 2**63, 2**64, -(2**63), 1e308, 3.0, True]) | VALUES,
+        "return_scores": st.booleans() | VALUES,
+        "more": VALUES,
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def server(small_index):
+    limits = [
+        "--max-queries",
+        10,
+        "--max-topk",
+        10,
+        "--max-query-chars",
+        60,
+        "--max-body-bytes",
+        4096,
+        "--deadline",
+        60,
+    ]
+    with serving("--index", small_index, *limits) as server:
+        yield server
+        # Whatever came, the process that answered is still the same one, and it has nothing left to do.
+        assert server.process.poll() is None
+        assert server.metric("verl_trgrpo_search_pending_queries") == 0
+        assert 'status="500"' not in server.get("/metrics").text
+        assert server.end() == 0
+        assert "Traceback" not in server.process.stderr.read()
+
+
+def raw(server, data: bytes, hang_up: bool = True) -> int:
+    """Send bytes as they are and nothing after them; return the status, 0 where the connection ends without one.
+
+    A server need not answer somebody who hangs up.
+    """
+    address = urlsplit(server.url)
+    with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
+        connection.sendall(data)
+        if hang_up:
+            connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(1 << 16)
+    return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def is_right(fields) -> bool:
+    """Whether the documented protocol allows the request, written without looking at the server."""
+    queries, topk, scores = fields.get("queries"), fields.get("topk"), fields.get("return_scores", False)
+    right_topk = topk is None or topk == 0 or (type(topk) is int and 1 <= topk <= 10)
+    return (
+        isinstance(queries, list)
+        and len(queries) <= 10
+        and all(isinstance(query, str) and len(query) <= 60 for query in queries)
+        and right_topk
+        and isinstance(scores, bool)
+    )
+
+
+@FUZZ
+@given(FIELDS)
+@example({"queries": ["polonium"], "topk": -1})
+@example({"queries": ["polonium"], "topk": True})
+@example({"queries": ["polonium"], "topk": False})
+@example({"queries": ["polonium"], "topk": 3.0})
+@example({"queries": ["polonium"], "topk": 0.0})
+@example({"queries": ["polonium"], "topk": math.nan})
+@example({"queries": ["polonium"], "topk": 10**18})
+@example({"queries": ["polonium"] * 10_000})
+@example({"queries": ['"', "(", "contents:", "a AND", "\x00", "\ud800", ""]})
+def test_a_request_is_answered_where_it_is_right_and_refused_with_a_reason_where_not(server, fields):
+    body = json.dumps(fields).encode()
+    answer = server.post(body)
+    if len(body) > 4096:
+        assert answer.status_code in (400, 413)
+    elif is_right(fields):
+        assert answer.status_code == 200, (fields, answer.text)
+        results = answer.json()["result"]
+        assert len(results) == len(fields["queries"])
+        assert all(len(hits) <= (fields.get("topk") or 3) for hits in results)
+    else:
+        assert answer.status_code in (400, 413, 422), (fields, answer.text)
+    if answer.status_code != 200:
+        assert len(answer.json()["detail"]) > 10
+
+
+@FUZZ
+@given(st.binary(max_size=200) | st.builds(lambda value: json.dumps(value).encode(), VALUES))
+@example(b"[" * 4000)
+@example(b'{"queries":' * 300)
+@example(b'{"queries": ["a"], "topk": ' + b"9" * 4000 + b"}")
+@example(b'{"queries": ["a"], "queries": ["b"]}')
+@example(b'\xef\xbb\xbf{"queries": ["a"]}')
+@example('{"queries": ["a"]}'.encode("utf-16"))
+@example(b'{"queries": ["\\ud800"]}')
+@example(b'{"queries": ["\xff"]}')
+@example(b"queries=a&topk=3")
+def test_a_body_that_is_anything_at_all_is_never_the_servers_fault(server, body):
+    assert server.post(body).status_code in {200} | REFUSALS
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "é", "a" * 500]
+)  # fmt: skip
+def test_the_content_type_does_not_matter(server, kind):
+    headers = {} if kind is None else {"Content-Type": kind.encode()}
+    answer = server.post({"queries": ["polonium"]}, headers=headers)
+    assert [hit["id"] for hit in answer.json()["result"][0]] == ["1", "0"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
+@pytest.mark.parametrize("path", ["/retrieve", "/health", "/metrics", "/", "//", "/retrieve/..%2f", "/%00", "*"])
+def test_other_methods_and_paths_are_refused(server, method, path):
+    address = urlsplit(server.url)
+    with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=600)) as connection:
+        connection.request(method, path, b"{}")
+        status = connection.getresponse().status
+    allowed = {200} if method in ("GET", "HEAD") and path in ("/health", "/metrics") else set()
+    # uvicorn redirects nothing here; 307 is Starlette's for a slash too many.
+    assert status in (allowed or REFUSALS | {307})
+
+
+@FUZZ
+@given(st.integers(0, 59), st.integers(-5, 500))
+@example(59, 59)
+def test_a_body_that_ends_early_or_late_is_refused(server, kept, announced):
+    body = b'{"queries": ["polonium"], "topk": 2, "return_scores": true}'[:kept]
+    head = b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % announced
+    if 0 <= announced <= kept:  # all that was announced is there; anything after it is a request of its own
+        assert raw(server, head + body, hang_up=False) == (200 if announced == 59 else 400)
+    else:
+        assert raw(server, head + body) in REFUSALS | {0}
+
+
+@FUZZ
+@given(
+    st.binary(max_size=120)
+    | st.binary(max_size=60).map(lambda data: b"POST /retrieve HTTP/1.1\r\n" + data + b"\r\n\r\n")
+)
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n")
+@example(
+    b"POST /retrieve HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+)
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n")
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: \xff\xfe\r\nContent-Length: 2\r\n\r\n{}")
+def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
+    assert raw(server, data) in REFUSALS | {0}
+
+
+@pytest.mark.parametrize("query", ["polonium", "Who discovered polonium and radium?", "nothing of this", "東京"])
+def test_the_exchange_of_search_r1s_client_works(server, query):
+    # Its rollouts send the queries of all unfinished responses in one request and read document.contents in order; the
+    # title is the first line, the text all others.
+    asked = {"queries": [query, "polonium"], "topk": 3, "return_scores": True}
+    results = requests.post(f"{server.url}/retrieve", json=asked, timeout=600).json()["result"]
+    assert len(results) == 2
+    for entries in results:
+        contents = [entry["document"]["contents"] for entry in entries]
+        assert set(contents) <= set(PASSAGES.values())
+        for text in contents:
+            title, *lines = text.split("\n")
+            assert title.startswith('"') and title.endswith('"') and lines
+        assert [entry["score"] for entry in entries] == sorted((entry["score"] for entry in entries), reverse=True)
+    assert results[1][0]["document"]["contents"] == PASSAGES["1"]
+
+
+TEXT = '"Évian"\nÉvian is a town.\nIt has a spring.'
+
+
+SEARCH_R1_HITS = {
+    "dense, wiki-18": {"document": {"id": "12", "contents": TEXT}, "score": 0.8125},
+    "dense, another corpus": {"document": {"id": 12, "contents": TEXT, "title": "Évian", "more": [1]}, "score": 1},
+    "BM25": {"document": {"title": "Évian", "text": "Évian is", "contents": TEXT}, "score": 9.5},
+    "web search": {"document": {"contents": TEXT}},
+}
+
+
+class SearchR1:
+    """Answers as Search-R1's servers do: the corpus's line as it is, whatever it holds, and what only some of them give."""
+
+    def __init__(self, kind: str) -> None:
+        self.hit, self.received = SEARCH_R1_HITS[kind], []
+
+    def answer(self, method, path, headers, body):
+        assert (method, path) == ("POST", "/retrieve")
+        assert headers["Content-Type"] == "application/json"
+        fields = json.loads(body)
+        self.received.append(fields)
+        # The web searches take no notice of topk.
+        count = fields["topk"] if "score" in self.hit else 7
+        results = [[self.hit] * count for _ in fields["queries"]]
+        text = json.dumps({"result": results}, ensure_ascii=False, separators=(",", ":"))
+        return 200, {"Content-Type": "application/json"}, text.encode()
+
+
+@pytest.mark.parametrize("kind", SEARCH_R1_HITS)
+def test_rollouts_can_search_in_search_r1s_servers(kind):
+    owner = SearchR1(kind)
+
+    async def search(url):
+        client = SearchClient(ClientOptions(url=url, topk=2))
+        try:
+            return await client.search("a spring")
+        finally:
+            await client.close()
+
+    with answering(owner) as url:
+        result = asyncio.run(search(f"{url}/retrieve"))
+    assert result.failure == ""
+    assert owner.received == [{"queries": ["a spring"], "topk": 2, "return_scores": True}]
+    line = '(Title: "Évian") Évian is a town.\nIt has a spring.\n'
+    assert passages_text(result.hits) == f"Doc 1{line}Doc 2{line}"
+
+
+@pytest.mark.parametrize("kind", SEARCH_R1_HITS)
+def test_search_r1s_servers_can_stand_behind_this_one(kind):
+    owner = SearchR1(kind)
+    with answering(owner) as url, serving("--backend", "http", "--url", f"{url}/retrieve") as server:
+        answer = server.post({"queries": ["a", "b"], "topk": 2, "return_scores": True}).json()["result"]
+    identity = str(owner.hit["document"].get("id", ""))
+    hit = {"document": {"id": identity, "contents": TEXT}, "score": owner.hit.get("score", 0.0)}
+    assert answer == [[hit, hit], [hit, hit]]
+    with answering(SearchR1(kind)) as url:
+        backend = HttpOptions(url).open()
+        assert [len(hits) for hits in backend.search(["a", "b"], 2)] == [2, 2]
+        backend.close()

@@ -1,0 +1,159 @@
+"""Requests and answers in Search-R1's protocol, and the server's options."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_trgrpo.retrieval import Hit
+from verl_trgrpo.retrieval.options import ServerOptions, is_loopback
+from verl_trgrpo.retrieval.protocol import (
+    BadRequestError,
+    RetrieveRequest,
+    answer,
+    parse_answer,
+    parse_request,
+    request_body,
+)
+
+LIMITS = {"default_topk": 3, "max_topk": 10, "max_queries": 4, "max_query_chars": 20}
+
+
+def parse(fields):
+    return parse_request(fields if isinstance(fields, bytes) else json.dumps(fields).encode(), **LIMITS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"queries": ["a"], "topk": 5, "return_scores": True}, RetrieveRequest(["a"], 5, True)),
+        ({"queries": ["a", "b"]}, RetrieveRequest(["a", "b"], 3, False)),
+        ({"queries": ["a"], "topk": None}, RetrieveRequest(["a"], 3, False)),
+        ({"queries": ["a"], "topk": 0, "other": 1}, RetrieveRequest(["a"], 3, False)),
+        ({"queries": []}, RetrieveRequest([], 3, False)),
+        ({"queries": [""]}, RetrieveRequest([""], 3, False)),
+    ],
+)
+def test_what_search_r1_sends_is_understood(fields, expected):
+    assert parse(fields) == expected
+
+
+BAD = {
+    "nothing": (b"", 400, "not JSON"),
+    "cut off": (b'{"queries": ["a"', 400, "not JSON"),
+    "not UTF-8": (b'{"queries": ["\xff"]}', 400, "not JSON"),
+    "too deep": (b"[" * 100_000, 400, "not JSON"),
+    "too many digits": (b'{"queries": [], "topk": ' + b"9" * 10_000 + b"}", 400, "not JSON"),
+    "a list": (["a"], 422, "must be an object"),
+    "null": (None, 422, "must be an object"),
+    "no queries": ({"topk": 3}, 422, "queries must be a list of strings"),
+    "queries null": ({"queries": None}, 422, "queries must be"),
+    "one string": ({"queries": "a"}, 422, "queries must be"),
+    "a null among them": ({"queries": ["a", None]}, 422, "queries must be"),
+    "a number among them": ({"queries": ["a", 1]}, 422, "queries must be"),
+    "topk negative": ({"queries": [], "topk": -1}, 422, "topk must be a whole number from 1 to 10"),
+    "topk too large": ({"queries": [], "topk": 11}, 422, "topk must be"),
+    "topk a string": ({"queries": [], "topk": "3"}, 422, "topk must be"),
+    "topk true": ({"queries": [], "topk": True}, 422, "topk must be"),
+    "topk broken": ({"queries": [], "topk": 1.5}, 422, "topk must be"),
+    "topk not a number": (b'{"queries": [], "topk": NaN}', 422, "topk must be"),
+    "return_scores a number": ({"queries": [], "return_scores": 1}, 422, "return_scores must be"),
+    "too many": ({"queries": ["a"] * 5}, 413, "5 queries in one request; send at most 4"),
+    "too long": ({"queries": ["a", "b" * 21]}, 413, "queries[1] has 21 characters; send at most 20"),
+    "three at once": (
+        {"queries": 1, "topk": -1, "return_scores": 2},
+        422,
+        "strings; topk must be a whole number from 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_request_is_refused_with_a_reason(name):
+    fields, status, reason = BAD[name]
+    with pytest.raises(BadRequestError) as caught:
+        parse(fields)
+    assert caught.value.status == status
+    assert reason in str(caught.value)
+
+
+TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+HITS = st.builds(Hit, TEXTS, TEXTS, st.floats(allow_nan=False, allow_infinity=False))
+
+
+@given(st.lists(st.lists(HITS, max_size=3), max_size=3))
+def test_an_answer_is_read_as_it_was_written(results):
+    assert parse_answer(json.dumps(answer(results, True)).encode(), len(results)) == results
+
+
+def test_answers_have_search_r1s_form_with_and_without_scores():
+    hit = Hit("7", '"Title"\ntext', 1.5)
+    document = {"id": "7", "contents": '"Title"\ntext'}
+    assert answer([[hit], []], True) == {"result": [[{"document": document, "score": 1.5}], []]}
+    assert answer([[hit], []], False) == {"result": [[document], []]}
+
+
+@given(st.lists(st.text()), st.integers(1, 100))
+def test_a_request_survives_the_way(queries, topk):
+    limits = {"default_topk": 1, "max_topk": 100, "max_queries": 10**6, "max_query_chars": 10**6}
+    assert parse_request(request_body(queries, topk), **limits) == RetrieveRequest(queries, topk, True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"oops",
+        b"[]",
+        b'{"result": 3}',
+        b'{"result": [[{"contents": "no score"}]]}',
+        b'{"result": [[{"document": {"contents": 3}, "score": 1}]]}',
+        b'{"result": [[{"document": {"contents": "x"}, "score": NaN}]]}',
+        b'{"result": [[{"document": {"contents": "x"}, "score": null}]]}',
+        b'{"result": [[], []]}',
+        b'{"result": []}',
+    ],
+)
+def test_an_answer_that_is_none_is_refused(body):
+    with pytest.raises(ValueError, match="the answer"):
+        parse_answer(body, 1)
+
+
+def test_wrong_server_options_are_all_reported_at_once():
+    wrong = {
+        "port": 70_000,
+        "workers": 0,
+        "threads": 0,
+        "topk": 101,
+        "max_queries": 5000,
+        "deadline": 0.0,
+        "token": "two words",
+        "max_body_bytes": 0,
+    }
+    with pytest.raises(ValueError) as caught:
+        ServerOptions(**wrong)
+    message = str(caught.value)
+    assert message.startswith("8 problems")
+    assert all(f"\n- {name} is " in message for name in wrong if name not in ("token", "max_queries"))
+    assert "max_pending is 2048; choose 5000" in message
+    assert "token" in message and "two words" not in message
+
+
+def test_the_token_is_not_shown():
+    assert "secret" not in repr(ServerOptions(token="secret"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
+def test_an_open_address_needs_a_token_or_a_decision(host):
+    assert not is_loopback(host)
+    with pytest.raises(ValueError, match="no token"):
+        ServerOptions(host=host)
+    assert ServerOptions(host=host, token="secret").host == host
+    assert ServerOptions(host=host, allow_anonymous=True).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
+def test_loopback_needs_no_token(host):
+    assert is_loopback(host)
+    assert ServerOptions(host=host).token is None

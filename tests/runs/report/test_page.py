@@ -1,0 +1,193 @@
+"""The page: everything in one file, nothing from elsewhere, all text escaped, and readable without seeing."""
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.runs.report.files import (
+    generation,
+    gradients,
+    write_comparison,
+    write_generations,
+    write_record,
+    write_run,
+    write_steps,
+)
+from verl_trgrpo.runs.report.build import ReportOptions, build_report
+
+VOID = {"meta", "img", "br", "hr"}
+EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;'
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags with attributes, text by tag, and whether all tags are closed in order."""
+
+    def __init__(self, path):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.text, self.open = [], [], []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append((self.open[-1] if self.open else "", data))
+
+    def all(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+    def words(self, *tags):
+        return " ".join(" ".join(data for tag, data in self.text if not tags or tag in tags).split())
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Three arms with everything a report can have."""
+    root = tmp_path_factory.mktemp("report")
+    study = write_comparison(root / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=2)
+    run = write_run(root / "dapo-seed0", 0.02, last=4)
+    write_generations(run / "validation", {0: [generation("p", "bad", 0.0)], 4: [generation("p", "good", 1.0)]})
+    options = ReportOptions(
+        (str(study), str(run)), root / "out" / "page.html", gradients=(gradients(root / "gradients.json"),)
+    )
+    return build_report(options)
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report.page)
+
+
+def test_nothing_comes_from_elsewhere(page):
+    assert page.all("script") == page.all("link") == page.all("iframe") == []
+    links = [
+        value for _, attrs in page.tags for name, value in attrs.items() if name in ("src", "href", "srcset", "data")
+    ]
+    assert links and all(link.startswith(("data:image/png;base64,", "#")) for link in links)
+    assert "url(" not in page.source and "@import" not in page.source
+    assert "default-src 'none'" in str(page.all("meta"))
+
+
+def test_the_pictures_are_in_the_page_and_beside_it(report, page):
+    embedded = [base64.b64decode(image["src"].partition(",")[2]) for image in page.all("img")]
+    assert all(picture.startswith(b"\x89PNG") for picture in embedded)
+    assert embedded == [path.read_bytes() for path in report.pictures]
+    assert [path.name for path in report.pictures] == [
+        "accuracy.png", "reward.png", "grad-norm.png", "entropy.png", "response-length.png", "weights-1.png",
+        "gradient-share.png", "gradients-1-envelope.png", "gradients-1-shares.png",
+    ]  # fmt: skip
+    assert {path.parent for path in report.pictures} == {report.page.parent / "page_figures"}
+    assert len(set(embedded)) == len(embedded)
+
+
+def test_every_picture_is_told_in_words_and_numbers(page):
+    texts = [image["alt"] for image in page.all("img")]
+    assert "grpo, 2 seeds, steps 0 to 6: 0.310 to 0.610, 95 % interval at the end 0.600 to 0.620" in texts[0]
+    assert "at the lower limit 0.100; between 0.200; at the upper limit 0.700" in texts[5].replace(" to 0.100", "").replace(
+        " to 0.200", "").replace(" to 0.700", "")  # fmt: skip
+    assert "tr_grpo: 0.200 to 0.200" in texts[6] and "tr_grpo, weights 1: 0.300 to 0.300" in texts[6]
+    assert "grpo, weights 1" not in texts[6].replace("tr_grpo, weights 1", ""), "the same line twice"
+    assert "1.0100 to 1.3900 times 1 - p" in texts[7]
+
+
+def test_tables_and_sections_have_heads_and_anchors_lead_somewhere(page):
+    heads = page.all("th")
+    assert heads and all(head.get("scope") in ("col", "row", "rowgroup") for head in heads)
+    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
+    assert {link["href"] for link in page.all("a")} == {f"#{name}" for name in ids}
+    assert [attrs["aria-labelledby"] in ids for attrs in page.all("section")].count(False) == 0
+    assert page.all("html") == [{"lang": "en"}]
+    assert page.words("h1") == "Training runs compared"
+
+
+def test_what_the_page_says(page):
+    words = page.words()
+    assert "tr_grpo: validation accuracy 0.630" in words  # at step 4, the last that all reached
+    assert "+0.120 [+0.120, +0.120] against grpo: these runs do not tell them apart" in words
+    assert "so few pairs cannot give p below 0.50" in words
+    assert "The comparison takes steps up to 4" in words
+    assert "grpo: all tokens have the same weight, 1.000." in words
+    assert "dapo: token weights were not logged" in words
+    assert "Before, step 0: wrong (score 0)" in words and "After, step 4: right (score 1)" in words
+    assert "All of 1,234 tokens lie within the envelope" in words
+
+
+def test_text_of_others_is_text(tmp_path):
+    run = write_run(tmp_path / "x-seed0", 0.1, weight=1.2)
+    write_record(run, arm=EVIL, seed=0, commit=EVIL, machine=EVIL, settings={EVIL: EVIL}, finished=False)
+    output = f"</pre>{EVIL} \u202e $x$ \x00 \ud800 end"
+    rows = {step: [generation(f"{EVIL} $\\frac", output, float(step))] for step in (0, 1)}
+    write_generations(run / "validation", rows)
+    model = gradients(tmp_path / "gradients.json", shapings={EVIL: {"share_at_parameters": [1.0, 0.0, 0.0, 0.0]}})
+    options = ReportOptions((str(run),), tmp_path / "r.html", title=EVIL, gradients=(model,))
+    page = Page(build_report(options).page)
+    assert page.all("script") == [] and len(page.all("img")) == 9
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+    assert page.words("h1") == EVIL and page.words("title") == EVIL
+    # In the prompt, in its right answer and in both responses; what no page may hold is replaced.
+    assert page.words("pre").count("alert(1)") == 4
+    assert page.words("pre").endswith("$x$ \ufffd ? end")
+
+
+def test_the_same_runs_give_the_same_page_and_replace_the_old_one(tmp_path):
+    run = write_run(tmp_path / "grpo-seed0", 0.1, weight=1.2)
+    options = ReportOptions((str(run),), tmp_path / "out" / "r.html")
+    first = build_report(options).page.read_bytes()
+    (tmp_path / "out" / "r.html").write_text("older")
+    assert build_report(options).page.read_bytes() == first
+    assert not list((tmp_path / "out").rglob(".*")), "no temporary file is left"
+
+
+def test_two_steps_without_validation_weights_or_records_are_enough(tmp_path):
+    write_steps(tmp_path / "bare" / "metrics-1.jsonl", {step: {"actor/grad_norm": float("nan")} for step in (1, 2)})
+    report = build_report(ReportOptions((str(tmp_path / "bare"),), tmp_path / "r.html"))
+    assert report.summary == ["No validation accuracy was logged."]
+    page = Page(report.page)
+    assert "no finite values" in page.all("img")[0]["alt"]
+    assert "No run has validation responses of two steps" in page.words()
+
+
+def test_many_arms_with_odd_names(tmp_path):
+    labels = ["_hidden", "$\\frac$", "a" * 200, *(f"arm{i}" for i in range(8))]
+    runs = [f"{label}={write_run(tmp_path / f'run{i}', 0.01 * i)}" for i, label in enumerate(labels)]
+    page = Page(build_report(ReportOptions(tuple(runs), tmp_path / "r.html", baseline="_hidden")).page)
+    assert all(f"{label}, 1 seed, steps 0 to 6" in page.all("img")[0]["alt"] for label in labels)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"tokens": 3, "envelope": null}'])
+def test_other_files_than_gradients_are_refused(tmp_path, content):
+    run, path = write_run(tmp_path / "grpo", 0.1), tmp_path / "sharpness.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"sharpness\.json is not a gradients\.json"):
+        build_report(ReportOptions((str(run),), tmp_path / "r.html", gradients=(path,)))
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_the_picture_that_analyze_drew_is_taken_along(tmp_path, report):
+    run, path = write_run(tmp_path / "grpo", 0.1), gradients(tmp_path / "gradients.json")
+    picture = report.pictures[0].read_bytes()
+    path.with_suffix(".png").write_bytes(picture)
+    found = build_report(ReportOptions((str(run),), tmp_path / "r.html", gradients=(path,))).pictures[-1]
+    assert (found.name, found.read_bytes()) == ("gradients-1-tokens.png", picture)
+
+
+def test_wrong_options_come_out_at_once(tmp_path):
+    with pytest.raises(ValueError, match="5 problems") as caught:
+        ReportOptions((), tmp_path, gradients=(tmp_path / "g.json",), generations=("a=/none",), samples=-1)
+    assert re.search(r"no runs.*is a directory.*--samples is -1.*g\.json is not a file.*/none", str(caught.value), re.S)
+    run = str(write_run(tmp_path / "grpo-seed0", 0.1))
+    options = ReportOptions((run,), tmp_path / "r.html", baseline="x", metric="y", upto=7)
+    with pytest.raises(ValueError, match="3 problems") as caught:
+        build_report(options)
+    message = str(caught.value)
+    assert "they are grpo" in message and "val-core/kk_3ppl/acc/mean@1" in message and "ends at 6" in message

@@ -1,0 +1,97 @@
+"""Reading metrics files of several attempts, the summary, and a picture that shows what was logged."""
+
+import json
+import math
+
+import pytest
+
+from verl_trgrpo.runs.report import MetricsLog, plot_curves, summarize
+
+
+def write(path, records, tail=""):
+    path.write_text("".join(json.dumps({"step": step, "data": data}) + "\n" for step, data in records) + tail)
+
+
+def test_attempts_are_merged_and_the_later_one_wins(tmp_path):
+    write(
+        tmp_path / "metrics-1.jsonl",
+        [(0, {"val-core/a/acc/mean@1": 0.1}), (1, {"critic/score/mean": 1.0}), (2, {"critic/score/mean": 2.0})],
+    )
+    write(tmp_path / "metrics-2.jsonl", [(1, {"val-core/a/acc/mean@1": 0.3}), (2, {"critic/score/mean": 5.0})])
+    write(tmp_path / "metrics-10.jsonl", [(3, {"critic/score/mean": 7.0, "note": "text is not a metric"})])
+    steps = MetricsLog(tmp_path).read()
+    assert [step.number for step in steps] == [0, 1, 2, 3]
+    assert [step.reward for step in steps] == [None, 1.0, 5.0, 7.0]
+    assert [step.accuracy for step in steps] == [0.1, 0.3, None, None]
+    assert "note" not in steps[-1].metrics
+
+
+def test_a_line_still_being_written_waits(tmp_path):
+    path = tmp_path / "metrics-1.jsonl"
+    write(path, [(1, {"critic/score/mean": 1.0})], tail='{"step": 2, "da')
+    log = MetricsLog(tmp_path)
+    assert len(log.read()) == 1
+    with path.open("a") as file:
+        file.write('ta": {"critic/score/mean": 4.0}}\n')
+    assert [step.reward for step in log.read()] == [1.0, 4.0]
+
+
+def test_accuracy_is_the_mean_over_data_sources(tmp_path):
+    write(
+        tmp_path / "metrics-1.jsonl",
+        [(4, {"val-core/kk_2ppl/acc/mean@1": 0.5, "val-core/kk_3ppl/acc/mean@1": 0.1, "val-aux/x": 9.0})],
+    )
+    assert MetricsLog(tmp_path).read()[0].accuracy == pytest.approx(0.3)
+
+
+def test_summary(tmp_path):
+    records = [(i, {"critic/score/mean": float(i), "timing_s/step": 2.0}) for i in range(1, 11)]
+    records[0][1]["val-core/a/acc/mean@1"] = 0.2
+    records[4][1]["val-core/a/acc/mean@1"] = 0.6
+    records[9][1]["val-core/a/acc/mean@1"] = 0.5
+    write(tmp_path / "metrics-1.jsonl", records)
+    assert summarize(MetricsLog(tmp_path).read()) == {
+        "steps": 10, "accuracy_first": 0.2, "accuracy_last": 0.5, "accuracy_best": 0.6, "accuracy_best_step": 5,
+        "reward_first": 3.0, "reward_last": 8.0, "training_seconds": 20.0,
+    }  # fmt: skip
+    assert summarize([])["accuracy_best"] is None
+
+
+@pytest.mark.parametrize("regulated", [True, False])
+def test_the_picture_is_drawn_and_differs_with_the_data(tmp_path, regulated):
+    pictures = []
+    for slope in (0.01, 0.05):
+        directory = tmp_path / str(slope)
+        directory.mkdir()
+        records = [
+            (i, {"critic/score/mean": slope * i, "actor/grad_norm": 1.0, "val-core/a/acc/mean@1": slope * i}
+                | ({"actor/tr_weight_mean": 1.2} if regulated else {"actor/entropy": 2.0}))
+            for i in range(12)
+        ]  # fmt: skip
+        write(directory / "metrics-1.jsonl", records)
+        picture = plot_curves(MetricsLog(directory).read(), directory / "curves.png", "title")
+        pictures.append(picture.read_bytes())
+        assert [path.name for path in directory.iterdir()].count("curves.png") == 1
+        assert len(list(directory.iterdir())) == 2  # no temporary file is left
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert pictures[0] != pictures[1]
+
+
+def test_nothing_to_draw_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="no steps to draw"):
+        plot_curves([], tmp_path / "curves.png", "title")
+
+
+def test_what_is_not_a_number_is_not_what_was_not_logged(tmp_path):
+    """veRL's logger writes NaN as null."""
+    (tmp_path / "metrics-1.jsonl").write_text(
+        '{"step": 1, "data": {"actor/grad_norm": null, "critic/score/mean": 1.0}}\n'
+    )
+    (step,) = MetricsLog(tmp_path).read()
+    assert math.isnan(step.metrics["actor/grad_norm"])
+
+
+def test_later_attempts_alone(tmp_path):
+    write(tmp_path / "metrics-1.jsonl", [(1, {"critic/score/mean": 1.0}), (9, {"critic/score/mean": 9.0})])
+    write(tmp_path / "metrics-2.jsonl", [(2, {"critic/score/mean": 2.0})])
+    assert [step.number for step in MetricsLog(tmp_path, first=2).read()] == [2]

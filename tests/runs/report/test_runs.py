@@ -1,0 +1,143 @@
+"""Which runs are found below what a user names, and what they are called."""
+
+import struct
+
+import pytest
+
+from tests.runs.report.files import metrics, write_comparison, write_generations, write_record, write_run, write_steps
+from verl_trgrpo.runs.report.runs import read_runs, split_label
+
+
+def names(runs):
+    return [(run.label, run.seed) for run in runs]
+
+
+def write_events(directory, steps):
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(directory)) as writer:
+        for step, data in steps.items():
+            for name, value in data.items():
+                writer.add_scalar(name, value, step)
+    return directory
+
+
+def test_label_and_seed_come_from_the_name(tmp_path):
+    runs = [
+        write_run(tmp_path / name, 0.1) for name in ("tr_grpo-seed12", "a seed_3", "plain", "arm/seed-7", "reseeded")
+    ]
+    assert names(read_runs([str(run) for run in runs])) == [
+        ("tr_grpo", 12), ("a ", 3), ("plain", None), ("arm", 7), ("reseeded", None),
+    ]  # fmt: skip
+
+
+def test_a_given_label_wins_and_the_seed_stays(tmp_path):
+    write_run(tmp_path / "x-seed2", 0.1)
+    assert names(read_runs([f"TR-GRPO={tmp_path / 'x-seed2'}"])) == [("TR-GRPO", 2)]
+
+
+def test_an_existing_path_with_an_equals_sign_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path / "lr=0.1-seed0", 0.1)
+    assert names(read_runs(["lr=0.1-seed0"])) == [("lr=0.1", 0)]
+    assert split_label("GRPO=some/where")[0] == "GRPO"
+
+
+def test_a_comparison_expands_to_its_runs_by_their_records(tmp_path):
+    root = write_comparison(tmp_path / "study", {"tr_grpo": 0.1, "grpo": 0.05}, seeds=2)
+    write_record(root / "runs" / "grpo" / "seed-1", arm="renamed", seed=5)
+    runs = read_runs([str(root)])
+    assert names(runs) == [("grpo", 0), ("renamed", 5), ("tr_grpo", 0), ("tr_grpo", 1)]
+    assert runs[0].record["commit"] == "abc1234567890"
+    assert names(read_runs([f"new={root}"])) == [
+        ("new grpo", 0), ("new renamed", 5), ("new tr_grpo", 0), ("new tr_grpo", 1),
+    ]  # fmt: skip
+
+
+def test_a_directory_of_runs_expands_and_leaves_other_files_alone(tmp_path):
+    write_run(tmp_path / "grpo-seed0", 0.1)
+    write_run(tmp_path / "grpo-seed10", 0.1)
+    write_run(tmp_path / "grpo-seed9", 0.1)
+    write_run(tmp_path / "grpo-seed0" / "inner-seed4", 0.1)  # a run's own directory is not searched
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.jsonl").write_text('{"question": "x"}\n')
+    write_generations(tmp_path / "dumps", {0: [{"input": "a", "output": "b"}]})
+    assert names(read_runs([str(tmp_path)])) == [("grpo", 0), ("grpo", 9), ("grpo", 10)]
+
+
+def test_files_of_verls_file_logger_are_runs_of_their_own(tmp_path):
+    """veRL itself writes PROJECT/EXPERIMENT.jsonl."""
+    for seed in (0, 1):
+        write_steps(tmp_path / "project" / f"exp-seed{seed}.jsonl", {1: metrics(1, 0.1, seed)})
+    assert names(read_runs([str(tmp_path / "project")])) == [("exp", 0), ("exp", 1)]
+    assert names(read_runs([f"A={tmp_path / 'project' / 'exp-seed1.jsonl'}"])) == [("A", 1)]
+
+
+def test_tensorboard_events_are_read_and_a_repeated_step_counts_once(tmp_path):
+    directory = write_events(tmp_path / "run-seed3", {0: {"val-core/kk/acc/mean@1": 0.25}, 1: {"actor/grad_norm": 1.5}})
+    (first,) = directory.iterdir()
+    first.rename(directory / "events.out.tfevents.1000000000.host.1.0")
+    write_events(directory, {1: {"actor/grad_norm": 2.5}, 2: {"actor/grad_norm": float("nan")}})
+    (run,) = read_runs([str(directory)])
+    assert (run.label, run.seed, run.logger) == ("run", 3, "tensorboard")
+    assert [step.number for step in run.steps] == [0, 1, 2]
+    assert run.steps[0].accuracy == 0.25
+    assert run.steps[1].metrics == {"actor/grad_norm": 2.5}
+    assert run.steps[2].metrics["actor/grad_norm"] != run.steps[2].metrics["actor/grad_norm"]
+
+
+def test_a_tensorboard_record_still_being_written_is_left_for_later(tmp_path):
+    directory = write_events(tmp_path / "run", {1: {"x": 1.0}, 2: {"x": 2.0}})
+    (path,) = directory.iterdir()
+    path.write_bytes(path.read_bytes() + struct.pack("<Q", 1000) + b"half")
+    (run,) = read_runs([str(directory)])
+    assert run.last_step == 2
+
+
+def test_where_both_loggers_wrote_the_file_logger_is_read(tmp_path):
+    write_run(tmp_path / "run", 0.1, last=4)
+    write_events(tmp_path / "run", {9: {"x": 1.0}})
+    (run,) = read_runs([str(tmp_path / "run")])
+    assert (run.logger, run.last_step) == ("file", 4)
+
+
+def test_a_line_still_being_written_does_not_count(tmp_path):
+    write_steps(tmp_path / "run" / "metrics-1.jsonl", {1: {"x": 1.0}, 2: {"x": 2.0}}, tail='{"step": 3, "da')
+    (run,) = read_runs([str(tmp_path / "run")])
+    assert run.last_step == 2
+
+
+def test_all_problems_come_out_at_once(tmp_path):
+    (tmp_path / "empty").mkdir()
+    broken = write_run(tmp_path / "broken", 0.1) / "run.json"
+    broken.write_text("{")
+    write_steps(tmp_path / "garbage" / "metrics-1.jsonl", {1: {"x": 1.0}}, tail="nonsense\n")
+    write_run(tmp_path / "a" / "grpo-seed0", 0.1)
+    write_run(tmp_path / "b" / "grpo-seed0", 0.1)
+    places = ["missing", "empty", "broken", "garbage", "a", "b", "a"]
+    with pytest.raises(ValueError, match="6 problems") as caught:
+        read_runs([str(tmp_path / place) for place in places])
+    message = str(caught.value)
+    assert f"{tmp_path / 'missing'} does not exist" in message
+    assert f"{tmp_path / 'empty'} has no metrics" in message and "trainer.logger" in message
+    assert "run.json is damaged" in message
+    assert "metrics-1.jsonl has a line that veRL's file logger did not write ('nonsense')" in message
+    assert "are both grpo seed 0; tell them apart with LABEL=DIR" in message
+    assert f"{tmp_path / 'a' / 'grpo-seed0'} is given twice" in message
+
+
+@pytest.mark.slow
+def test_verls_own_loggers_are_read(tmp_path, monkeypatch):
+    from verl.utils.tracking import Tracking
+
+    monkeypatch.setenv("VERL_FILE_LOGGER_ROOT", str(tmp_path / "file"))
+    monkeypatch.setenv("TENSORBOARD_DIR", str(tmp_path / "board" / "exp-seed1"))
+    tracking = Tracking("project", "exp-seed1", ["file", "tensorboard"])
+    for step in range(3):
+        tracking.log({"actor/grad_norm": 0.5 * step, "val-core/kk/acc/mean@1": 0.25}, step)
+    tracking.finish()
+    for place in ("file", "board"):
+        (run,) = read_runs([str(tmp_path / place)])
+        assert (run.label, run.seed) == ("exp", 1)
+        assert [step.metrics["actor/grad_norm"] for step in run.steps] == [0.0, 0.5, 1.0]
+        assert run.steps[2].accuracy == 0.25

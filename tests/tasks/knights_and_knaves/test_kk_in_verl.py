@@ -1,0 +1,74 @@
+"""The written files in veRL's own data set classes, with a real tokenizer and chat template."""
+
+import pytest
+
+from tests.data.builder_files import rows_of
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.knights_and_knaves.build import build
+from verl_trgrpo.tasks.knights_and_knaves.options import KkDatasetOptions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
+def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, prompt, system):
+    build(KkDatasetOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, prompt=prompt, system=system))
+    for split, count in (("train", 16), ("test", 8)):
+        data, batch = load_in_verl([tmp_path / "kk" / f"{split}.parquet"])
+        assert len(data) == count, "no prompt may be lost to an error in the chat template"
+        assert list(batch["index"]) == list(range(count))
+        assert set(batch["data_source"]) == {"kk_2ppl", "kk_3ppl"}
+        for messages, reward_model, info in zip(
+            batch["raw_prompt"], batch["reward_model"], batch["extra_info"], strict=True
+        ):
+            ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+            text = tokenizer.decode(ids)
+            assert text.count("<|im_start|>assistant") == 1
+            assert text.count("<|im_start|>") == (3 if system else 2)
+            assert text.endswith("<|im_start|>assistant\n")
+            names = [line.split(" ")[1] for line in reward_model["ground_truth"].split("\n")]
+            assert names == info["names"]
+            assert all(name in text for name in names)
+            assert info["split"] == split
+
+
+@pytest.mark.slow
+def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
+    build(KkDatasetOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4, test_per_size=True))
+    build(KkDatasetOptions(out=tmp_path / "b", mix=((5, 3), (8, 2)), test=1, prompt="short", limit=4))
+    names = ["a/train", "a/test", "a/test_2ppl", "a/test_3ppl", "b/train", "b/test"]
+    data, batch = load_in_verl([tmp_path / f"{name}.parquet" for name in names])
+    assert len(data) == 16 + 8 + 4 + 4 + 4 + 2
+    for source, reward_model, info in zip(
+        batch["data_source"], batch["reward_model"], batch["extra_info"], strict=True
+    ):
+        gold = reward_model["ground_truth"]
+        response = f"<think>Clear.</think><answer>{gold}</answer>"
+        assert compute_score(source, response, gold, info)["score"] == 3.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
+@pytest.mark.parametrize("pad_mode", ["no_padding", "right"])
+def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(
+    tmp_path, tokenizer, prompt, system, pad_mode
+):
+    module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
+    options = {"people": (2, 4), "train": 6, "test": 3, "with_reasoning": True}
+    build(KkDatasetOptions(out=tmp_path / "kk", prompt=prompt, system=system, **options))
+    config = {"pad_mode": pad_mode, "max_length": 8192, "truncation": "error"}
+    for split, count in (("train", 12), ("test", 6)):
+        path = tmp_path / "kk" / f"sft_{split}.parquet"
+        data = module.MultiTurnSFTDataset(str(path), tokenizer, config)
+        assert len(data) == count
+        for item, row in zip(map(data.__getitem__, range(count)), rows_of(path), strict=True):
+            trained = item["loss_mask"].bool()
+            *_, response = row["messages"]
+            assert tokenizer.decode(item["input_ids"][trained]) == response["content"] + "<|im_end|>\n"
+            # In one piece, after the prompt as it stands in reinforcement learning.
+            (positions,) = trained.nonzero(as_tuple=True)
+            assert positions.tolist() == list(range(int(positions[0]), int(positions[-1]) + 1))
+            before = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
+            assert tokenizer.decode(item["input_ids"][: positions[0]]) == before
+            assert (
+                compute_score(row["data_source"], response["content"], row["reward_model"]["ground_truth"])["acc"] == 1
+            )

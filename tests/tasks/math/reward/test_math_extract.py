@@ -1,0 +1,64 @@
+"""Where the answer is looked for."""
+
+import pytest
+
+from verl_trgrpo.tasks.math.reward.extract import MAX_ANSWER_CHARS, extract_answer
+
+BOXED = {
+    "plain": (r"so \boxed{5}.", "5"),
+    "fbox": (r"\fbox{5}", "5"),
+    "space before the brace": (r"\boxed {5}", "5"),
+    "nested braces": (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+    "escaped braces": (r"\boxed{\left\{1,2\right.}", r"\left\{1,2\right."),
+    "line break in a matrix": (r"\boxed{a \\{b}}", r"a \\{b}"),
+    "the last box counts": (r"\boxed{1} no, \boxed{2}", "2"),
+    "the last box of either kind": (r"\boxed{1} \fbox{2}", "2"),
+    "box in a box": (r"\boxed{\boxed{5}}", "5"),
+    "after the reasoning": (r"<think>\boxed{1}</think> \boxed{2}", "2"),
+    "opened in the prompt": (r"\boxed{1}</think> \boxed{2}", "2"),
+    "only in the reasoning": (r"<think>\boxed{1}</think> 1", None),
+    "reasoning not finished": (r"<think> so \boxed{1}", None),
+    "reasoning opened again": (r"<think></think>\boxed{1}<think>", None),
+    "no box": ("the answer is 5", None),
+    "open box": (r"\boxed{5", None),
+    "last box open": (r"\boxed{5} \boxed{6", None),
+    "box without braces": (r"\boxed 5", "5"),
+    "box without braces in a formula": (r"so $\boxed -2.5$.", "-2.5"),
+    "box without braces of more than a number": (r"\boxed 5x", None),
+    "the mere word after a box": (r"\boxed{5} is what \boxed asks for", "5"),
+    "the mere word at the end": (r"\boxed{5}. As \boxed", "5"),
+    "the mere word alone": (r"no \boxed here", None),
+    "many mere words": (r"\boxed " * 1000, None),
+    "empty box": (r"\boxed{}", ""),
+    "longest answer": (rf"\boxed{{{'x' * MAX_ANSWER_CHARS}}}", "x" * MAX_ANSWER_CHARS),
+    "too long an answer": (rf"\boxed{{{'x' * (MAX_ANSWER_CHARS + 1)}}}", None),
+    "many boxes": (r"\boxed{" * 1000, None),
+    "empty": ("", None),
+}
+
+
+@pytest.mark.parametrize(("response", "answer"), BOXED.values(), ids=BOXED.keys())
+def test_the_box(response, answer):
+    assert extract_answer(response, "boxed") == answer
+
+
+LAST_NUMBER = {
+    "integer": ("first 3, then 42.", "42"),
+    "decimal": ("it is 3.75", "3.75"),
+    "thousands": ("about 1,234,567 people", "1,234,567"),
+    "negative": ("so x = -7", "-7"),
+    "fraction": ("it is 3/4", "3/4"),
+    "LaTeX fraction": (r"it is $\dfrac{3}{4}$", r"\dfrac{3}{4}"),
+    "percent": ("it is 40% of them", "40%"),
+    "a box goes first": (r"\boxed{5}, not 6", "5"),
+    "an open box is no reason to look further": (r"6 \boxed{5", None),
+    "no number": ("I do not know", None),
+    "reasoning not finished": ("<think> 5", None),
+}
+
+
+@pytest.mark.parametrize(("response", "answer"), LAST_NUMBER.values(), ids=LAST_NUMBER.keys())
+def test_the_last_number(response, answer):
+    assert extract_answer(response, "boxed_or_last_number") == answer
+    # A format read from a configuration file is equal to the name, but another object.
+    assert extract_answer(response, "".join(["boxed_or_", "last_number"])) == answer

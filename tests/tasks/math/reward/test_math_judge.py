@@ -1,0 +1,226 @@
+"""The process that compares formulas: usable from everywhere, bounded, and gone when its user is gone."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.math.reward.client import JudgeClient, judge
+from verl_trgrpo.tasks.math.reward.scorer import score_math
+
+GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
+
+
+def both_verdicts(_=None):
+    """The judge is needed for these: the texts differ, and neither is a plain number."""
+    return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
+
+
+def processes_of_session(session):
+    """Process ids in a session that still run; a process nobody has waited for does not run."""
+    running = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, own_session = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(own_session) == session and state != "Z":
+            running.append(int(stat.parent.name))
+    return running
+
+
+def wait_until(condition, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_several_threads_get_the_right_verdicts():
+    pairs = [(n, m) for n in range(2, 12) for m in (n, n + 1)]
+
+    def score(pair):
+        n, m = pair
+        return score_math(rf"\boxed{{(x+{m})^2}}", f"x^2+{2 * n}x+{n * n}").acc
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(score, pairs)) == [float(n == m) for n, m in pairs]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_children_of_multiprocessing(method):
+    both_verdicts()  # a forked child finds a judge that is not its own
+    with multiprocessing.get_context(method).Pool(2) as pool:  # the children are daemonic
+        assert pool.map(both_verdicts, range(4)) == [(1.0, 0.0)] * 4
+    assert both_verdicts() == (1.0, 0.0)
+
+
+def test_a_fork_while_another_thread_asks_leaves_both_sides_working():
+    stop = threading.Event()
+    failures = []
+
+    def ask():
+        while not stop.is_set():
+            if both_verdicts() != (1.0, 0.0):
+                failures.append(1)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for _ in range(2):
+            with multiprocessing.get_context("fork").Pool(1) as pool:
+                assert pool.map(both_verdicts, range(1)) == [(1.0, 0.0)]
+    finally:
+        stop.set()
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.slow
+def test_inside_a_ray_worker():
+    import ray
+
+    ray.init(num_cpus=1, include_dashboard=False)
+    try:
+
+        @ray.remote
+        def score():
+            return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
+
+        assert ray.get(score.remote()) == (1.0, 0.0)
+    finally:
+        ray.shutdown()
+
+
+# Formulas that take the library long; each got past the cheap checks in front, or is the reason for one.
+HOSTILE = {
+    "tower": r"9^{9^{9^{9^9}}}",
+    "factorial of a factorial": r"((9!)!)!",
+    "huge factorial": r"99999999!",
+    "huge exponent": r"x^{99999999999}",
+    "power of a sum": r"(x+1)^{9999}",
+    "nested fractions": r"\frac{1}{" * 9 + "x" + "}" * 9,
+    "nested roots": r"\sqrt{" * 20 + "x" + "}" * 20,
+    "nested parentheses": "(" * 11 + "x" + ")" * 11,
+    "nested bars": "|" * 20 + "x" + "|" * 20,
+    "integrals": r"\int " * 10 + "x dx",
+    "sum": r"\sum_{k=1}^{99999999} \sin(k)",
+    "product": r"\prod_{k=1}^{99999} k^k",
+    "binomial": r"\binom{99999999}{44444444}",
+    "many functions": r"\sin x\cos" * 7 + "x",
+    "subscripts": "a_{b_{c_{d}}}" * 6,
+    "modulus": r"99999^{99999} \mod 7",
+    "long": "x+" * 450 + "x",
+}
+
+
+@pytest.mark.parametrize("gold", ["2x+1", r"\frac{100!}{2^{50}}", "5"], ids=["formula", "constant", "number"])
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_answers_are_bounded_and_the_next_call_is_served(answer, gold):
+    assert both_verdicts() == (1.0, 0.0)
+    limit = 0.2
+    start = time.process_time(), time.perf_counter()
+    result = score_math(rf"\boxed{{{answer}}}", gold, math_time_limit=limit)
+    assert result.acc == 0.0
+    assert time.process_time() - start[0] < 0.1  # in this process there is nothing to wait for
+    assert time.perf_counter() - start[1] < 10 * limit + 1  # the machine may be busy with other things
+    assert both_verdicts() == (1.0, 0.0)
+
+
+def test_a_comparison_is_stopped_at_its_limit_and_reported():
+    both_verdicts()
+    pid = judge.pid
+    result = score_math(r"\boxed{x}", r"\int " * 14 + "x dx")  # takes the parser seconds
+    assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
+    assert judge.pid == pid  # only its worker was replaced
+    assert both_verdicts() == (1.0, 0.0)
+
+
+def test_a_limit_too_short_for_any_formula_stops_it():
+    result = score_math(r"\boxed{(x+1)(x+2)(x+3)(x+4)-z}", "x^4+q", math_time_limit=1e-4)
+    assert (result.acc, result.timed_out) == (0.0, 1.0)
+
+
+def test_a_killed_judge_is_replaced():
+    both_verdicts()
+    old = judge.pid
+    os.kill(old, signal.SIGKILL)
+    assert both_verdicts() == (1.0, 0.0)
+    os.killpg(judge.pid, signal.SIGKILL)
+    assert both_verdicts() == (1.0, 0.0)
+    assert judge.pid != old
+    wait_until(lambda: not processes_of_session(old))
+
+
+def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
+    monkeypatch.setattr("verl_trgrpo.tasks.math.reward.client.WALL_SECONDS", 0.5)
+    client = JudgeClient()
+    request = {"golds": [r"2\pi"], "answer": r"\pi+\pi", "rounded_gold": False, "limit": 0.01}
+    try:
+        assert client.ask({**request, "limit": 5.0})["equal"]
+        old = client.pid
+        for process in processes_of_session(old):
+            os.kill(process, signal.SIGSTOP)
+        assert client.ask(request)["timed_out"]
+        wait_until(lambda: not processes_of_session(old))
+        assert client.ask({**request, "limit": 5.0})["equal"]
+    finally:
+        client.close()
+
+
+def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
+    (tmp_path / "math_verify.py").write_text("raise ImportError('no such library here')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    client = JudgeClient()
+    with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
+        client.ask({"golds": ["x"], "answer": "y", "rounded_gold": False, "limit": 1.0})
+    assert client.pid is None
+
+
+@pytest.mark.parametrize("ending", ["kill", "exit", "interrupt"])
+def test_the_judge_ends_with_its_user(ending):
+    code = (
+        "import sys, time; from test_math_judge import both_verdicts, judge; "
+        "assert both_verdicts() == (1.0, 0.0); print(judge.pid, flush=True); sys.stdin.read()"
+    )
+    user = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pid = int(user.stdout.readline())
+    assert len(processes_of_session(pid)) == 2  # supervisor and worker
+    if ending == "exit":
+        user.stdin.close()
+    else:
+        user.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGINT)
+    user.wait(timeout=30)
+    noise = user.stderr.read()
+    user.stdout.close(), user.stderr.close()
+    wait_until(lambda: not processes_of_session(pid))
+    assert "judge" not in noise
+    assert ending == "interrupt" or not noise
+
+
+def test_the_calling_process_never_imports_the_libraries():
+    code = (
+        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.math.reward' not in sys.modules; "
+        rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
+        "print(light, [name for name in ('sympy', 'math_verify', 'numpy', 'torch', 'verl') if name in sys.modules])"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (outcome.stdout.strip(), outcome.stderr) == ("True []", "")
+
+
+def test_gold_formulas_are_cached_and_the_verdict_does_not_depend_on_what_was_asked_before():
+    first = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(1, 6)]
+    judge.close()
+    again = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(5, 0, -1)]
+    assert first == again[::-1] == [0.0, 0.0, 1.0, 0.0, 0.0]

@@ -1,0 +1,131 @@
+"""Which answers count as right."""
+
+import numpy as np
+import pytest
+
+from tests.tasks.math.reward.math_cases import RIGHT, WRONG
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.math.reward.scorer import score_minerva
+
+UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
+
+
+def score(gold, answer, **options):
+    return compute_score("math", rf"So the answer is $\boxed{{{answer}}}$.", gold, **options)
+
+
+@pytest.mark.parametrize(("gold", "answer"), RIGHT.values(), ids=RIGHT.keys())
+def test_right(gold, answer):
+    assert score(gold, answer) == {"score": 1.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, **UNDERSTOOD}
+
+
+@pytest.mark.parametrize(("gold", "answer"), WRONG.values(), ids=WRONG.keys())
+def test_wrong(gold, answer):
+    assert score(gold, answer) == {"score": 0.0, "acc": 0.0, "format_ok": 1.0, "f1": 0.0, **UNDERSTOOD}
+
+
+@pytest.mark.parametrize("response", ["5", r"\boxed{5", r"<think> \boxed{5}", ""])
+def test_no_answer_is_not_well_formed(response):
+    assert compute_score("math", response, "5") == {"score": 0.0, "acc": 0.0, "format_ok": 0.0, "f1": 0.0, **UNDERSTOOD}
+
+
+@pytest.mark.parametrize("gold", [gold for gold, _ in [*RIGHT.values(), *WRONG.values()]], ids=repr)
+def test_the_gold_answer_itself_is_right_in_any_spacing(gold):
+    texts = gold if isinstance(gold, list) else [gold]
+    for text in map(str, texts):
+        assert score(gold, text)["acc"] == 1.0
+        assert score(gold, f"\n  {text.strip()}\t ")["acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("9.6", "9.5954", True),
+        ("9.6", "9.65", True),
+        ("9.6", "9.66", False),
+        ("27.39", "27.4", False),  # fewer digits than asked for
+        (r"8.7 \times 10^{8}", "871234567", True),
+        (r"8.7 \times 10^{8}", "8.8e8", False),
+        ("0.33", r"\frac{1}{3}", True),
+        ("0.33", r"\frac{1}{4}", False),
+        ("10", "10.2", False),  # an integer is exact
+        ("1/3", "0.33", False),
+    ],
+)
+def test_a_rounded_gold_takes_answers_that_round_to_it(gold, answer, right):
+    assert score(gold, answer, rounded_gold=True)["acc"] == float(right)
+
+
+def test_the_reward_of_minerva_takes_rounded_golds_unless_told_otherwise():
+    response = r"\boxed{9.5954}"
+    assert score_minerva(response, "9.6").acc == 1.0
+    assert score_minerva(response, "9.5").acc == 0.0
+    assert score_minerva(response, "9.6", rounded_gold=False).acc == 0.0
+    assert score_minerva("9.5954", "9.6", {}, answer_format="boxed_or_last_number").acc == 1.0
+    with pytest.raises(ValueError, match="math_time_limit is 0"):
+        score_minerva(response, "9.6", math_time_limit=0)
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        ["1/2", "0.7"],
+        ("1/2", "0.7"),
+        np.array(["1/2", "0.7\n"], dtype=object),
+        np.array([0.5, 0.7]),
+        [0.5, 7],
+    ],
+    ids=["list", "tuple", "array of texts", "array of floats", "list of numbers"],
+)
+def test_any_of_several_golds_may_match(gold):
+    assert score(gold, "0.5")["acc"] == 1.0
+    assert score(gold, "0.6")["acc"] == 0.0
+
+
+@pytest.mark.parametrize("gold", [np.float64(2.0), np.int64(2), 2, 2.0, "2"])
+def test_numbers_of_any_kind_are_golds(gold):
+    assert score(gold, "2")["acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "gold", [None, "", " ", [], [None], [""], {}, True, float("nan"), float("inf"), b"5", [["5"]], "5" * 2001]
+)
+def test_a_malformed_gold_is_an_error_in_the_data(gold):
+    with pytest.raises(ValueError, match="ground truth"):
+        score(gold, "5")
+
+
+def test_the_longest_gold_has_2000_characters():
+    assert score("5".rjust(2000), "5")["acc"] == 1.0
+
+
+PROSE = "$f(x)=a x+b$, where $b$ is an arbitrary integer, and $a$ is positive"
+
+
+def test_an_unparseable_gold_is_told_apart_from_a_wrong_answer():
+    assert score(PROSE, "5")["gold_unparseable"] == 1.0
+    assert compute_score("math", "no answer", PROSE)["gold_unparseable"] == 1.0
+    assert score(PROSE, PROSE) == {"score": 1.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, **UNDERSTOOD}
+    assert score([PROSE, "5"], "6")["gold_unparseable"] == 0.0
+    assert score([PROSE, "x+1"], "1+x")["acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "source", ["math", "math_dapo", "deepscaler", "aime2024", "amc2023", "math500", "minerva", "olympiad_bench"]
+)
+def test_data_sources(source):
+    assert compute_score(source, r"\boxed{\dfrac{1}{2}}", "0.5", {"index": 0})["score"] == 1.0
+
+
+def test_all_wrong_options_are_reported_together():
+    with pytest.raises(ValueError, match=r"answer_format is 'box'.*math_time_limit is 0") as error:
+        score("5", "5", answer_format="box", math_time_limit=0)
+    assert "boxed_or_last_number" in str(error.value)
+    with pytest.raises(ValueError, match="rounded_gold"):
+        score("5", "5", rounded_gold="yes")
+
+
+def test_scoring_prints_nothing(capfd):
+    score("x+1", r"\frac{\undefined")
+    score(PROSE, "1")
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,251 @@
+"""Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.data.builder_files import (
+    data_in,
+    environment_for,
+    files_in,
+    load_script,
+    manifest_of,
+    repeat_recorded_command,
+    rows_of,
+)
+from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, content, prepared, write, write_all
+from verl_trgrpo.data import schema
+
+main = load_script("deepscaler").main
+
+
+def build(out, *words):
+    assert main(["--out", str(out), *map(str, words)]) == 0
+    return {path.name: rows_of(path) for path in sorted(out.glob("*.parquet"))}
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_all(tmp_path / "source")
+
+
+def test_every_set_has_its_rows(tmp_path, source):
+    files = build(tmp_path / "out", "--source", source)
+    assert files.keys() == EXPECTED.keys()
+    for (name, rows), (raw_name, raw) in zip(
+        sorted(files.items(), key=lambda item: [*EXPECTED].index(item[0])), RAW.items(), strict=True
+    ):
+        data_source, golds = EXPECTED[name]
+        schema.check_rows(rows)
+        assert [row["reward_model"]["ground_truth"] for row in rows] == golds
+        for number, (row, given) in enumerate(zip(rows, raw, strict=True), start=1):
+            assert row["data_source"] == data_source
+            assert row["prompt"] == [{"role": "user", "content": f"{given['problem']} {DEEPSCALER_INSTRUCTION}"}]
+            assert row["ability"] == "math"
+            info = row["extra_info"]
+            assert info["split"] == ("train" if name == "train.parquet" else "test")
+            assert info["origin"] == f"{raw_name}.json#{number}"
+    about = {name: (rows[0]["extra_info"]["level"], rows[0]["extra_info"]["subject"]) for name, rows in files.items()}
+    assert about["amc2023.parquet"] == ("2.5", None)
+    assert about["minerva.parquet"] == (None, "Arithmetic (1.0)")
+    assert about["olympiad_bench.parquet"] == (None, "Algebra")
+
+
+def test_all_files_have_one_arrow_schema(tmp_path, source):
+    build(tmp_path / "out", "--source", source)
+    schemas = [pq.read_schema(tmp_path / "out" / name) for name in EXPECTED]
+    assert all(one.equals(schemas[0], check_metadata=True) for one in schemas)
+    assert schemas[0].field("reward_model").type.field("ground_truth").type == pa.list_(pa.string())
+
+
+FORMATS = {
+    "json lines": {"file_type": ".jsonl"},
+    "compressed json lines": {"file_type": ".jsonl.gz"},
+    "parquet": {"file_type": ".parquet"},
+    "prepared for veRL": {"file_type": ".parquet", "change": prepared, "suffix": "_test"},
+    "prepared as json lines": {"file_type": ".jsonl", "change": prepared},
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_gives_the_same_rows(tmp_path, source, name):
+    expected = build(tmp_path / "json", "--source", source)
+    other = write_all(tmp_path / "other", **FORMATS[name])
+    (train,) = other.glob("deepscaler*")
+    train.rename(other / train.name.replace("_test", "_train"))
+    files = build(tmp_path / "out", "--source", other)
+    assert files.keys() == expected.keys()
+    for file, rows in files.items():
+        if "prepared" in name:  # such files have no level and subject
+            for row in expected[file]:
+                row["extra_info"] |= {"level": None, "subject": None}
+        assert content(rows) == content(expected[file])
+
+
+@pytest.mark.parametrize(
+    "first", [[], ["--instruction", "Be brief."], ["--instruction", "Be brief.", "--instruction-role", "system"]]
+)
+def test_what_was_built_is_a_source_too(tmp_path, source, first):
+    built = build(tmp_path / "one", "--source", source, *first)
+    again = build(tmp_path / "two", "--source", tmp_path / "one", *first)
+    assert {name: content(rows) for name, rows in again.items()} == {n: content(r) for n, r in built.items()}
+
+
+@pytest.mark.parametrize(("role", "count"), [("user", 1), ("system", 2)])
+def test_another_instruction_replaces_that_of_prepared_files(tmp_path, role, count):
+    source = write(tmp_path / "train.parquet", [prepared(row) for row in RAW["deepscaler"]])
+    words = ["--source", source, "--instruction", "Be brief.", "--instruction-role", role]
+    for row, given in zip(build(tmp_path / "out", *words)["train.parquet"], RAW["deepscaler"], strict=True):
+        text = "\n".join(message["content"] for message in row["prompt"])
+        assert len(row["prompt"]) == count
+        assert sorted(text.replace("Be brief.", "").split()) == sorted(given["problem"].split())
+        assert text.count("Be brief.") == 1
+
+
+def test_without_an_instruction_the_prompt_is_the_problem(tmp_path):
+    raw = [{"problem": "How many? Say none", "answer": "0"}]
+    bare = prepared(raw[0]) | {"prompt": [{"role": "user", "content": raw[0]["problem"]}]}
+    for name, row in (("raw.json", raw[0]), ("prepared.jsonl", prepared(raw[0])), ("bare.jsonl", bare)):
+        source = write(tmp_path / name, [row])
+        files = build(tmp_path / name.partition(".")[0], "--source", source, "--instruction", "none")
+        assert files["train.parquet"][0]["prompt"] == [{"role": "user", "content": "How many? Say none"}]
+
+
+def test_only_the_sets_asked_for(tmp_path, source):
+    assert build(tmp_path / "out", "--source", source, "--sets", "minerva", "aime2024").keys() == {
+        "aime2024.parquet",
+        "minerva.parquet",
+    }
+
+
+def test_a_source_without_some_sets_gives_the_others_and_says_so(tmp_path, source, caplog):
+    for name in ("minerva", "amc"):
+        (source / f"{name}.json").unlink()
+    assert build(tmp_path / "out", "--source", source).keys() == EXPECTED.keys() - {
+        "minerva.parquet",
+        "amc2023.parquet",
+    }
+    assert "has no amc2023, minerva; building deepscaler, aime2024, math500, olympiad_bench" in caplog.text
+
+
+def test_repetitions_contradictions_and_shared_problems_are_counted(tmp_path, capsys):
+    def row(problem, answer):
+        return {"problem": problem, "answer": answer}
+
+    train = [row("a 1", "1"), row("b", "2"), row("a  1", "1.0"), row("c", "3"), row("c", "4"), row("d", "5")]
+    source = tmp_path / "source"
+    write(source / "deepscaler.jsonl", train)
+    write(source / "aime.jsonl", [row("d", "5"), row("b\n", "2"), row("e", "6")])
+    files = build(tmp_path / "out", "--source", source)
+    assert [kept["extra_info"]["origin"] for kept in files["train.parquet"]] == [
+        f"deepscaler.jsonl#{number}" for number in (1, 2, 6)
+    ]
+    counts = manifest_of(tmp_path / "out")["counts"]
+    assert counts.keys() == {"deepscaler", "aime2024"}
+    assert counts["deepscaler"] == {
+        "read": 6,
+        "kept": 3,
+        "dropped": {"repeats a problem with the same answer": 1, "the same problem with another answer": 2},
+    }
+    note = "train problems that stay although they are also in aime2024"
+    assert manifest_of(tmp_path / "out")["notes"] == {note: 2}
+    shown = capsys.readouterr().out
+    assert "deepscaler: 3 kept of 6 read; 1 dropped: repeats" in shown
+    assert f"note: {note}: 2\n" in shown
+
+
+def test_rows_without_an_answer_are_dropped_and_counted(tmp_path, capsys):
+    rows = [{"problem": f"What is {n} plus 0?", "answer": answer} for n, answer in enumerate(["0", "", None, [], "4"])]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["--out", str(tmp_path / "out"), "--source", str(path)]) == 0
+    assert "2 kept of 5 read; 3 dropped: the row has no answer" in capsys.readouterr().out
+
+
+def test_malformed_rows_are_skipped_and_counted_if_wished(tmp_path):
+    lines = [json.dumps(row) for row in RAW["deepscaler"][:2]]
+    lines += ["{not json", '{"problem": "Why?", "answer": NaN}', "[1]", '{"problem": "", "answer": "1"}']
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    build(tmp_path / "out", "--source", tmp_path / "t.jsonl", "--on-error", "skip")
+    manifest = manifest_of(tmp_path / "out")
+    assert manifest["counts"]["deepscaler"] == {"read": 6, "kept": 2, "dropped": {"malformed": 4}}
+    assert [text.partition(":")[0] for text in manifest["skipped"]] == [f"t.jsonl, row {n}" for n in (3, 5, 4, 6)]
+
+
+def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source):
+    def origins(*words):
+        out = tmp_path / "-".join(words)
+        files = build(out, "--source", source, "--limit", "3", *words)
+        assert [len(files[name]) for name in EXPECTED] == [3, 1, 2, 1, 2, 1]
+        assert [row["extra_info"]["index"] for row in files["train.parquet"]] == [0, 1, 2]
+        return tuple(int(row["extra_info"]["origin"].partition("#")[2]) for row in files["train.parquet"])
+
+    drawn = [origins("--seed", str(seed)) for seed in range(5)]
+    assert all(list(numbers) == sorted(set(numbers)) for numbers in drawn)
+    assert len(set(drawn)) > 1
+    assert manifest_of(tmp_path / "--seed-0")["counts"]["deepscaler"]["dropped"] == {"not drawn for the limit": 5}
+
+
+def test_same_input_and_seed_give_the_same_bytes(tmp_path, source):
+    words = ["--source", source, "--limit", "4", "--seed", "7"]
+    build(tmp_path / "a" / "x", *words)
+    build(tmp_path / "b" / "x", *words, "--num-proc", "2")
+    moved = write_all(tmp_path / "elsewhere")
+    build(tmp_path / "c" / "x", "--source", moved, *words[2:])
+    first = data_in(tmp_path / "a" / "x")
+    assert data_in(tmp_path / "b" / "x") == first
+    assert data_in(tmp_path / "c" / "x") == first
+
+
+def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, source, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = Path("some where/math data")
+    words = ["--source", f"./{source.name}/", "--sets", "deepscaler", "amc2023", "--limit", "2", "--seed", "3"]
+    build(out, *words, "--instruction", "It's $x$.", "--instruction-role", "system", "--on-error", "skip")
+    before = files_in(out)
+    assert shlex.split(manifest_of(out)["command"])[:6] == [
+        "python", "data_prep/deepscaler.py", "--out", str(out), "--source", f"./{source.name}/",
+    ]  # fmt: skip
+    assert str(tmp_path) not in json.dumps(manifest_of(out))
+    repeat_recorded_command(out, tmp_path, environment_for(tmp_path))
+    assert files_in(out) == before
+
+
+@pytest.mark.parametrize("name", ["aime.json", "aime_test.jsonl", "aime2024.parquet"])
+def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
+    source = write(tmp_path / name, RAW["aime"])
+    files = build(tmp_path / "out", "--source", source)
+    assert files.keys() == {"aime2024.parquet"}
+    assert files["aime2024.parquet"][0]["extra_info"]["split"] == "test"
+    other = write(tmp_path / f"my_{name}", RAW["aime"])
+    assert build(tmp_path / "other", "--source", other).keys() == {"train.parquet"}
+
+
+def test_nothing_is_built_twice_unless_the_source_changed(tmp_path, source, capsys):
+    build(tmp_path / "out", "--source", source)
+    capsys.readouterr()
+    build(tmp_path / "out", "--source", source)
+    assert "already has this data set" in capsys.readouterr().out
+    write(source / "aime.json", [{"problem": "Add 1.", "answer": "1"}])
+    assert build(tmp_path / "out", "--source", source)["aime2024.parquet"][0]["prompt"][0]["content"].startswith(
+        "Add 1."
+    )
+    build(tmp_path / "out", "--source", source, "--sets", "minerva")
+    assert files_in(tmp_path / "out").keys() == {"minerva.parquet", "manifest.json"}
+
+
+def test_each_option_that_changes_the_rows_makes_a_new_build(tmp_path, source, capsys):
+    words = ["--source", source]
+    build(tmp_path / "out", *words)
+    options = ["--limit 2", "--seed 1", "--instruction-role system", "--instruction Go.", "--on-error skip"]
+    for option in options:
+        words += option.split()
+        capsys.readouterr()
+        build(tmp_path / "out", *words)
+        assert "already has" not in capsys.readouterr().out, option
+    build(tmp_path / "out", *words, "--num-proc", "2")
+    assert "already has" in capsys.readouterr().out

@@ -1,0 +1,78 @@
+"""The text of a searching trajectory: actions, observations, and what the model wrote."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_trgrpo.retrieval.backend import Hit
+from verl_trgrpo.tasks.search_qa.agent.tags import (
+    Action,
+    model_text,
+    observation_frame,
+    passages_text,
+    read_action,
+    without_tags,
+)
+
+ACTIONS = {
+    "<think>a</think><search>Rome</search>": Action("search", "Rome"),
+    "<search> two\nlines </search>": Action("search", "two\nlines"),
+    "<answer>Paris</answer>": Action("answer", "Paris"),
+    "<search>a<search>b</search>": Action("search", "b"),
+    "<answer><search>a</search>": Action("search", "a"),
+    "<search>a</search><answer>b</answer>": Action("search", "a"),
+    "<search>Rome": Action("malformed"),
+    "Rome</search>": Action("malformed"),
+    "<search>  </search>": Action("malformed"),
+    "<answer></answer>": Action("malformed"),
+    "<search>a</answer>": Action("malformed"),
+    "<SEARCH>a</SEARCH>": Action("malformed"),
+    "": Action("malformed"),
+}
+
+
+@pytest.mark.parametrize("turn", ACTIONS)
+def test_actions(turn):
+    assert read_action(turn) == ACTIONS[turn]
+
+
+@given(st.text(alphabet="<>/searchanswer \n"))
+def test_reading_an_action_never_fails(turn):
+    action = read_action(turn)
+    assert action.kind in ("search", "answer", "malformed")
+    assert bool(action.content) == (action.kind != "malformed")
+
+
+def test_passages_are_shown_as_search_r1_shows_them():
+    hits = [Hit("7", '"Rome"\nRome is\nin Italy.', 1.0), Hit("8", "no title", 0.5)]
+    assert passages_text(hits) == 'Doc 1(Title: "Rome") Rome is\nin Italy.\nDoc 2(Title: no title) \n'
+    assert passages_text([]) == "No passage was found.\n"
+    assert observation_frame() == ("\n\n<information>", "</information>\n\n")
+    assert observation_frame("note")[1] == "note</information>\n\n"
+
+
+@pytest.mark.parametrize("tag", ["</information>", "<answer>", "</Answer>", "<search>", "<think>", "</tool_response>"])
+def test_a_passage_cannot_leave_its_block(tag):
+    text = passages_text([Hit("1", f'"Title {tag}"\nbefore {tag}Paris{tag} after', 1.0)])
+    assert tag not in text
+    assert "before " in text
+    assert "Paris" in text
+
+
+@given(st.text(alphabet="<>/answerinfomt \n"))
+def test_text_without_tags_has_no_action(text):
+    assert read_action(without_tags(text)).kind == "malformed"
+
+
+def test_harmless_angle_brackets_stay():
+    assert without_tags("1 < 2, <b>bold</b>, <answering>") == "1 < 2, <b>bold</b>, <answering>"
+
+
+def test_what_the_model_wrote_is_every_run_of_its_own_tokens():
+    words = ["a", "b", "X", "Y", "c", "Z"]
+    decode = "".join
+    assert model_text(words, [1, 1, 0, 0, 1, 0], decode) == ["ab", "c"]
+    assert model_text(words, [0, 0, 0, 0, 0, 0], decode) == []
+    assert model_text([], [], decode) == []
+    with pytest.raises(ValueError, match="argument 2"):
+        model_text(words, [1], decode)

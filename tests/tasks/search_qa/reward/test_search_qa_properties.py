@@ -1,0 +1,125 @@
+"""Properties of the score for any text."""
+
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from verl_trgrpo.tasks import compute_score
+
+TAGS = [
+    *(
+        f"<{slash}{name}>"
+        for name in ("answer", "information", "tool_response", "think", "search")
+        for slash in ("", "/")
+    ),
+    *("<|im_start|>", "<|im_start|>user", "<|im_start|>assistant\n", "<|im_end|>", "<", "</", "Paris", " "),
+]
+ANY_TEXT = st.one_of(st.text(), st.lists(st.sampled_from(TAGS), max_size=40).map("".join))
+NO_TAGS = st.text(st.characters(exclude_characters="<>", exclude_categories=["Cs"]), max_size=30)
+# Golds whose letters stay apart from an added word, which makes them another answer.
+GOLDS = st.lists(NO_TAGS.filter(str.strip), min_size=1, max_size=5)
+SPACES = st.text(" \t\n\r\u00a0\u2003", min_size=1, max_size=5)
+
+
+def score(response, golds=("Paris",), **extra_info):
+    return compute_score("search_qa", response, {"target": list(golds)}, extra_info, structure_format_score=0.2)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXT, GOLDS)
+def test_any_text_gets_a_score_within_bounds(response, golds):
+    result = score(response, golds)
+    assert 0.0 <= result["score"] <= 1.0
+    assert 0.0 <= result["f1"] <= 1.0
+    assert result["acc"] in (0.0, 1.0)
+    assert result["acc"] <= result["f1"]
+    assert result["score"] <= 0.2 or result["acc"] == 1.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(GOLDS, st.data())
+def test_any_alias_scores_full_marks(golds, data):
+    answer = data.draw(st.sampled_from(golds))
+    result = score(f"<think>x</think><answer>{answer}</answer>", golds)
+    assert (result["score"], result["acc"], result["f1"]) == (1.0, 1.0, 1.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(GOLDS, st.data())
+def test_a_mutated_gold_does_not_score(golds, data):
+    answer = data.draw(st.sampled_from(golds)) + data.draw(st.sampled_from([" zzqq", "zzqq"]))
+    result = score(f"<think>x</think><answer>{answer}</answer>", golds)
+    assert (result["score"], result["acc"]) == (0.2, 0.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(string.ascii_letters + "12,.-"), max_size=12), SPACES, SPACES)
+def test_white_space_around_and_between_words_changes_nothing(words, outer, inner):
+    golds = ["a b", "x y z"]
+    plain = score(f"<think>x</think><answer>{' '.join(words)}</answer>", golds)
+    spaced = f"{outer}<think>x</think>{inner}<answer>{outer}{inner.join(words)}{outer}</answer>{inner}"
+    assert score(spaced, golds) == plain
+
+
+@settings(max_examples=200, deadline=None)
+@given(ANY_TEXT, st.sampled_from(["Paris", "London"]))
+def test_no_passage_changes_the_score_when_the_loop_says_what_the_model_wrote(passage, answer):
+    turns = ["<think>a</think><search>q</search>", f"<think>b</think><answer>{answer}</answer>"]
+    quiet, hostile = (
+        score(f"{turns[0]}<information>{text}</information>{turns[1]}", model_text=turns) for text in ("", passage)
+    )
+    assert hostile == quiet
+    assert quiet["acc"] == float(answer == "Paris")
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANY_TEXT, st.sampled_from([("<information>", "</information>"), ("<tool_response>", "</tool_response>")]))
+def test_no_passage_scores_or_hides_the_final_answer_without_the_loops_help(passage, tags):
+    observation = passage.join(tags)
+    assert score(f"<search>q</search>{observation}")["acc"] == 0.0
+    assert score(f"<search>q</search>{observation}<answer>Paris</answer>")["acc"] == 1.0
+    assert score(f"<search>q</search>{observation}<answer>London</answer>")["acc"] == 0.0
+
+
+_RANDOM = random.Random(0)
+PIECES = {
+    "words": "the capital of France, ",
+    "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=3000)),
+    "opening answer": "<answer>",
+    "closing answer": "</answer>",
+    "answers": "<answer>Paris</answer>",
+    "opening information": "<information>",
+    "closing information": "</information>",
+    "observations": "<information>x</information>",
+    "turn markers": "<|im_start|>assistant\n",
+    "end tokens": "<|im_end|>",
+    "brackets": "<",
+    "half tags": "</answer",
+    "spaces": " ",
+    "newlines": "\n",
+    "articles": "the ",
+    "punctuation": ".",
+    "accents": "e\u0301",
+    "dotted capital i": "İ",
+    "surrogates": "\ud800",
+}
+
+
+@pytest.mark.parametrize(
+    "frame", ["{}", "<think>x</think><answer>{}</answer>", "<information>{}</information><answer>"]
+)
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
+def test_time_is_bounded(piece, frame):
+    golds = [f"alias number {number}" for number in range(50)]
+    for size, limit in ((20_000, 0.05), (1_000_000, 1.0)):
+        response = frame.format((piece * (size // len(piece) + 1))[:size])
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            score(response, golds)
+            times.append(time.perf_counter() - start)
+        assert min(times) < limit

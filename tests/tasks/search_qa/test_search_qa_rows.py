@@ -1,0 +1,135 @@
+"""What the rows hold: prompts, golds, and what veRL's agent loops read."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.data.builder_files import manifest_of, rows_of
+from tests.tasks.search_qa.search_qa_files import SPLITS, question, run, write_collection, write_jsonl
+from verl_trgrpo.data.schema import CHAT_TAGS
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
+
+TEST_SPLITS = {
+    "nq": "test",
+    "triviaqa": "test",
+    "popqa": "test",
+    "hotpotqa": "dev",
+    "2wikimultihopqa": "dev",
+    "musique": "dev",
+    "bamboogle": "test",
+}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Directories with the data set for each loop."""
+    directory = tmp_path_factory.mktemp("search_qa")
+    source = write_collection(directory / "collection")
+    for loop in LOOPS:
+        assert run(directory / loop, "--source", source, "--loop", loop, "--val-per-set", "2") == 0
+    return directory
+
+
+def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
+    train, test = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("train", "test"))
+    assert [row["extra_info"]["origin"] for row in train] == [
+        f"{name}/train#train_{number}" for name in ("nq", "hotpotqa") for number in range(6)
+    ]
+    assert [row["extra_info"]["origin"] for row in test] == [
+        f"{name}/{split}#{split}_{number}" for name, split in TEST_SPLITS.items() for number in range(6)
+    ]
+    assert {row["data_source"] for row in test} == {f"searchR1_{name}" for name in SPLITS}
+    for data, split in ((train, "train"), (test, "test")):
+        assert [row["extra_info"]["index"] for row in data] == list(range(len(data)))
+        assert {row["extra_info"]["split"] for row in data} == {split}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_row_asks_its_question_and_accepts_its_answers(built, loop):
+    for name in ("train", "test", "val"):
+        for row in rows_of(built / loop / f"{name}.parquet"):
+            info = row["extra_info"]
+            number = info["origin"].rpartition("_")[2]
+            assert info["question"].endswith(f" number is {number}?")
+            assert row["prompt"] == build_prompt(info["question"], loop)
+            assert row["prompt"][0]["content"].endswith(f"\n\nQuestion: {info['question']}")
+            assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": [number, f"number {number}"]}}
+            assert row["ability"] == "fact-reasoning"
+            for answer in row["reward_model"]["ground_truth"]["target"]:
+                response = f"<think>x</think><answer>{answer}</answer>"
+                assert (
+                    compute_score(row["data_source"], response, row["reward_model"]["ground_truth"], info)["score"] == 1
+                )
+
+
+@pytest.mark.parametrize(
+    ("loop", "agent", "tools"), [("search_tags", "trgrpo_search", False), ("tool_agent",) * 2 + (True,)]
+)
+def test_rows_name_their_agent_loop_and_hand_no_gold_to_the_tools(built, loop, agent, tools):
+    for row in rows_of(built / loop / "test.parquet"):
+        info = row["extra_info"]
+        assert row["agent_name"] == agent
+        assert info["need_tools_kwargs"] is tools
+        assert info["tools_kwargs"] == {"search": {"create_kwargs": {"question": info["question"]}}}
+        assert "golden" not in json.dumps(row)
+        assert set(info) == {"index", "split", "question", "origin", "need_tools_kwargs", "tools_kwargs"}
+
+
+def test_all_files_of_both_loops_share_one_schema(built):
+    schemas = [pq.read_schema(path) for path in built.glob("*/*.parquet")]
+    assert len(schemas) == 6
+    assert all(schema.equals(schemas[0]) for schema in schemas)
+
+
+def test_val_is_a_balanced_sample_of_test(built):
+    test, val = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("test", "val"))
+    known = {row["extra_info"]["origin"]: row["prompt"] for row in test}
+    drawn = [row["extra_info"]["origin"] for row in val]
+    assert len(set(drawn)) == len(drawn) == 2 * len(SPLITS)
+    assert all(known[row["extra_info"]["origin"]] == row["prompt"] for row in val)
+    assert [row["data_source"] for row in val] == [f"searchR1_{name}" for name in TEST_SPLITS for _ in range(2)]
+    assert [row["extra_info"]["index"] for row in val] == list(range(len(val)))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_prompts_name_what_their_loop_and_the_reward_read(loop):
+    text = build_prompt("Who?", loop)[0]["content"]
+    assert ("<search>" in text, "<information>" in text) == ((loop == "search_tags"),) * 2
+    assert ("search tool" in text) == (loop == "tool_agent")
+    assert all(f"<{slash}{tag}>" in text for tag in ("think", "answer") for slash in ("", "/"))
+    assert not any(tag in text for tag in CHAT_TAGS)
+    system, user = build_prompt("Who?", loop, system=True)
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert f"{system['content']}\n\n{user['content']}" == text
+
+
+def test_questions_get_one_question_mark(tmp_path):
+    texts = ["who", " who are you? ", "name it.", "really??", "état"]
+    source = write_jsonl(
+        tmp_path / "nq_test.jsonl", [question("nq", "test", n, question=t) for n, t in enumerate(texts)]
+    )
+    assert run(tmp_path / "out", "--source", source) == 0
+    found = [row["extra_info"]["question"] for row in rows_of(tmp_path / "out" / "test.parquet")]
+    assert found == ["who?", "who are you?", "name it.?", "really??", "état?"]
+
+
+def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep_theirs(tmp_path):
+    texts = [("Who?", ["a"]), ("Why?", ["b"]), ("who", ["A", "a", "c"]), ("Who?", ["d"])]
+    for split in ("train", "test"):
+        data = [question("nq", split, n, question=t, golden_answers=a) for n, (t, a) in enumerate(texts)]
+        write_jsonl(tmp_path / "nq" / f"{split}.jsonl", data)
+    assert run(tmp_path / "out", "--source", tmp_path, "--train-sets", "nq", "--test-sets", "nq") == 0
+    train, test = (rows_of(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
+    golds = [(row["extra_info"]["question"], row["reward_model"]["ground_truth"]["target"]) for row in train]
+    assert golds == [("Who?", ["a", "A", "c", "d"]), ("Why?", ["b"])]
+    assert [row["extra_info"]["origin"] for row in train] == ["nq/train#train_0", "nq/train#train_1"]
+    assert [row["reward_model"]["ground_truth"]["target"] for row in test] == [["a"], ["b"], ["A", "a", "c"], ["d"]]
+    counts = manifest_of(tmp_path / "out")["counts"]
+    assert counts["nq/train for train"] == {
+        "read": 4,
+        "kept": 2,
+        "dropped": {"repeats a question; its answers were added to the first": 2},
+    }
+    assert counts["nq/test for test"] == {"read": 4, "kept": 4, "dropped": {}}

@@ -1,0 +1,123 @@
+"""The door veRL calls: routing, and how veRL loads, pickles and calls it."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from verl_trgrpo.tasks import Score, compute_score, known_data_sources, register_reward
+
+TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
+RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
+FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
+
+
+@pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_3ppl", "kk_12ppl"])
+def test_knights_and_knaves_data_sources(data_source):
+    assert compute_score(data_source, RESPONSE, TRUTH) == FULL_MARKS
+
+
+@pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_ppl", "kk_0ppl", "kk_3ppl ", "xkk", "gsm8k", None, 3])
+def test_an_unknown_data_source_is_an_error_that_lists_the_known_ones(data_source):
+    with pytest.raises(ValueError, match=r"kk, kk_<n>ppl, kk_logic") as error:
+        compute_score(data_source, RESPONSE, TRUTH)
+    assert repr(data_source) in str(error.value)
+
+
+def test_every_score_is_a_float_under_the_same_keys():
+    responses = [RESPONSE, "", "<think>a</think><answer></answer>", RESPONSE.replace("knave", "knight")]
+    results = [compute_score("kk_3ppl", response, TRUTH) for response in responses]
+    assert [result["score"] for result in results] == [3.0, -3.0, -1.0, -0.5]
+    assert all(list(result) == list(FULL_MARKS) for result in results)
+    assert all(type(value) is float for result in results for value in result.values())
+
+
+def test_scoring_does_not_write_to_its_arguments():
+    truth, extra_info = {"solution_text_format": TRUTH}, {"index": 0}
+    result = compute_score("kk_3ppl", RESPONSE, truth, extra_info=extra_info)
+    result["score"] = 7.0
+    assert truth == {"solution_text_format": TRUTH}
+    assert extra_info == {"index": 0}
+    assert compute_score("kk_3ppl", RESPONSE, truth) == FULL_MARKS
+
+
+def test_scoring_prints_nothing(capfd):
+    compute_score("kk_3ppl", RESPONSE, TRUTH)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_is_pickled_by_reference():
+    assert pickle.loads(pickle.dumps(compute_score)) is compute_score
+
+
+def test_verl_loads_and_calls_it_as_its_reward_loop_does():
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.reward import get_custom_reward_fn
+
+    custom = {"path": "pkg://verl_trgrpo.tasks", "name": "compute_score", "reward_kwargs": {}}
+    loaded = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": custom}}))
+    loaded = pickle.loads(pickle.dumps(loaded))
+    arguments = {"data_source": "kk_3ppl", "solution_str": RESPONSE, "ground_truth": TRUTH}
+    assert loaded(**arguments, extra_info={"num_turns": None, "rollout_reward_scores": {}}) == FULL_MARKS
+    assert loaded(**arguments, extra_info={}, reward_router_address="x", reward_model_tokenizer=None) == FULL_MARKS
+
+
+def test_importing_the_rewards_is_light():
+    code = (
+        "import sys; import verl_trgrpo.tasks; "
+        "print([name for name in ('torch', 'verl', 'vllm', 'ray', 'numpy') if name in sys.modules])"
+    )
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert outcome.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of the registry: what a test registers does not outlive it."""
+    from verl_trgrpo.tasks import registry
+
+    monkeypatch.setattr(registry, "_families", dict(registry._families))
+    return registry
+
+
+def test_a_user_adds_a_data_source(registry):
+    @register_reward("capitals", "capitals_<n>")
+    def score_capitals(response, ground_truth, extra_info, *, case_sensitive=False):
+        right = response == ground_truth if case_sensitive else response.lower() == ground_truth.lower()
+        return Score(float(right), acc=float(right))
+
+    assert compute_score("capitals", "paris", "Paris")["score"] == 1.0
+    assert compute_score("capitals_7", "paris", "Paris", case_sensitive=True)["score"] == 0.0
+    assert {"capitals", "capitals_<n>"} < set(known_data_sources())
+    # Options of one family do not disturb another: they come from one setting for the whole run.
+    assert compute_score("kk_3ppl", RESPONSE, TRUTH, case_sensitive=True) == FULL_MARKS
+    with pytest.raises(ValueError, match=r"no reward has the options casesensitive; known are: .*case_sensitive"):
+        compute_score("capitals", "paris", "Paris", casesensitive=True)
+
+
+@pytest.mark.parametrize("names", [["kk"], ["new", "kk_logic"], [], ["  "]])
+def test_a_data_source_cannot_be_taken_over(registry, names):
+    before = known_data_sources()
+    with pytest.raises(ValueError, match="register one or more new names"):
+        register_reward(*names)(lambda response, ground_truth, extra_info: Score(0.0, 0.0))
+    assert known_data_sources() == before
+
+
+def test_what_the_agent_loop_counted_comes_back():
+    extra_info = {"rollout_metrics": {"searches": 2, "answered": 1.0}}
+    score = compute_score("kk_3ppl", RESPONSE, TRUTH, extra_info)
+    assert score == FULL_MARKS | {"searches": 2.0, "answered": 1.0}
+    assert type(score["searches"]) is float
+
+
+def test_a_response_that_is_no_text_is_an_error():
+    with pytest.raises(TypeError, match="decode the tokens"):
+        compute_score("kk", b"bytes", TRUTH)
+
+
+@pytest.mark.parametrize("score", [Score(float("nan"), acc=0.0), Score(0.0, acc=float("inf"))])
+def test_one_field_that_is_no_number_is_an_error(registry, score):
+    register_reward("broken")(lambda response, ground_truth, extra_info: score)
+    with pytest.raises(ValueError, match=r"'broken' returned .*(nan|inf).*every field has to be a finite number"):
+        compute_score("broken", "x", "x")

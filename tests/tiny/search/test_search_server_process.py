@@ -1,0 +1,179 @@
+"""The server of the demonstration: it comes up, and it never outlives the block that needed it."""
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import psutil
+import pytest
+
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.tiny.search.server import retrieval_server
+from verl_trgrpo.tiny.search.training import open_index
+from verl_trgrpo.tiny.search.world import make_world
+
+WORLD = make_world("training", 1)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("served")
+    open_index(WORLD, directory)
+    return directory / "index"
+
+
+def ask(url, query):
+    body = json.dumps({"queries": [query], "topk": 1}).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=600) as answer:
+        return json.load(answer)["result"][0]
+
+
+def servers(process=None):
+    return [child for child in (process or psutil.Process()).children() if "serve" in child.cmdline()]
+
+
+def refuses(url):
+    port = int(url.split("/retrieve")[0].rsplit(":", 1)[1])
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.slow
+def test_the_server_answers_within_the_block_and_is_gone_after_it(index, tmp_path):
+    name = next(iter(WORLD.people))
+    with retrieval_server(index, tmp_path / "log") as url:
+        assert len(servers()) == 1
+        assert name in ask(url, name)[0]["contents"]
+        port = int(url.split("/retrieve")[0].rsplit(":", 1)[1])
+    assert servers() == []
+    assert refuses(url)
+    # The same port again, at once, and the log goes on.
+    size = (tmp_path / "log").stat().st_size
+    with retrieval_server(index, tmp_path / "log", port) as again:
+        assert again == url
+        assert ask(url, name)
+    assert (tmp_path / "log").stat().st_size > size
+
+
+@pytest.mark.slow
+def test_the_server_is_stopped_when_the_block_raises(index, tmp_path):
+    with pytest.raises(KeyError, match="mine"), retrieval_server(index, tmp_path / "log") as url:
+        raise KeyError("mine")
+    assert servers() == []
+    assert refuses(url)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path, monkeypatch):
+    with retrieval_server(index, tmp_path / "log"):
+        servers()[0].kill()
+    monkeypatch.setattr("verl_trgrpo.tiny.search.server._STOP_SECONDS", 0.5)
+    with retrieval_server(index, tmp_path / "log"):
+        servers()[0].suspend()
+    assert servers() == []
+
+
+def start_parent(index, log):
+    """A small process with a server, the server, and its address."""
+    code = (
+        "import sys, time; from pathlib import Path; from verl_trgrpo.tiny.search.server import retrieval_server\n"
+        "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])) as url:\n"
+        "    print(url, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    words = [sys.executable, "-c", code, str(index), str(log)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    url = process.stdout.readline().strip()
+    (server,) = servers(psutil.Process(process.pid))
+    return process, server, url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_path, number):
+    process, server, url = start_parent(index, tmp_path / "log")
+    os.kill(process.pid, number)
+    process.communicate(timeout=600)
+    assert process.returncode == -number
+    server.wait(600)
+    assert refuses(url)
+    assert "Error" not in (tmp_path / "log").read_text()
+
+
+@pytest.mark.slow
+def test_a_parent_that_dies_before_its_server_is_up_leaves_none_behind(index, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from verl_trgrpo.tiny.search.server import retrieval_server\n"
+        "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])): pass\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(index), str(tmp_path / "log")])
+    while not (found := servers(psutil.Process(process.pid))):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    found[0].wait(600)
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_server_too(index, tmp_path):
+    process, server, url = start_parent(index, tmp_path / "log")
+    os.kill(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=600)
+    assert "KeyboardInterrupt" in error
+    assert refuses(url)
+    assert not server.is_running()
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_start_is_an_error_with_its_reason(index, tmp_path):
+    with pytest.raises(RuntimeError, match="not a finished index"), retrieval_server(tmp_path, tmp_path / "log"):
+        pass
+    assert servers() == []
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """Says that it is well, whatever it is asked."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.mark.slow
+def test_somebody_elses_server_on_the_port_is_not_taken_for_ours(index, tmp_path):
+    stranger = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    threading.Thread(target=stranger.serve_forever, args=(0.01,), daemon=True).start()
+    port = stranger.server_address[1]
+    with pytest.raises(RuntimeError, match=f"port {port}"), retrieval_server(index, tmp_path / "log", port):
+        pass
+    stranger.shutdown()
+    stranger.server_close()
+
+
+@pytest.mark.slow
+def test_a_proxy_of_the_environment_is_not_asked(index, tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nobody listens
+    monkeypatch.delenv("no_proxy", raising=False)
+    with retrieval_server(index, tmp_path / "log") as url:
+        assert url.startswith("http://127.0.0.1:")
+
+
+def test_the_help_of_the_demonstration_teaches(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["search", "demo", "--help"])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "examples:" in text
+    for part in ("verl-trgrpo search demo algorithm=grpo", "--out", "--seed", "KEY=VALUE", "runs/search_demo"):
+        assert part in text
+    assert "one or two searches" in text

@@ -1,0 +1,133 @@
+"""Files and directories that appear whole or not at all, and one lock for what only one process may do at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that appears whole: it is written beside `path` and then renamed."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file that appears whole: it is written beside `path` and then renamed."""
+    with replaced_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """Give a path to write to; when the block ends normally that file becomes `path`, else nothing changes."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterator[Path]:
+    """Give an empty directory to fill; when the block ends normally its entries move into `directory`.
+
+    A new `directory` appears in one step. In an existing one entries are replaced one after the other, and other entries
+    stay. On an exception `directory` is as before. What a killed process left (``.NAME.building-*``) the next call removes.
+
+    Args:
+        directory: created if needed.
+        replaces: names of old entries that are removed if no new ones of that name come.
+
+    Raises:
+        ValueError: `directory` cannot be written, or another process is building it.
+    """
+    target = directory.resolve()
+    with contextlib.ExitStack() as held:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.exists() and not os.access(target, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "Permission denied")
+            busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
+            held.enter_context(lock(target.parent / f".{target.name}.lock", busy))
+        except OSError as error:
+            raise ValueError(
+                f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
+            ) from error
+        for left_over in target.parent.glob(f".{target.name}.building-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.building-", dir=target.parent))
+        stage.chmod(0o777 & ~_umask())
+        try:
+            yield stage
+            _publish(stage, target, replaces)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+
+
+def _publish(stage: Path, target: Path, replaces: Collection[str]) -> None:
+    if not target.exists():
+        stage.rename(target)
+        return
+    new = {path.name for path in stage.iterdir()}
+    for name in sorted(new | set(replaces)):
+        if (target / name).is_dir():
+            shutil.rmtree(target / name)
+        if name in new:
+            (stage / name).replace(target / name)
+        else:
+            (target / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def lock(path: Path, busy: str) -> Iterator[int]:
+    """Hold the lock of the file `path`, which is created and stays, for the duration; yield its descriptor.
+
+    A child process that inherits the descriptor holds the lock, too. The kernel drops it with the last of them, however
+    they end. Where a file system has no locks the block runs without one.
+
+    Args:
+        path: the lock's file, in an existing directory.
+        busy: what to say when another process has it; ``{holder}`` in it stands for that process's number.
+
+    Raises:
+        BusyError: another process has the lock.
+        OSError: the file cannot be opened for writing.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
+            raise BusyError(busy.replace("{holder}", holder)) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
+        name_holder(descriptor, os.getpid())
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class BusyError(ValueError):
+    """Another process holds a lock; the message says which and what to do."""
+
+
+def name_holder(descriptor: int, pid: int) -> None:
+    """Write into a held lock's file which process others should look at; on a full disk nobody is named."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(pid).encode(), 0)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

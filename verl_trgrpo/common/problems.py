@@ -1,0 +1,81 @@
+"""What is wrong with some input: one type for a finding, and one error that reports all of them at once."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class ProblemsError(ValueError):
+    """One or more problems with input; the message lists them, `problems` has them apart."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        lines = self.problems if len(self.problems) == 1 else [f"{len(self.problems)} problems:", *self.problems]
+        super().__init__("\n- ".join(lines))
+
+
+def raise_problems(problems: Sequence[str]) -> None:
+    """Raise one ProblemsError, which is a ValueError, for all `problems`, if there are any."""
+    if problems:
+        raise ProblemsError(problems)
+
+
+class Level(str, enum.Enum):
+    """How bad a finding is: a run would fail or be wrong, it may surprise, or it could not be looked at."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check found.
+
+    Args:
+        level: how bad it is.
+        where: what it is about: a configuration key, a file, a row.
+        message: value, reason and remedy.
+    """
+
+    level: Level
+    where: str
+    message: str
+
+
+def error(where: str, message: str) -> Finding:
+    """Return a finding with which a run would fail or be wrong."""
+    return Finding(Level.ERROR, where, message)
+
+
+def warning(where: str, message: str) -> Finding:
+    """Return a finding that may surprise."""
+    return Finding(Level.WARNING, where, message)
+
+
+def not_checked(where: str, message: str) -> Finding:
+    """Return a finding that says what could not be looked at, and why."""
+    return Finding(Level.NOT_CHECKED, where, message)
+
+
+def complaint_of(check: Callable[[], object], where: str) -> list[Finding]:
+    """Return an error with the message of the ValueError that ``check`` raises, if it does."""
+    try:
+        check()
+    except ValueError as problem:
+        return [error(where, str(problem))]
+    return []
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return ``1 error`` or ``3 errors``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shorten(value: Any, limit: int = 100) -> str:
+    """Return `value` for a message, as Python would write it, in at most `limit` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -1,7 +1,0 @@
-"""Comparisons of algorithms over seeds: the runs, and the statistics of what came out."""
-
-from verl_trgrpo.compare.inputs import make_inputs
-from verl_trgrpo.compare.runner import run_study
-from verl_trgrpo.compare.study import Study, read_study
-
-__all__ = ["Study", "make_inputs", "read_study", "run_study"]

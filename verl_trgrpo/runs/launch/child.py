@@ -1,0 +1,116 @@
+"""The training process and everything it starts: watched, and stopped without leaving Ray behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from verl_trgrpo.common.signals import handle_signals
+
+logger = logging.getLogger(__name__)
+
+# Seconds that a stopped run gets to shut Ray down by itself before it is killed.
+_GRACE = 20.0
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class TrainingProcess:
+    """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file, for the time of a ``with`` block.
+
+    Its own session keeps a terminal's Ctrl-C away from Ray's daemons; this class passes the signal on to the driver alone
+    and then makes sure that nothing it started survives. Within the block SIGINT (Ctrl-C), SIGTERM and SIGHUP raise a
+    KeyboardInterrupt; that, like any exception that leaves the block, stops the process first.
+
+    Args:
+        arguments: after ``main_ppo``.
+        environment: variables of the process.
+        log_file: receives standard output and error.
+        inherit: file descriptors that the process keeps open.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], environment: dict[str, str], log_file: Path, inherit: Sequence[int] = ()
+    ) -> None:
+        self._command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
+        self._environment, self._log_file, self._inherit = environment, log_file, inherit
+        self._descendants: set[psutil.Process] = set()
+        self._ending = self._impatient = False
+
+    def __enter__(self) -> TrainingProcess:
+        with contextlib.ExitStack() as signals:
+            signals.enter_context(handle_signals(self._on_signal, *_ENDING))
+            with self._log_file.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=self._inherit,
+                )
+            self._signals = signals.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End what is left; an exception asks the driver first. A signal meanwhile cuts that short and leaves nothing behind."""
+        self._ending = True
+        with self._signals:
+            if kind is not None:
+                self._ask_to_end()
+            self._sweep()
+
+    def _on_signal(self, *_: Any) -> None:
+        if not self._ending:
+            raise KeyboardInterrupt
+        self._impatient = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
+        """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code."""
+        while self._process.poll() is None:
+            self._remember_descendants()
+            on_tick()
+            time.sleep(seconds)
+        return self._process.returncode
+
+    def _ask_to_end(self) -> None:
+        """Interrupt the driver as Ctrl-C would, and wait for Ray to go."""
+        self._remember_descendants()
+        self._process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + _GRACE
+        while self._process.poll() is None and time.monotonic() < deadline and not self._impatient:
+            time.sleep(0.1)
+            self._remember_descendants()
+
+    def _remember_descendants(self) -> None:
+        # Daemons change their parent when the driver dies, so they must be known before.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._descendants.update(psutil.Process(self._process.pid).children(recursive=True))
+
+    def _sweep(self) -> None:
+        """End whatever outlived the driver; a local Ray cluster belongs to its driver alone."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        _, alive = psutil.wait_procs(self._descendants, timeout=5)
+        for process in alive:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+            logger.info("killed %s, which had outlived its driver", process)
+        psutil.wait_procs(alive, timeout=5)

@@ -1,0 +1,35 @@
+"""What a training process needs in its environment, depending on whether there is an accelerator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+
+
+def accelerator_found() -> bool:
+    """Whether torch sees a GPU or another accelerator in this process."""
+    import torch
+
+    return torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
+
+
+def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of the training process.
+
+    Args:
+        on_cpu: train without an accelerator.
+        metrics_file: where veRL's ``file`` logger writes one JSON object per step.
+        inherited: variables to start from; what the user has set wins over the CPU defaults.
+    """
+    environment = dict(inherited)
+    environment["VERL_FILE_LOGGER_PATH"] = metrics_file
+    environment.setdefault("HYDRA_FULL_ERROR", "1")
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    # A start that nobody watches must not ask, and a laptop run must not phone home.
+    environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if on_cpu:
+        for name, value in CPU_ENVIRONMENT.items():
+            environment.setdefault(name, value)
+    return environment

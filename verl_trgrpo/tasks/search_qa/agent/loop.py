@@ -1,0 +1,185 @@
+"""Agent loops for veRL whose responses search.
+
+`SearchAgentLoop` speaks Search-R1's tags and needs no model that was trained on tool calls. `SearchToolAgentLoop` is
+veRL's own tool loop, which in addition tells the reward what the model wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
+from verl.utils.profiler import simple_timer
+from verl.workers.rollout.replica import TokenOutput
+
+from verl_trgrpo.tasks.search_qa.agent import tags
+from verl_trgrpo.tasks.search_qa.agent.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.agent.options import read_options
+
+
+@dataclass
+class _Trajectory:
+    """A response while it grows. Tokens are only ever appended: text is never turned into tokens again."""
+
+    prompt_ids: list[int]
+    response_ids: list[int] = field(default_factory=list)
+    response_mask: list[int] = field(default_factory=list)  # 1 for tokens of the model, 0 for observations
+    log_probs: list[float] = field(default_factory=list)  # 0.0 for observations
+    has_log_probs: bool = True
+    turns: int = 0
+    searches: int = 0
+    failed_searches: int = 0
+    malformed_turns: int = 0
+    answered: bool = False
+    from_server: dict[str, Any] = field(default_factory=dict)
+
+    def add_turn(self, output: TokenOutput) -> None:
+        self.turns += 1
+        self.response_ids += output.token_ids
+        self.response_mask += [1] * len(output.token_ids)
+        self.has_log_probs = self.has_log_probs and output.log_probs is not None
+        self.log_probs += output.log_probs or [0.0] * len(output.token_ids)
+        first_steps = self.from_server.get("min_global_steps")
+        self.from_server |= output.extra_fields
+        if first_steps is not None:  # the weights may be updated between turns
+            self.from_server["min_global_steps"] = first_steps
+
+    def add_observation(self, token_ids: list[int]) -> None:
+        self.response_ids += token_ids
+        self.response_mask += [0] * len(token_ids)
+        self.log_probs += [0.0] * len(token_ids)
+
+
+class SearchAgentLoop(AgentLoopBase):
+    """Lets the model think, search and answer in turns; see `tags` for the format and `LoopOptions` for the budget.
+
+    ``data.max_response_length`` bounds the whole response, observations included.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        custom = self.rollout_config.get("custom") or {}
+        self._client_options, self._options = read_options(custom.get("search"))
+        self._response_length = self.rollout_config.response_length
+        self._tokenizer: Any = self.tokenizer
+
+    async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
+        """Return one response; `sampling_params` and `kwargs` (a row of the data set) are veRL's."""
+        client = shared_client(self._client_options)
+        metrics: dict[str, Any] = {}
+        trajectory = _Trajectory(self._prompt_ids(list(kwargs["raw_prompt"])))
+        deterministic = getattr(self.rollout_config, "full_determinism", False)
+        request_id = f"det-{int(priority)}" if deterministic else uuid4().hex
+        while True:
+            output = await self._generate(trajectory, sampling_params, request_id, int(priority), metrics)
+            trajectory.add_turn(output)
+            action = tags.read_action(self._decode(output.token_ids))
+            trajectory.answered = action.kind == "answer"
+            if trajectory.answered or trajectory.turns > self._options.max_searches or not output.token_ids:
+                break
+            text = await self._observe(action, trajectory, client, metrics)
+            if not self._append(text, trajectory):
+                break
+        return self._output(trajectory, metrics)
+
+    def _prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
+        # veRL's own way to do this has another name in each release.
+        token_ids = self._tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=False, **self.apply_chat_template_kwargs
+        )
+        return self._cap_text_prompt_length(token_ids)
+
+    async def _generate(
+        self, trajectory: _Trajectory, sampling_params: dict[str, Any], request_id: str, priority: int, metrics: dict
+    ) -> TokenOutput:
+        room = self._response_length - len(trajectory.response_ids)
+        with simple_timer("generate_sequences", metrics):
+            output: TokenOutput = await self.server_manager.generate(
+                request_id=request_id,
+                prompt_ids=trajectory.prompt_ids + trajectory.response_ids,
+                sampling_params={
+                    **sampling_params,
+                    "max_tokens": min(room, self._options.max_turn_tokens),
+                    "stop": list(tags.STOP_STRINGS),
+                    "include_stop_str_in_output": True,
+                },
+                priority=priority,
+            )
+        preempted = -1 if output.num_preempted is None else output.num_preempted
+        metrics["num_preempted"] = max(metrics.get("num_preempted", -1), preempted)
+        return output
+
+    async def _observe(
+        self, action: tags.Action, trajectory: _Trajectory, client: SearchClient, metrics: dict[str, Any]
+    ) -> str:
+        """Return the text of the observation after a turn that did not answer."""
+        if action.kind == "malformed":
+            trajectory.malformed_turns += 1
+            text = tags.CORRECTION
+        else:
+            trajectory.searches += 1
+            with simple_timer("tool_calls", metrics):
+                result = await client.search(action.content)
+            trajectory.failed_searches += bool(result.failure)
+            text = f"The search failed: {result.failure}." if result.failure else tags.passages_text(result.hits)
+        return text
+
+    def _append(self, text: str, trajectory: _Trajectory) -> bool:
+        """Append an observation, cut to its budget; return False where it would leave no room for another turn."""
+        last = trajectory.turns == self._options.max_searches
+        opening, closing = map(self._encode, tags.observation_frame(tags.LAST_TURN if last else ""))
+        room = max(0, self._options.max_observation_tokens - len(opening) - len(closing))
+        token_ids = opening + self._encode(text)[:room] + closing
+        if len(trajectory.response_ids) + len(token_ids) >= self._response_length:
+            return False
+        trajectory.add_observation(token_ids)
+        return True
+
+    def _encode(self, text: str) -> list[int]:
+        # Retrieved text must not end a turn or begin one: "<|im_end|>" in a passage is seven ordinary tokens.
+        return self._tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+
+    def _decode(self, token_ids: list[int]) -> str:
+        return self._tokenizer.decode(token_ids, skip_special_tokens=True)
+
+    def _output(self, trajectory: _Trajectory, metrics: dict[str, Any]) -> AgentLoopOutput:
+        end = self._response_length
+        response_ids, response_mask = trajectory.response_ids[:end], trajectory.response_mask[:end]
+        return AgentLoopOutput(
+            prompt_ids=trajectory.prompt_ids,
+            response_ids=response_ids,
+            response_mask=response_mask,
+            response_logprobs=trajectory.log_probs[:end] if trajectory.has_log_probs else None,
+            num_turns=2 * trajectory.turns,  # a prompt or an observation before each turn of the model
+            metrics=AgentLoopMetrics(**metrics),
+            extra_fields={
+                **trajectory.from_server,
+                "turn_scores": [],
+                "tool_rewards": [],
+                "model_text": tags.model_text(response_ids, response_mask, self._decode),
+                "rollout_metrics": {
+                    "searches": float(trajectory.searches),
+                    "failed_searches": float(trajectory.failed_searches),
+                    "malformed_turns": float(trajectory.malformed_turns),
+                    "answered": float(trajectory.answered),
+                },
+            },
+        )
+
+
+class SearchToolAgentLoop(ToolAgentLoop):
+    """veRL's tool loop, whose reward then scores only what the model wrote."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        """Return veRL's response with `model_text` for the reward."""
+        output = await super().run(sampling_params, **kwargs)
+        tokenizer: Any = self.tokenizer
+
+        def decode(token_ids: list[int]) -> str:
+            return tokenizer.decode(token_ids, skip_special_tokens=True)
+
+        output.extra_fields["model_text"] = tags.model_text(output.response_ids, output.response_mask, decode)
+        return output

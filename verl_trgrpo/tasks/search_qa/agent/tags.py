@@ -1,0 +1,87 @@
+"""The text of a searching trajectory in Search-R1's format.
+
+The model thinks in ``<think>``, asks with ``<search>query</search>``, reads ``<information>passages</information>`` and
+ends with ``<answer>text</answer>``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verl_trgrpo.retrieval.backend import Hit
+
+STOP_STRINGS = ("</search>", "</answer>")
+
+_ACTION = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+_TAG = re.compile(r"<(?=/?(?:think|search|information|answer|tool_call|tool_response)\b)", re.IGNORECASE)
+
+CORRECTION = (
+    "That turn had neither a search nor an answer. To search, write the query between <search> and </search>; to finish, "
+    "write the answer between <answer> and </answer>."
+)
+LAST_TURN = "No searches are left. Write the answer between <answer> and </answer>."
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a turn asks for: a search for `content`, an answer, or neither (``malformed``)."""
+
+    kind: Literal["search", "answer", "malformed"]
+    content: str = ""
+
+
+def read_action(turn: str) -> Action:
+    """Return the first complete action of a turn; one with nothing in it is malformed.
+
+    Generation stops at the first closing tag, so there is one at most, unless the tags are nested.
+    """
+    match = _ACTION.search(turn)
+    # The innermost opening tag counts: "<search>a<search>b</search>" asks for b.
+    content = re.split(f"<{match[1]}>", match[2])[-1].strip() if match else ""
+    if match is None or not content:
+        return Action("malformed")
+    return Action("search", content) if match[1] == "search" else Action("answer", content)
+
+
+def observation_frame(note: str = "") -> tuple[str, str]:
+    """Return what stands before and after the text of an observation; `note` closes it."""
+    return "\n\n<information>", f"{note}</information>\n\n"
+
+
+def passages_text(hits: Sequence[Hit]) -> str:
+    """Return passages as Search-R1 shows them: ``Doc 1(Title: "Rome") text``, a line each.
+
+    Tags of the format inside a passage lose their opening bracket: a passage must not end the block or give the answer.
+    """
+    lines = []
+    for number, hit in enumerate(hits, start=1):
+        title, _, text = hit.contents.partition("\n")
+        lines.append(f"Doc {number}(Title: {title}) {text}\n")
+    return without_tags("".join(lines)) or "No passage was found.\n"
+
+
+def without_tags(text: str) -> str:
+    """Return `text` with every tag of the format, and of tool calls, made harmless."""
+    return _TAG.sub("(", text)
+
+
+def model_text(token_ids: Sequence[int], response_mask: Sequence[int], decode: Callable[[list[int]], str]) -> list[str]:
+    """Return the texts that the model itself wrote, in order.
+
+    Args:
+        token_ids: (response_length,) tokens of the response.
+        response_mask: (response_length,) 1 for tokens of the model, 0 for observations.
+        decode: function from a list of token ids to text.
+    """
+    segments: list[list[int]] = []
+    previous = 0
+    for token, mask in zip(token_ids, response_mask, strict=True):
+        if mask:
+            if not previous:
+                segments.append([])
+            segments[-1].append(token)
+        previous = mask
+    return [decode(segment) for segment in segments]

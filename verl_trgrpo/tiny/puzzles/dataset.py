@@ -1,0 +1,87 @@
+"""The quickstart's puzzles as veRL parquet: none of them was seen in the tiny model's warm start."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.tiny.puzzles.demonstrations import WarmStartPuzzles
+from verl_trgrpo.tiny.puzzles.puzzle_texts import prompt_messages
+
+# Puzzles by number of people. With two people there are only 95 different ones, too few to learn from and be tested on.
+TRAIN = {3: 1024}
+TEST = {3: 256}
+
+FILES = ("train.parquet", "test.parquet")
+
+
+def build_dataset(
+    directory: Path, seed: int = 0, train: Mapping[int, int] = TRAIN, test: Mapping[int, int] = TEST
+) -> bool:
+    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there.
+
+    No test puzzle equals a train puzzle or a warm-start puzzle, also not after renaming or reordering people.
+
+    Args:
+        directory: where to; created.
+        seed: same seed, same files.
+        train: puzzles to train on, by number of people.
+        test: puzzles to test on, by number of people.
+
+    Returns:
+        whether anything was built.
+
+    Raises:
+        ValueError: when the directory cannot be written or has data files of unknown origin, or when there are not as many
+            puzzles.
+    """
+    arguments = {"train": _by_size(train), "test": _by_size(test), "seed": seed}
+    imports = "from pathlib import Path; from verl_trgrpo.tiny.puzzles.dataset import build_dataset"
+    counts = "" if (train, test) == (TRAIN, TEST) else f", {dict(train)}, {dict(test)}"
+    call = f"build_dataset(Path({directory.resolve().name!r}), {seed}{counts})"
+    plan = BuildPlan(
+        "quickstart", directory, arguments, ["python", "-c", f"{imports}; {call}"], ["reasoning-gym", "numpy"]
+    )
+    return build_data_set(plan, lambda: _make(seed, train, test)).built
+
+
+def _by_size(counts: Mapping[int, int]) -> dict[str, int]:
+    return {f"{n_people}ppl": count for n_people, count in counts.items()}
+
+
+def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:
+    puzzles: dict[str, list[Puzzle]] = {"train": [], "test": []}
+    counts = {}
+    for n_people in sorted({*train, *test}):
+        tests = test.get(n_people, 0)
+        total = tests + train.get(n_people, 0)
+        stream = generate_puzzles(n_people, total, seed, exclude=WarmStartPuzzles())
+        # Test first: another number of train puzzles would leave the test set as it is.
+        puzzles["test"] += itertools.islice(stream, tests)
+        puzzles["train"] += stream
+        counts[f"{n_people}ppl"] = Counts(total, total)
+    return DataSet([_file(split, puzzles[split], seed) for split in puzzles], counts)
+
+
+def _file(split: str, puzzles: list[Puzzle], seed: int) -> DataFile:
+    name = f"{split}.parquet"
+    random.Random(f"{name}/{seed}").shuffle(puzzles)
+    return DataFile(name, [_row(puzzle, i, split) for i, puzzle in enumerate(puzzles)], schema.arrow_schema([]))
+
+
+def _row(puzzle: Puzzle, index: int, split: str) -> dict:
+    return schema.build_row(
+        data_source=f"kk_{len(puzzle.names)}ppl",
+        prompt=prompt_messages(puzzle),
+        ability="logic",
+        ground_truth=format_solution(puzzle.names, puzzle.solution),
+        index=index,
+        split=split,
+        extra_info={},
+    )

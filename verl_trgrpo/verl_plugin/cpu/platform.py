@@ -1,0 +1,162 @@
+"""The platform ``cpu`` for veRL's platform registry."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import psutil
+import torch
+from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+PLATFORM = "cpu"
+
+
+def chosen() -> bool:
+    """Whether this process was asked to train on the CPU (``VERL_PLATFORM=cpu``)."""
+    return os.environ.get("VERL_PLATFORM", "").strip().lower() == PLATFORM
+
+
+class CPUDeviceModule(ModuleType):
+    """``torch.cpu`` with the questions that veRL asks ``torch.cuda``: memory and random state."""
+
+    def __init__(self) -> None:
+        super().__init__("verl_trgrpo.verl_plugin.cpu.device_module")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.cpu, name)
+
+    def memory_allocated(self, *_: Any) -> int:
+        """Resident memory of this process in bytes."""
+        return psutil.Process().memory_info().rss
+
+    def max_memory_allocated(self, *_: Any) -> int:
+        """Largest resident memory so far in bytes."""
+        # The kernel updates the two figures at different moments.
+        return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, self.memory_allocated())
+
+    memory_reserved = memory_allocated
+    max_memory_reserved = max_memory_allocated
+
+    def mem_get_info(self, *_: Any) -> tuple[int, int]:
+        """Free and total memory of the machine in bytes."""
+        memory = psutil.virtual_memory()
+        return memory.available, memory.total
+
+    def get_rng_state(self, *_: Any) -> torch.Tensor:
+        return torch.get_rng_state()
+
+    def set_rng_state(self, state: torch.Tensor, *_: Any) -> None:
+        torch.set_rng_state(state)
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    manual_seed_all = manual_seed
+
+    def empty_cache(self) -> None:
+        """Nothing is cached."""
+
+    ipc_collect = empty_cache
+    reset_peak_memory_stats = empty_cache
+
+    def get_device_name(self, *_: Any) -> str:
+        return "cpu"
+
+
+class PlatformCPU(PlatformBase):
+    """A machine's processor as veRL's device: gloo collectives, no inter-process device memory."""
+
+    def __init__(self) -> None:
+        self._device_module = CPUDeviceModule()
+
+    @property
+    def device_name(self) -> str:
+        return "cpu"
+
+    @property
+    def vendor_name(self) -> str:
+        return "cpu"
+
+    @property
+    def device_module(self) -> ModuleType:
+        return self._device_module
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:
+        # Auto-detection asks every platform. Saying yes wherever no GPU is visible would take over the CPU-only head node
+        # of a GPU cluster, or a Ray actor without a GPU: say no unless asked for by name.
+        return chosen()
+
+    def current_device(self) -> Any:
+        # veRL passes this to Tensor.to(); an index would mean a GPU.
+        return "cpu"
+
+    def device_count(self) -> int:
+        return 1
+
+    def set_device(self, device_index: int) -> None:
+        """There is one device."""
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        """Operations are synchronous."""
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        """The system's allocator takes no settings."""
+
+    def empty_cache(self) -> None:
+        """Nothing is cached."""
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
+        return None, None
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        # The ranks occupy logical GPU slots of Ray, which keeps its books under this name.
+        return "CUDA_VISIBLE_DEVICES"
+
+    def ray_resource_name(self) -> str:
+        # veRL's resource check and placement count this; the configuration declares logical slots.
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+
+    def is_ipc_supported(self) -> bool:
+        return False  # weights go to vLLM through shared memory
+
+    @contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        """No device profiler."""
+
+    def profiler_stop(self) -> None:
+        """No device profiler."""
+
+    def cudart(self) -> Any:
+        return None
+
+
+def register_platform() -> None:
+    """Make ``VERL_PLATFORM=cpu`` known to veRL, and prepare this process when it is set."""
+    PlatformRegistry.register(platform=PLATFORM)(PlatformCPU)
+    if chosen():
+        from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+
+        provide_vllm_distribution()

@@ -1,0 +1,27 @@
+"""Registers TR-GRPO with veRL. veRL imports this module through the entry-point group ``verl.plugins``.
+
+It happens in the driver and in every Ray worker, so it must stay cheap and must not touch runs that do not ask for it.
+"""
+
+import logging
+
+logger = logging.getLogger(__name__)
+
+
+try:
+    from verl_trgrpo.verl_plugin.config_files import register_resolver
+    from verl_trgrpo.verl_plugin.cpu.platform import register_platform
+
+    register_platform()
+    register_resolver()
+
+    from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss  # registration happens on import
+    from verl_trgrpo.verl_plugin.ppo_loss import install
+
+    install()
+except Exception:
+    # veRL reports a plugin that fails to load at DEBUG level only; the user would see "Unsupported loss mode" much later.
+    logger.exception("verl-trgrpo could not register with veRL; run `verl-trgrpo doctor` to find out why")
+    raise
+
+__all__ = ["advantage_estimator", "policy_loss"]
