@@ -9,7 +9,7 @@ import pytest
 from tests.data.checked_files import results, row, truth, write
 from verl_trgrpo.data.checks.rows import VERL_DATA_SOURCES, VERL_PREFIX
 from verl_trgrpo.tasks import Score
-from verl_trgrpo.tasks.registry import _families, register_reward
+from verl_trgrpo.tasks.registry import Task, _families, register_reward
 
 
 def test_data_sources_of_veRL_are_those_in_its_code():  # noqa: N802
@@ -71,9 +71,7 @@ def test_verdicts_other_than_right_are_findings(tmp_path, families, verdict, sta
 def test_what_was_not_looked_at_is_said(tmp_path, families):
     _families.clear()
     register_reward("here")(exact)
-    from verl_trgrpo.tasks.registry import register_families
-
-    register_families(["broken"], "no_such_module_at_all:score")
+    _families["broken"] = Task("no_such_module_at_all:score")
     data = write(tmp_path / "data.parquet", [row(0, data_source="broken"), row(1, data_source="unknown")])
     found = results(data)["reward of gold"]
     assert found.status == "not checked"

@@ -9,41 +9,13 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from verl_trgrpo.tasks.registry import (
-    find_reward,
-    known_data_sources,
-    options_of,
-    register_families,
-    register_reward,
-)
+from verl_trgrpo.tasks.registry import find_reward, known_data_sources, known_options, options_of, register_reward
 from verl_trgrpo.tasks.score import Score
 
 __all__ = ["Score", "compute_score", "known_data_sources", "register_reward"]
 
 # veRL's reward loop passes these where a reward model is configured; rule-based rewards have no use for them.
 _FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
-
-register_families(
-    ("kk", "kk_logic", "kk_<n>ppl"), "verl_trgrpo.tasks.knights_and_knaves.reward.scorer:score_knights_and_knaves"
-)
-register_families(
-    ("math", "math_dapo", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"),
-    "verl_trgrpo.tasks.math.reward.scorer:score_math",
-)
-register_families(("minerva",), "verl_trgrpo.tasks.math.reward.scorer:score_minerva")
-register_families(
-    (
-        "searchR1_nq",
-        "searchR1_triviaqa",
-        "searchR1_popqa",
-        "searchR1_hotpotqa",
-        "searchR1_2wikimultihopqa",
-        "searchR1_musique",
-        "searchR1_bamboogle",
-        "search_qa",
-    ),
-    "verl_trgrpo.tasks.search_qa.reward:score_search_qa",
-)
 
 
 def compute_score(
@@ -87,26 +59,17 @@ def compute_score(
             f"the reward of the data source {data_source!r} returned {fields}; every field has to be a finite number, "
             "correct the reward function"
         )
-    return fields | _rollout_metrics(extra_info)
-
-
-def _rollout_metrics(extra_info: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in (extra_info.get("rollout_metrics") or {}).items()}
+    counted = extra_info.get("rollout_metrics") or {}
+    return fields | {name: float(value) for name, value in counted.items()}
 
 
 def _options_for(reward: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return those options that `reward` has; an option that no family has is a mistake."""
     own = options_of(reward)
     foreign = options.keys() - own.keys() - _FROM_VERL
-    if foreign:
-        everywhere = {name for source in known_data_sources() for name in options_of(find_reward(_example(source)))}
-        if unknown := sorted(foreign - everywhere):
-            raise ValueError(
-                f"no reward has the options {', '.join(unknown)}; known are: {', '.join(sorted(everywhere)) or 'none'}. "
-                "Correct reward.custom_reward_function.reward_kwargs"
-            )
+    if foreign and (unknown := sorted(foreign - (known := known_options()))):
+        raise ValueError(
+            f"no reward has the options {', '.join(unknown)}; known are: {', '.join(sorted(known)) or 'none'}. Correct "
+            "reward.custom_reward_function.reward_kwargs"
+        )
     return {name: value for name, value in options.items() if name in own}
-
-
-def _example(data_source: str) -> str:
-    return data_source.replace("<n>", "1")

@@ -7,8 +7,9 @@ parameters are options which a user sets under `reward.custom_reward_function.re
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from verl_trgrpo.tasks.score import Score
@@ -19,67 +20,70 @@ Reward = TypeVar("Reward", bound=RewardFunction)
 
 
 @dataclass(frozen=True)
-class _Family:
-    pattern: re.Pattern[str]
-    label: str
-    location: str | RewardFunction  # "module:function", imported at first use, or the function itself
-    right_response: RightResponse | None = None
+class Task:
+    """How the rows of a task are scored.
 
-    def function(self) -> RewardFunction:
-        if not isinstance(self.location, str):
-            return self.location
-        module, _, name = self.location.partition(":")
-        return getattr(importlib.import_module(module), name)
+    Args:
+        reward: the function, or a ``module:function`` that is imported at first use.
+        right_response: likewise; makes a response that states a given ground truth and must get full marks.
+    """
 
-
-_families: dict[str, _Family] = {}
+    reward: RewardFunction | str
+    right_response: RightResponse | str | None = None
 
 
-def register_reward(*data_sources: str, right_response: RightResponse | None = None) -> Callable[[Reward], Reward]:
+# Data sources, separated by spaces, and their task. In a name `<n>` stands for a whole number from 1 and `<name>` for
+# letters, digits and `_`.
+_TASKS = {
+    "kk kk_logic kk_<n>ppl": Task("verl_trgrpo.tasks.knights_and_knaves.reward.scorer:score_knights_and_knaves"),
+    "math math_dapo deepscaler aime2024 amc2023 math500 olympiad_bench": Task(
+        "verl_trgrpo.tasks.math.reward.scorer:score_math"
+    ),
+    "minerva": Task("verl_trgrpo.tasks.math.reward.scorer:score_minerva"),
+    "search_qa searchR1_nq searchR1_triviaqa searchR1_popqa searchR1_hotpotqa searchR1_2wikimultihopqa searchR1_musique "
+    "searchR1_bamboogle": Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa"),
+}
+
+_families: dict[str, Task] = {name: task for names, task in _TASKS.items() for name in names.split()}
+
+
+def register_reward(
+    *data_sources: str, right_response: RightResponse | str | None = None
+) -> Callable[[Reward], Reward]:
     """Register the decorated function as the reward of `data_sources`.
 
-    `right_response` makes a response that states a given ground truth and must get full marks; `verl-trgrpo data check`
-    uses it, and tries the usual forms (boxed, answer tags) where it is not given.
+    Each is a name, in which `<n>` stands for a whole number from 1 (`kk_<n>ppl`) and `<name>` for letters, digits and
+    `_`. Registration has to run in every Ray worker: list the module in the environment variable
+    VERL_USE_EXTERNAL_MODULES, which veRL imports everywhere.
 
-    Each is a name, in which `<n>` stands for a whole number from 1 (`kk_<n>ppl`). Registration has to run in every Ray
-    worker: list the module in the environment variable VERL_USE_EXTERNAL_MODULES, which veRL imports everywhere.
+    Args:
+        data_sources: one or more.
+        right_response: makes a response that states a given ground truth and must get full marks; `verl-trgrpo data
+            check` uses it, and tries the usual forms (boxed, answer tags) where it is not given.
 
     Raises:
         ValueError: no data source, or one that another function has already.
     """
 
     def register(function: Reward) -> Reward:
-        register_families(data_sources, function, right_response)
+        taken = [name for name in data_sources if name in _families and _families[name].reward != function]
+        if taken or not data_sources or not all(isinstance(name, str) and name.strip() for name in data_sources):
+            reason = f"{', '.join(taken)} already has a reward" if taken else f"data sources are {list(data_sources)!r}"
+            raise ValueError(f"{reason}; register one or more new names")
+        _families.update(dict.fromkeys(data_sources, Task(function, right_response)))
         return function
 
     return register
 
 
-def register_families(
-    data_sources: Iterable[str], location: str | RewardFunction, right_response: RightResponse | None = None
-) -> None:
-    """Register a function, or a `module:function` to import at first use, as the reward of `data_sources`.
-
-    `right_response` is as in `register_reward`, which raises the same ValueError.
-    """
-    names = list(data_sources)
-    taken = [name for name in names if name in _families and _families[name].location != location]
-    if taken or not names or not all(isinstance(name, str) and name.strip() for name in names):
-        reason = f"{', '.join(taken)} already has a reward" if taken else f"data sources are {names!r}"
-        raise ValueError(f"{reason}; register one or more new names")
-    for name in names:
-        pattern = re.escape(name).replace("<n>", "[1-9][0-9]*")
-        _families[name] = _Family(re.compile(pattern), name, location, right_response)
-
-
 def find_reward(data_source: Any) -> RewardFunction:
-    """Return the reward of a data source; a name registered as it stands goes before one with `<n>`.
+    """Return the reward of a data source; a name registered as it stands goes before one with `<n>` or `<name>`.
 
     Raises:
         ValueError: unknown data source; the message lists the known ones.
     """
-    if family := _find_family(data_source):
-        return family.function()
+    if task := _find_task(data_source):
+        return _imported(task.reward)
     raise ValueError(
         f"no reward for the data source {data_source!r}; known are: {', '.join(known_data_sources())}. Check the "
         "data_source column, register a reward with verl_trgrpo.tasks.register_reward, or set "
@@ -89,29 +93,47 @@ def find_reward(data_source: Any) -> RewardFunction:
 
 def has_reward(data_source: Any) -> bool:
     """Return whether `find_reward` finds a reward; nothing is imported."""
-    return _find_family(data_source) is not None
+    return _find_task(data_source) is not None
 
 
 def find_right_response(data_source: Any) -> RightResponse | None:
     """Return the `right_response` that a data source was registered with, or None."""
-    family = _find_family(data_source)
-    return family.right_response if family else None
+    task = _find_task(data_source)
+    return _imported(task.right_response) if task and task.right_response else None
 
 
 def known_data_sources() -> tuple[str, ...]:
-    """Return the registered names, sorted; `<n>` stands for a whole number."""
+    """Return the registered names, sorted; `<n>` stands for a whole number and `<name>` for a word."""
     return tuple(sorted(_families))
 
 
-def options_of(function: RewardFunction) -> Mapping[str, inspect.Parameter]:
+def options_of(function: RewardFunction) -> dict[str, inspect.Parameter]:
     """Return the options of a reward: its keyword-only parameters by name."""
     parameters = inspect.signature(function).parameters.values()
     return {parameter.name: parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
-def _find_family(data_source: Any) -> _Family | None:
+def known_options() -> set[str]:
+    """Return the names of the options of all rewards, which are imported for it."""
+    return {name for task in _families.values() for name in options_of(_imported(task.reward))}
+
+
+def _find_task(data_source: Any) -> Task | None:
     if not isinstance(data_source, str):
         return None
-    exact = _families.get(data_source)
-    candidates = [exact] if exact else _families.values()
-    return next((family for family in candidates if family.pattern.fullmatch(data_source)), None)
+    if "<" not in data_source and data_source in _families:
+        return _families[data_source]
+    patterns = ((name, task) for name, task in _families.items() if "<" in name)
+    return next((task for name, task in patterns if _compiled(name).fullmatch(data_source)), None)
+
+
+@cache
+def _compiled(name: str) -> re.Pattern[str]:
+    return re.compile(re.escape(name).replace("<n>", "[1-9][0-9]*").replace("<name>", r"\w+"), re.ASCII)
+
+
+def _imported(function: Any) -> Any:
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(":")
+    return getattr(importlib.import_module(module), name)
