@@ -1,13 +1,55 @@
-"""What the command lines of the builders share: arguments, progress bars, messages and exit codes."""
+"""What the command lines of the builders share: options, progress bars, messages and exit codes.
+
+A door in ``data_prep`` is a description with examples and one call::
+
+    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION))
+"""
 
 import argparse
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
-from verl_trgrpo.common.progress import Progress, exit_code, interruptible
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.progress import exit_code, interruptible
 from verl_trgrpo.data.build import BuildResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuilderOptions:
+    """Options that every builder has; a builder's own class adds fields and overrides `problems`.
+
+    Raises ValueError that lists everything that is wrong.
+
+    Args:
+        out: directory for the files.
+        limit: at most this many rows per file, drawn with the seed; all if left out.
+        seed: same sources and seed, same files.
+        num_proc: processes that share the work.
+        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
+        force: build even if the directory has this data set, or data files of unknown origin.
+    """
+
+    out: Path
+    limit: int | None = None
+    seed: int = 0
+    num_proc: int = 1
+    on_error: Literal["raise", "skip"] = "raise"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        raise_problems([*self.problems(), *common_problems(self.limit, self.num_proc, self.on_error)])
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with a builder's own fields, each with value, reason and remedy."""
+        return []
+
+
+Options = TypeVar("Options", bound=BuilderOptions)
 
 
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,18 +84,38 @@ def common_problems(limit: int | None, num_proc: int, on_error: str) -> list[str
     return problems
 
 
-def run_builder(name: str, build: Callable[[Progress], tuple[Path, BuildResult]]) -> int:
-    """Build and report on stdout; return the exit code: 0 built or already there, 2 wrong input, 130 interrupted.
+def run_builder(
+    options_class: type[Options] | str,
+    build: Callable[..., Any],
+    prog: str = "",
+    description: str = "",
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse a builder's options, build, and report on stdout; see `parse_options` for how fields become flags.
 
     SIGTERM, which batch systems send, is taken as Ctrl-C.
 
     Args:
-        name: of the command, for messages.
-        build: called with a progress display; returns the output directory and what was built.
+        options_class: the builder's options.
+        build: called with the options and a progress display; returns a `BuildResult`.
+        prog: the script's path as its help names it, such as ``data_prep/kk.py``.
+        description: what is built, with examples.
+        argv: command-line words; those of this process if left out.
+
+    Returns:
+        the exit code: 0 built or already there, 2 wrong input, 130 interrupted.
+
+    Raises:
+        SystemExit: with 0 after ``--help``.
     """
+    name = options_class if isinstance(options_class, str) else Path(prog).name
     try:
         with interruptible(signal.SIGTERM) as progress:
-            out, result = build(progress)
+            if isinstance(options_class, str):  # a builder that parses its options itself
+                out, result = build(progress)
+            else:
+                options = parse_options(options_class, prog, description, argv)
+                out, result = options.out, build(options, progress)
             report(out, result)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{name}: error: {error}\n")

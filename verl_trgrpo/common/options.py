@@ -1,0 +1,81 @@
+"""Command-line flags from the fields of a dataclass, by tyro."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar, get_type_hints
+
+Options = TypeVar("Options")
+
+
+def parse_options(
+    options: type[Options],
+    prog: str,
+    description: str = "",
+    argv: Sequence[str] | None = None,
+    positional: Collection[str] = (),
+) -> Options:
+    """Return `options` from command-line words; every field is a flag, ``num_proc`` is ``--num-proc``.
+
+    What a flag means is read from the field's line under ``Args:`` in the docstrings of the class and its bases, which
+    values it takes from the annotation. A tuple takes several words; a bool, whose default is False, takes none.
+
+    Args:
+        options: a dataclass.
+        prog: name of the command, for its help.
+        description: of the command, with line breaks; examples fit in here. Empty: the docstring of the class.
+        argv: the words; those of this process if left out.
+        positional: names of fields that are no flags.
+
+    Raises:
+        ValueError: words that are no options, or whatever the class raises for values that do not fit.
+        SystemExit: with 0 after ``--help``.
+    """
+    import tyro  # takes a tenth of a second
+
+    hints = get_type_hints(options, include_extras=True)
+    mark: Any = tyro.conf.Positional
+    # Parsed into a class without checks, whose ValueErrors tyro would catch.
+    unchecked: Any = type(
+        options.__name__,
+        (options,),
+        {
+            "__doc__": options.__doc__,
+            "__post_init__": lambda self: None,
+            "__annotations__": {name: mark[hints[name]] for name in positional},
+        },
+    )
+    flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            parsed = tyro.cli(unchecked, prog=prog, description=description or None, args=argv, config=flags)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise ValueError(_message(box.getvalue())) from None
+    return options(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)})
+
+
+def command_line(command: str, options: Any) -> list[str]:
+    """Return the words with which `command` gets these `options`, those that have their default left out."""
+    words = shlex.split(command)
+    for field in dataclasses.fields(options):
+        value, flag = getattr(options, field.name), f"--{field.name.replace('_', '-')}"
+        if value == field.default or value is None or value is False:
+            continue
+        words.append(flag)
+        if value is not True:
+            words += map(str, value if isinstance(value, tuple) else [value])
+    return words
+
+
+def _message(box: str) -> str:
+    """Return what tyro wrote into a box, without its title and lines, as one line."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]
+    return " ".join(" ".join(lines).translate(str.maketrans("│╰─╯", "    ")).split())
