@@ -39,7 +39,7 @@ def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_f
     manifest = json.loads((CHECKPOINT / "manifest.json").read_text())
     stated, n_stated = manifest["accuracy"]["3ppl"]["greedy"], manifest["arguments"]["test_puzzles"]
     deviation = math.sqrt(stated * (1 - stated) * (1 / n_stated + 1 / rows))
-    assert found["avg"]["value"] == pytest.approx(stated, abs=3 * deviation)
+    assert found["avg"]["mean"] == pytest.approx(stated, abs=3 * deviation)
 
     data = pq.read_table(puzzles / "test.parquet").to_pylist()
     by_vllm = {row: text for (row, _), text in responses(out / "test.jsonl").items()}
@@ -112,7 +112,7 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
         assert line["text"].count("<information>") >= 1
         assert not any("<information>" in text for text in line["extra"]["model_text"])
     # The demonstration's accuracy before training, sampled: 0.27, with a standard error of 0.03 there and less here.
-    value = json.loads((out / "report.json").read_text())["sources"]["search_qa"]["avg"]["value"]
+    value = json.loads((out / "report.json").read_text())["sources"]["search_qa"]["avg"]["mean"]
     assert value == pytest.approx(0.27, abs=0.12)
     assert "failed" not in table
 

@@ -33,9 +33,9 @@ def test_figures_of_a_small_case_by_hand():
     summary = summarize(items([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), k=2, seed=0)
     (source,) = summary.sources
     assert (source.prompts, source.responses) == (4, 8)
-    assert source.avg.value == pytest.approx(0.5) and source.avg.low < 0.5 < source.avg.high
-    assert source.pass_at[1].value == pytest.approx(0.5)
-    assert source.pass_at[2].value == pytest.approx(0.75)
+    assert source.avg.mean == pytest.approx(0.5) and source.avg.low < 0.5 < source.avg.high
+    assert source.pass_at[1].mean == pytest.approx(0.5)
+    assert source.pass_at[2].mean == pytest.approx(0.75)
     assert (source.tokens, source.cut, source.format_ok) == (15, 0.5, 0.5)
     assert summary.mean is None
 
@@ -43,11 +43,11 @@ def test_figures_of_a_small_case_by_hand():
 def test_unknown_verdicts_are_left_out_counted_and_bounded():
     summary = summarize(items([[1.0, None], [0.0, 1.0], [None, None]]), k=2, seed=0)
     (source,) = summary.sources
-    assert source.avg.value == pytest.approx((1 + 0.5) / 2)
+    assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
     assert source.avg_low == pytest.approx((0.5 + 0.5 + 0) / 3)
     assert source.avg_high == pytest.approx((1 + 0.5 + 1) / 3)
     assert (source.timed_out, source.unscorable, source.left_out) == (3, 0, 1)
-    assert source.pass_at[2].value == 1.0, "only one prompt has two known verdicts"
+    assert source.pass_at[2].mean == 1.0, "only one prompt has two known verdicts"
     text = render(summary)
     assert "3 responses without a verdict are in no accuracy (1 prompts have no other)" in text
     assert "as wrong avg is 0.333, as right 0.833" in text
@@ -61,7 +61,7 @@ def test_unscorable_rows_say_why():
 
 def test_nothing_known_gives_no_figure_rather_than_zero():
     summary = summarize(items([[None], [None]]), k=1, seed=0)
-    assert summary.sources[0].avg.value is None
+    assert summary.sources[0].avg is None
     assert " n/a " in render(summary).splitlines()[1]
 
 
@@ -72,15 +72,15 @@ def test_a_problem_that_a_file_repeats_is_one_prompt():
     ]
     (source,) = summarize(repeated, k=1, seed=0).sources
     assert (source.prompts, source.responses) == (1, 16)
-    assert source.avg.value == 0.25 and source.avg.low is None
+    assert source.avg.mean == 0.25 and source.avg.low is None
 
 
 def test_sources_are_separate_and_their_mean_weights_them_equally():
     mixed = items([[1.0], [0.0]], "kk_3ppl") + items([[1.0]] * 8 + [[0.0]] * 2, "kk_4ppl")
     summary = summarize(mixed, k=1, seed=0)
     assert [source.data_source for source in summary.sources] == ["kk_3ppl", "kk_4ppl"]
-    assert summary.mean.value == pytest.approx((0.5 + 0.8) / 2)
-    assert summary.mean.low < summary.mean.value < summary.mean.high
+    assert summary.mean.mean == pytest.approx((0.5 + 0.8) / 2)
+    assert summary.mean.low < summary.mean.mean < summary.mean.high
 
 
 def test_the_table_lines_up_and_the_report_is_json():
@@ -90,8 +90,8 @@ def test_the_table_lines_up_and_the_report_is_json():
     assert len({len(line) for line in lines[:3]}) == 1
     assert lines[3].startswith("mean of sources")
     read = json.loads(json.dumps(summary.as_dict()))
-    assert read["sources"]["aime2024"]["pass_at"]["2"]["value"] == 1.0
-    assert read["sources"]["aime2024"]["avg"] == {"value": 0.5, "low": None, "high": None}
+    assert read["sources"]["aime2024"]["pass_at"]["2"]["mean"] == 1.0
+    assert read["sources"]["aime2024"]["avg"] == {"mean": 0.5, "low": None, "high": None}
 
 
 def test_powers_of_two_and_k_itself_are_reported():

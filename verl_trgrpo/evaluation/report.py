@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from verl_trgrpo.evaluation.statistics import Estimate
 from verl_trgrpo.evaluation.summary import Source, Summary
+from verl_trgrpo.runs.statistics import Estimate
 
 _METHOD = (
-    "[...]: 95 % percentile bootstrap over prompts, each drawn with all its samples; n/a where all prompts agree. "
+    "[...]: 95 % bootstrap over prompts, each drawn with all its samples; n/a where all prompts agree. "
     "pass@k is the unbiased estimate."
 )
 
@@ -22,7 +22,7 @@ def render(summary: Summary) -> str:
     if summary.mean:
         mean = ["mean of sources", "", "", _shown(summary.mean)]
         if largest:
-            mean.append(_shown(summary.mean_pass_at.get(largest, Estimate(None))))
+            mean.append(_shown(summary.mean_pass_at.get(largest)))
         lines.append(mean + [""] * (len(header) - len(mean)))
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     table = []
@@ -35,7 +35,7 @@ def render(summary: Summary) -> str:
 def _line(source: Source, largest: int | None) -> list[str]:
     cells = [source.data_source, f"{source.prompts:,}", f"{source.responses / source.prompts:g}", _shown(source.avg)]
     if largest:
-        cells.append(_shown(source.pass_at[largest]))
+        cells.append(_shown(source.pass_at.get(largest)))
     return [
         *cells,
         f"{source.format_ok:.3f}",
@@ -46,12 +46,12 @@ def _line(source: Source, largest: int | None) -> list[str]:
     ]
 
 
-def _shown(value: Estimate) -> str:
-    if value.value is None:
+def _shown(value: Estimate | None) -> str:
+    if value is None:
         return "n/a"
     if value.low is None or value.high is None:
-        return f"{value.value:.3f} [n/a]"
-    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+        return f"{value.mean:.3f} [n/a]"
+    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
 
 
 def _notes(source: Source) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.evaluation.scoring import Verdict
-from verl_trgrpo.evaluation.statistics import Estimate, estimate, estimate_macro, pass_at_k
 from verl_trgrpo.evaluation.store import Response
+from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Source:
     """The figures of one data source.
 
     prompts: different prompts, the units of all intervals; `responses` to them.
-    avg: share of right responses, averaged over prompts.
-    pass_at: probability that at least one of k samples is right, by k.
+    avg: share of right responses, averaged over prompts; None without any known verdict.
+    pass_at: probability that at least one of k samples is right, by k; without those k that no prompt has samples for.
     avg_low, avg_high: `avg` if every response with an unknown verdict were wrong, or right.
     timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
     left_out: prompts without any known verdict, which therefore are in none either.
@@ -30,7 +30,7 @@ class Source:
     data_source: str
     prompts: int
     responses: int
-    avg: Estimate
+    avg: Estimate | None
     pass_at: dict[int, Estimate]
     avg_low: float
     avg_high: float
@@ -108,12 +108,12 @@ def summarize(items: Iterable[tuple[EvalRow, Response, Verdict]], k: int, seed: 
     known = [[prompt for prompt in prompts if prompt.known] for prompts in grouped.values()]
     if len(sources) < 2 or not all(known):
         return Summary(k, sources, None, {})
-    mean = estimate_macro([[prompt.avg() for prompt in prompts] for prompts in known], seed)
+    mean = mean_interval(*[[prompt.avg() for prompt in prompts] for prompts in known], seed=seed)
     pass_at = {}
     for value in k_values(k):
         groups = [_pass_values(prompts, value) for prompts in known]
         if all(groups):
-            pass_at[value] = estimate_macro(groups, seed)
+            pass_at[value] = mean_interval(*groups, seed=seed)
     return Summary(k, sources, mean, pass_at)
 
 
@@ -143,8 +143,10 @@ def _source(
         data_source=name,
         prompts=len(prompts),
         responses=len(items),
-        avg=estimate([prompt.avg() for prompt in known], seed),
-        pass_at={value: estimate(_pass_values(known, value), seed) for value in k_values(k)},
+        avg=mean_interval([prompt.avg() for prompt in known], seed=seed) if known else None,
+        pass_at={
+            value: mean_interval(values, seed=seed) for value in k_values(k) if (values := _pass_values(known, value))
+        },
         avg_low=bound(0.0),
         avg_high=bound(1.0),
         timed_out=timed_out,

@@ -3,7 +3,7 @@
 import pytest
 
 from verl_trgrpo.runs.compare.figures import FIGURES, run_figures
-from verl_trgrpo.runs.report.metrics import Step
+from verl_trgrpo.runs.metrics import Step
 
 VALIDATION = {0: (0.2, 0.4), 2: (0.6, 0.8), 4: (0.5, 0.5)}
 

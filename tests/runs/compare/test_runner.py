@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from verl_trgrpo.runs.compare.commands import Inputs, run_command
-from verl_trgrpo.runs.compare.record import read_record
 from verl_trgrpo.runs.compare.runner import run_directory, run_study
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.compare.table import finished_runs, write_tables
+from verl_trgrpo.runs.record import read_record
 
 TRAINER = Path(__file__).with_name("trainer.py")
 INPUTS = Inputs(Path("train.parquet"), Path("test.parquet"), "a/model")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.runs.faults.training import Attempt, Ended, overrides, resumed_from, steps_of, tracked_step
 from verl_trgrpo.runs.launch.checkpoints import damage
-from verl_trgrpo.runs.report import MetricsLog
+from verl_trgrpo.runs.metrics import MetricsLog
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

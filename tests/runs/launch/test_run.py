@@ -29,7 +29,7 @@ from verl_trgrpo.runs.launch.run import (
     run_training,
 )
 from verl_trgrpo.runs.launch.same_run import check_same_run
-from verl_trgrpo.runs.report import MetricsLog, Step
+from verl_trgrpo.runs.metrics import MetricsLog, Step
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 

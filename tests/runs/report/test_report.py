@@ -5,7 +5,8 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.report import MetricsLog, plot_curves, summarize
+from verl_trgrpo.runs.curves import plot_curves
+from verl_trgrpo.runs.metrics import MetricsLog, summarize
 
 
 def write(path, records, tail=""):

@@ -13,7 +13,7 @@ from tests.evaluation.commands import evaluate, greedy_by_transformers, response
 from tests.runs.faults.training import Attempt, Ended, resumed_from, steps_of
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.launch.run import Outcome, run_training
-from verl_trgrpo.runs.report import MetricsLog
+from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.tiny.puzzles.accuracy import MAX_RESPONSE_TOKENS, load
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from verl_trgrpo.runs.compare.figures import FIGURES
-from verl_trgrpo.runs.compare.statistics import Interval, bootstrap_interval, holm, paired_p_value
+from verl_trgrpo.runs.statistics import Estimate, holm, mean_interval, paired_p_value
 
 # What is tested against the baseline; for the primary arm the first of them is the primary outcome.
 TESTED = ("final_accuracy", "area", "gap", "grad_roughness")
@@ -26,7 +26,7 @@ class Difference(NamedTuple):
     p_holm: corrected for the number of arms tested on this figure; None for the primary test, which is not.
     """
 
-    interval: Interval
+    interval: Estimate
     pairs: int
     p: float | None
     p_holm: float | None
@@ -70,6 +70,6 @@ def differences(figures: RunFigures, baseline: str, primary: str = "") -> dict[s
     for key, pairs in found.items():
         arm, name = key
         result.setdefault(arm, {})[name] = Difference(
-            bootstrap_interval(pairs), len(pairs), tests.get(key), corrected.get(key)
+            mean_interval(pairs), len(pairs), tests.get(key), corrected.get(key)
         )
     return result

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from verl_trgrpo.runs.compare.statistics import area_under_curve, roughness
-from verl_trgrpo.runs.report.metrics import GRAD_NORM, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, Step
 
 
 class Figure(NamedTuple):
@@ -56,6 +56,26 @@ def _mean_of(name: str, last: int = 0) -> Callable[[Sequence[Step], str | None],
 
 def _roughness(steps: Sequence[Step], metric: str | None) -> float | None:
     return roughness([step.metrics[GRAD_NORM] for step in steps if GRAD_NORM in step.metrics])
+
+
+def area_under_curve(points: Sequence[tuple[float, float]]) -> float:
+    """Return the mean height of the line through `points`, (x, y) with x rising, by trapezoids; one point: its height."""
+    if len(points) < 2:
+        return points[0][1]
+    pairs = list(itertools.pairwise(points))
+    return math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairs) / (points[-1][0] - points[0][0])
+
+
+def roughness(values: Sequence[float]) -> float | None:
+    """Return the root mean square of the steps of log(values): 0.1 means that neighbours differ by about 10 %.
+
+    A common factor changes nothing, so that arms whose weights make all gradients larger can be compared. Values that are
+    not positive are left out; None for fewer than two.
+    """
+    logs = [math.log(value) for value in values if value > 0]
+    if len(logs) < 2:
+        return None
+    return math.sqrt(math.fsum((b - a) ** 2 for a, b in itertools.pairwise(logs)) / (len(logs) - 1))
 
 
 FIGURES = {

@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.runs.compare.commands import Inputs, run_command
-from verl_trgrpo.runs.compare.record import environment, read_record, write_record
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.launch.claim import lock
+from verl_trgrpo.runs.record import environment, read_record, write_record
 
 LOG = "run.log"
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.runs.compare.differences import TESTED, Difference, RunFigures, differences
 from verl_trgrpo.runs.compare.figures import FIGURES, run_figures
-from verl_trgrpo.runs.compare.record import read_record
 from verl_trgrpo.runs.compare.runner import run_directory
-from verl_trgrpo.runs.compare.statistics import Interval, bootstrap_interval
 from verl_trgrpo.runs.compare.study import Study
-from verl_trgrpo.runs.report.metrics import MetricsLog
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.statistics import Estimate, mean_interval
 
 
 def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, float]]]:
@@ -27,12 +28,12 @@ def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, floa
     return found
 
 
-def means(figures: RunFigures) -> dict[str, dict[str, Interval]]:
+def means(figures: RunFigures) -> dict[str, dict[str, Estimate]]:
     """Return mean and interval of every figure, by arm and name."""
-    result: dict[str, dict[str, Interval]] = {}
+    result: dict[str, dict[str, Estimate]] = {}
     for arm, runs in figures.items():
         columns = {name: [run[name] for run in runs.values() if name in run] for name in FIGURES}
-        result[arm] = {name: bootstrap_interval(values) for name, values in columns.items() if values}
+        result[arm] = {name: mean_interval(values) for name, values in columns.items() if values}
     return result
 
 
@@ -55,10 +56,10 @@ def write_tables(study: Study, out: Path) -> str:
         "primary": study.primary,
         "accuracy": study.accuracy or "mean over data sources",
         "runs": {arm: {str(seed): dict(run) for seed, run in runs.items()} for arm, runs in figures.items()},
-        "means": {arm: {name: value._asdict() for name, value in row.items()} for arm, row in averages.items()},
+        "means": {arm: {name: asdict(value) for name, value in row.items()} for arm, row in averages.items()},
         "differences": {
             arm: {
-                name: {**value.interval._asdict(), "p": value.p, "p_holm": value.p_holm, "pairs": value.pairs}
+                name: {**asdict(value.interval), "p": value.p, "p_holm": value.p_holm, "pairs": value.pairs}
                 for name, value in row.items()
             }
             for arm, row in apart.items()
@@ -71,7 +72,7 @@ def write_tables(study: Study, out: Path) -> str:
 def _lines(
     study: Study,
     figures: RunFigures,
-    averages: Mapping[str, Mapping[str, Interval]],
+    averages: Mapping[str, Mapping[str, Estimate]],
     apart: Mapping[str, Mapping[str, Difference]],
 ) -> list[str]:
     names = [name for name in FIGURES if any(name in row for row in averages.values())]
@@ -110,7 +111,7 @@ def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {line} |" for line in (padded[0], " | ".join("-" * width for width in widths), *padded[1:])]
 
 
-def _interval(value: Interval) -> str:
+def _interval(value: Estimate) -> str:
     if value.low is None or value.high is None:
         return f"{value.mean:.3g}"
     return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"

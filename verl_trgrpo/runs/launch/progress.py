@@ -8,7 +8,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from verl_trgrpo.runs.report.metrics import GRAD_NORM, WEIGHT, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, WEIGHT, Step
 
 
 class Progress:

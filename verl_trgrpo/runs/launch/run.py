@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
+from verl_trgrpo.runs.curves import plot_curves
 from verl_trgrpo.runs.launch.checkpoints import (
     abandon_checkpoints,
     checkpoints,
@@ -28,7 +29,7 @@ from verl_trgrpo.runs.launch.log_watch import EngineDeadError, LogWatch
 from verl_trgrpo.runs.launch.progress import Progress
 from verl_trgrpo.runs.launch.resumption import TrainingInterruptedError, next_start
 from verl_trgrpo.runs.launch.same_run import check_same_run, flat
-from verl_trgrpo.runs.report import MetricsLog, plot_curves, summarize
+from verl_trgrpo.runs.metrics import MetricsLog, summarize
 
 CONFIG_FILE = "config.yaml"
 
@@ -50,7 +51,7 @@ class Outcome:
 
     Args:
         run_dir: directory with everything.
-        summary: figures of :func:`verl_trgrpo.runs.report.summarize`.
+        summary: figures of :func:`verl_trgrpo.runs.metrics.summarize`.
         curves: PNG of the curves, or None when no step was logged.
         checkpoint: directory of the latest checkpoint, or None.
         log_file: output of the training process.

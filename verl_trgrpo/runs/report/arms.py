@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from verl_trgrpo.runs.compare.figures import accuracies
-from verl_trgrpo.runs.compare.statistics import bootstrap_interval
-from verl_trgrpo.runs.report.metrics import Step
+from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.runs import Run
+from verl_trgrpo.runs.statistics import Estimate, mean_interval
 
 Points = list[tuple[float, float]]  # (step, value), steps rising
 Extract = Callable[[Sequence[Step]], Points]
@@ -114,8 +114,8 @@ def _band(seeds: Sequence[Points]) -> Band:
     for step in steps:
         values = [table[step] for table in tables]
         known = all(map(math.isfinite, values))
-        mean, low, high = bootstrap_interval(values) if known else (math.nan, None, None)
-        band.mean.append(mean)
-        band.low.append(math.nan if low is None else low)
-        band.high.append(math.nan if high is None else high)
+        found = mean_interval(values) if known else Estimate(math.nan)
+        band.mean.append(found.mean)
+        band.low.append(math.nan if found.low is None else found.low)
+        band.high.append(math.nan if found.high is None else found.high)
     return band

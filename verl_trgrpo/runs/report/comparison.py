@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from verl_trgrpo.runs.compare.differences import Difference, differences
 from verl_trgrpo.runs.compare.figures import FIGURES, run_figures
-from verl_trgrpo.runs.compare.statistics import Interval, bootstrap_interval
+from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.arms import Arm
-from verl_trgrpo.runs.report.metrics import Step
 from verl_trgrpo.runs.report.runs import Run
+from verl_trgrpo.runs.statistics import Estimate, mean_interval
 
 
 class Entry(NamedTuple):
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
     arm: Arm
     runs: int
-    interval: Interval
+    interval: Estimate
     difference: Difference | None
 
 
@@ -61,7 +61,7 @@ def compare(arms: Sequence[Arm], baseline: str, metric: str | None, upto: int) -
     sections = []
     for name, figure in FIGURES.items():
         entries = [
-            Entry(arm, len(own), bootstrap_interval(own), apart.get(arm.label, {}).get(name))
+            Entry(arm, len(own), mean_interval(own), apart.get(arm.label, {}).get(name))
             for arm in arms
             if (own := [found[name] for _, found in figures[arm.label] if name in found])
         ]

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from verl_trgrpo import __version__
 from verl_trgrpo.runs.compare.differences import Difference
-from verl_trgrpo.runs.compare.statistics import Interval
 from verl_trgrpo.runs.report.charts import Chart, number
 from verl_trgrpo.runs.report.comparison import Entry, Section
 from verl_trgrpo.runs.report.origin import Origin
 from verl_trgrpo.runs.report.samples import Samples
+from verl_trgrpo.runs.statistics import Estimate
 
 TEMPLATE = "page.html.jinja"
 OUTCOME = "final_accuracy"
@@ -119,15 +119,15 @@ def _verdict(difference: Difference) -> str:
     return f"these runs do not tell them apart ({p}{why})"
 
 
-def interval_text(value: Interval, sign: str = "") -> str:
+def interval_text(value: Estimate, sign: str = "") -> str:
     """Mean and 95 % interval, with the same decimals; `sign` goes before numbers that are not negative."""
-    known = [x for x in value if x is not None]
+    known = [x for x in (value.mean, value.low, value.high) if x is not None]
     size = max(map(abs, known))
     mean, *ends = [f"{sign if x >= 0 else ''}{number(x, size)}" for x in known]
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
-def _signed(value: Interval) -> str:
+def _signed(value: Estimate) -> str:
     return interval_text(value, "+")
 
 

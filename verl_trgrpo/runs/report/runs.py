@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.compare.record import FILE, read_record
-from verl_trgrpo.runs.report.events import event_files, read_events
-from verl_trgrpo.runs.report.metrics import MetricsLog, Step
+from verl_trgrpo.runs.metrics import MetricsLog, Step, event_files, read_events
+from verl_trgrpo.runs.record import FILE, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # runs/ARM/SEED of a comparison, tensorboard_log/PROJECT/EXPERIMENT of veRL.

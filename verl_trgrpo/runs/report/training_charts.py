@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT
 from verl_trgrpo.runs.report.arms import Arm, Curves, Extract, accuracy, curves, metric
 from verl_trgrpo.runs.report.charts import Chart, as_png, from_to, legend, mark_every, new_figure, number, plain, style
-from verl_trgrpo.runs.report.metrics import GRAD_NORM, REWARD, WEIGHT
 
 LOWER, UPPER, SPREAD = "actor/tr_weight_at_lower", "actor/tr_weight_at_upper", "actor/tr_weight_std"
 RARE, RARE_UNIFORM = "actor/tr_grad_share_low_prob", "actor/tr_grad_share_low_prob_uniform"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.runs.launch.run import run_training
-from verl_trgrpo.runs.report import MetricsLog
+from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.search import CHECKPOINT
 from verl_trgrpo.tiny.search.demo import prepare
 from verl_trgrpo.tiny.search.server import retrieval_server

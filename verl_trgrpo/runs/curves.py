@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.runs.report.metrics import GRAD_NORM, REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
 
 
 def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:

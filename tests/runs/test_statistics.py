@@ -1,0 +1,212 @@
+"""Estimates, intervals and tests against closed forms, enumeration and simulation."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_trgrpo.runs.statistics import (
+    Estimate,
+    crossed_interval,
+    equivalence_p_value,
+    holm,
+    mean_interval,
+    paired_p_value,
+    pass_at_k,
+)
+
+
+def coverage(draw, truth, interval=mean_interval, experiments=400):
+    """Share of intervals that hold the true mean."""
+    rng = np.random.default_rng(1)
+    found = [interval(draw(rng), seed=i) for i in range(experiments)]
+    return sum(one.low <= truth <= one.high for one in found) / experiments
+
+
+# 400 experiments with coverage 0.95 give 0.95 +- 0.033 with a chance of 99.8 %.
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 30])
+def test_intervals_of_normal_values_hold_the_mean_as_often_as_they_say(n):
+    assert coverage(lambda rng: rng.normal(3.0, 2.0, n).tolist(), 3.0) == pytest.approx(0.95, abs=0.035)
+
+
+def test_intervals_of_accuracies_hold_the_mean():
+    """Of 256 binary scores; discrete, but as runs have them."""
+    assert coverage(lambda rng: (rng.binomial(256, 0.8, 10) / 256).tolist(), 0.8) == pytest.approx(0.95, abs=0.035)
+
+
+def test_few_values_have_the_t_interval():
+    half = 4.302652729749464 * math.sqrt(7 / 3) / math.sqrt(3)  # tabulated quantile, standard deviation of 1, 2, 4
+    assert mean_interval([1.0, 2.0, 4.0]) == Estimate(
+        pytest.approx(7 / 3), pytest.approx(7 / 3 - half), pytest.approx(7 / 3 + half)
+    )
+
+
+def test_the_interval_of_many_values_is_that_of_the_normal_distribution():
+    values = np.random.default_rng(3).normal(1.0, 2.0, 400)
+    found = mean_interval(values.tolist())
+    half = 1.96 * values.std(ddof=1) / math.sqrt(400)
+    assert found.mean == pytest.approx(values.mean())
+    assert [found.low, found.high] == pytest.approx([found.mean - half, found.mean + half], abs=0.1 * half)
+
+
+@pytest.mark.parametrize("n", [3, 6])
+def test_higher_levels_give_wider_intervals_and_shifts_move_them(n):
+    values = [0.1, 0.4, 0.35, 0.8, 0.2, 0.6][:n]
+    narrow, wide = mean_interval(values, level=0.8), mean_interval(values, level=0.99)
+    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
+    moved = mean_interval([10 + 2 * value for value in values], level=0.8)
+    assert [moved.low, moved.high] == pytest.approx([10 + 2 * narrow.low, 10 + 2 * narrow.high])
+
+
+def test_the_seed_decides_the_interval():
+    values = np.random.default_rng(0).random(50).tolist()
+    assert mean_interval(values, seed=1) == mean_interval(values, seed=1) != mean_interval(values, seed=2)
+
+
+def test_intervals_over_prompts_cover_the_truth_where_intervals_over_samples_do_not():
+    rng = np.random.default_rng(0)
+    prompts, k, trials, truth = 100, 16, 200, 0.5
+    covered = covered_naively = 0
+    for trial in range(trials):
+        # Prompts differ: most are nearly always or nearly never solved, as with real models.
+        averages = rng.binomial(k, rng.beta(0.3, 0.3, prompts)) / k
+        found = mean_interval(averages.tolist(), seed=trial)
+        covered += found.low <= truth <= found.high
+        mean = averages.mean()
+        covered_naively += abs(mean - truth) <= 1.96 * math.sqrt(mean * (1 - mean) / (prompts * k))
+    assert 0.91 <= covered / trials <= 0.99
+    assert covered_naively / trials < 0.6
+
+
+def test_groups_count_equally_and_values_are_drawn_within_them():
+    rng = np.random.default_rng(0)
+    groups = [rng.integers(0, 2, size).astype(float).tolist() for size in (40, 400)]
+    found = mean_interval(*groups, seed=5)
+    assert found.mean == pytest.approx(np.mean([np.mean(values) for values in groups]))
+    deviation = math.sqrt(sum(np.var(values) / len(values) for values in groups)) / 2
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "groups", [[[0.5]], [[0.5, 0.5, 0.5]], [[0.25] * 30], [[1.0, 1.0], [0.0]], [[0.0, 1.0], [1.0]]]
+)
+def test_no_interval_where_nothing_tells_how_far_off_the_mean_is(groups):
+    assert mean_interval(*groups) == Estimate(np.mean([np.mean(group) for group in groups]))
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[0.1, math.nan]], [[math.inf]], [[1.0], []]])
+def test_values_without_a_mean_are_refused(groups):
+    with pytest.raises(ValueError, match="all finite"):
+        mean_interval(*groups)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95])
+def test_levels_are_shares(level):
+    with pytest.raises(ValueError, match="level is"):
+        mean_interval([1.0, 2.0], level=level)
+
+
+def tables(rows, columns, row_spread, column_spread):
+    """Tables of 0 and 1 whose chances vary by row and column about 0.5: runs with seeds, and prompts, that differ."""
+
+    def draw(rng):
+        chances = 0.5 + rng.normal(0, row_spread, (rows, 1)) + rng.normal(0, column_spread, (1, columns))
+        return (rng.random((rows, columns)) < chances).astype(float)
+
+    return draw
+
+
+# Rows that differ, columns that differ, both; drawing one of them alone would miss the other.
+@pytest.mark.parametrize(("row_spread", "column_spread"), [(0.1, 0.0), (0.0, 0.3), (0.1, 0.2)])
+def test_crossed_intervals_hold_the_mean_when_rows_and_columns_differ(row_spread, column_spread):
+    draw = tables(8, 40, row_spread, column_spread)
+    assert coverage(draw, 0.5, crossed_interval, 100) >= 0.9  # 0.95 and two standard errors below
+
+
+def test_intervals_over_rows_alone_are_too_narrow_for_other_columns():
+    draw = tables(8, 60, 0.02, 0.3)
+    assert coverage(lambda rng: draw(rng).mean(1).tolist(), 0.5, experiments=100) < 0.85
+
+
+def test_a_single_row_or_column_is_not_drawn():
+    values = np.random.default_rng(0).random((1, 40))
+    across, down, plain = crossed_interval(values), crossed_interval(values.T), mean_interval(values[0].tolist())
+    for found in (across, down):
+        assert [found.mean, found.low, found.high] == pytest.approx([plain.mean, plain.low, plain.high], abs=0.01)
+    assert crossed_interval([[0.5]]) == crossed_interval([[0.5, 0.5]]) == Estimate(0.5)
+
+
+def sign_flip_p_value(differences):
+    """All signs by hand, two-sided."""
+    observed = abs(sum(differences))
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(total >= observed - 1e-12 for total in sums) / len(sums)
+
+
+@pytest.mark.parametrize(
+    "differences",
+    [[0.1, 0.2, -0.05, 0.3], [0.01] * 10, [0.3, -0.2, 0.1, -0.4, 0.25, 0.0], [1.0, -1.0], [0.0] * 3, [-0.1, -0.4, -2]],
+)
+def test_the_p_value_is_that_of_all_signs(differences):
+    assert paired_p_value(differences) == pytest.approx(sign_flip_p_value(differences))
+
+
+def test_without_a_difference_false_alarms_are_as_rare_as_they_should_be():
+    rng = np.random.default_rng(4)
+    alarms = sum(paired_p_value(rng.normal(0, 1, 8).tolist()) < 0.05 for _ in range(400)) / 400
+    assert alarms < 0.08  # 0.05 and three standard errors
+
+
+def test_equivalence_is_tested_against_both_margins():
+    """At the margin the test is wrong in one of 20 cases, inside it finds equivalence, outside it does not."""
+    rng = np.random.default_rng(5)
+
+    def found(mean):
+        return sum(equivalence_p_value((mean + rng.normal(0, 0.01, 8)).tolist(), 0.02) < 0.05 for _ in range(400)) / 400
+
+    assert found(0.02) == pytest.approx(0.05, abs=0.035)
+    assert found(-0.02) == pytest.approx(0.05, abs=0.035)
+    assert found(0.0) > 0.9
+    assert found(0.04) == 0.0
+
+
+def test_equivalence_of_two_pairs_by_hand():
+    # Mean 0, standard error 1, one degree of freedom: 1 - the Cauchy distribution at 1 is 1/4.
+    assert equivalence_p_value([-1.0, 1.0], 1.0) == pytest.approx(0.25)
+    assert equivalence_p_value([0.0, 0.0], 0.1) == 0.0
+    assert equivalence_p_value([0.2, 0.2], 0.1) == 1.0
+
+
+def test_one_pair_is_no_test():
+    assert paired_p_value([0.2]) is None
+    assert equivalence_p_value([0.2], 0.5) is None
+    with pytest.raises(ValueError, match="above 0"):
+        equivalence_p_value([0.1, 0.2], 0.0)
+
+
+def test_holm_multiplies_the_smallest_most_and_keeps_the_order():
+    corrected = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.5})
+    assert corrected == pytest.approx({"a": 0.04, "c": 0.09, "b": 0.09, "d": 0.5})
+    assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
+    assert holm({}) == {}
+
+
+@given(st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n))))
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(case):
+    samples, correct, k = case
+    verdicts = [1] * correct + [0] * (samples - correct)
+    subsets = list(itertools.combinations(verdicts, k))
+    assert pass_at_k(samples, correct, k) == pytest.approx(float(Fraction(sum(map(any, subsets)), len(subsets))))
+
+
+@pytest.mark.parametrize("case", [(4, 5, 1), (4, -1, 1), (4, 2, 5), (4, 2, 0)])
+def test_pass_at_k_refuses_what_is_not_defined(case):
+    with pytest.raises(ValueError, match="is not defined"):
+        pass_at_k(*case)

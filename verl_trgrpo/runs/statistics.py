@@ -1,0 +1,207 @@
+"""Means with intervals, paired tests and their correction: the statistics of runs, of studies and of evaluations.
+
+Two units occur. Runs with different seeds are few (three to ten), test prompts many. The samples of one prompt, and the prompts
+of one run, are not independent of one another; `mean_interval` therefore takes one value for each unit, and `crossed_interval`
+draws both units at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+LEVEL = 0.95
+RESAMPLES = 9999
+# With fewer values the bootstrap cannot reach further than the smallest and the largest of them, and its interval of 95 % holds
+# the mean of normal values in 76 % (three values) or 87 % (four) of cases; that of the t distribution in 95 %.
+FEWEST_FOR_BOOTSTRAP = 5
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and the ends of its interval; None where nothing tells how far off the mean may be."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+
+
+def mean_interval(*groups: Sequence[float], level: float = LEVEL, seed: int = 0) -> Estimate:
+    """Return the mean of values, or of the means of several groups, with its interval.
+
+    From five values on it is a bootstrap interval. Plain percentiles would be too narrow for few values: the bootstrap's spread
+    is that of the biased standard deviation, and its quantiles are those of a normal and not of a t distribution. They are
+    therefore taken further out, at Phi(-sqrt(n / (n - 1)) t) with the quantile t of n - 1 degrees of freedom ("expanded
+    percentiles", Hesterberg, What Teachers Should Know About the Bootstrap, 2015). Fewer values get the t interval.
+
+    Args:
+        groups: one or more; values of one group are drawn within it, and groups count equally. The smallest group decides about
+            n above. Values are finite, one for each independent unit.
+        level: wanted coverage, above 0 and below 1.
+        seed: of the resampling.
+
+    Returns:
+        the estimate; without an interval where a group has one value, or all groups have equal values.
+
+    Raises:
+        ValueError: for a group without values, values that are not finite, or another level.
+    """
+    import numpy
+    from scipy import stats
+
+    if not groups or not all(groups) or not all(map(math.isfinite, itertools.chain(*groups))):
+        raise ValueError(f"values are {[list(group) for group in groups]}; give at least one in each group, all finite")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level}; it must be above 0 and below 1")
+    mean = math.fsum(math.fsum(group) / len(group) for group in groups) / len(groups)
+    n = min(map(len, groups))
+    if n < 2 or all(min(group) == max(group) for group in groups):
+        return Estimate(mean)
+    if len(groups) == 1 and n < FEWEST_FOR_BOOTSTRAP:
+        low, high = stats.t.interval(level, n - 1, loc=mean, scale=stats.sem(groups[0]))
+        return Estimate(mean, float(low), float(high))
+
+    def mean_of_means(*samples: Any, axis: int) -> Any:
+        return sum(numpy.mean(sample, axis=axis) for sample in samples) / len(samples)
+
+    found = stats.bootstrap(
+        [numpy.asarray(group, dtype=float) for group in groups],
+        mean_of_means,
+        n_resamples=RESAMPLES,
+        batch=max(1, 1_000_000 // sum(map(len, groups))),
+        confidence_level=1 - 2 * _expanded_tail(n, level),
+        method="percentile",
+        rng=numpy.random.default_rng(seed),
+    ).confidence_interval
+    return Estimate(mean, float(found.low), float(found.high))
+
+
+def crossed_interval(values: Any, level: float = LEVEL, seed: int = 0) -> Estimate:
+    """Return the mean of a table with an interval from drawing its rows and its columns anew, each with replacement.
+
+    The effect of a row is shared by all values in it, as is that of a column, so single values must not be drawn (Owen, The
+    pigeonhole bootstrap, 2007). The percentiles are those of `mean_interval`, for the smaller number of rows or columns.
+
+    Args:
+        values: (rows, columns), such as one row for each seed and one column for each test prompt, finite. A side of length 1
+            is not drawn.
+        level: wanted coverage, above 0 and below 1.
+        seed: of the resampling.
+
+    Returns:
+        the estimate; without an interval for a single value or equal values. It is wider than need be where the values' own noise
+        prevails, which this bootstrap counts three times; and too narrow with fewer than five rows that differ much.
+    """
+    import numpy
+
+    table = numpy.asarray(values, dtype=float)
+    mean = float(table.mean())
+    if table.min() == table.max():
+        return Estimate(mean)
+    rng = numpy.random.default_rng(seed)
+    rows, columns = (rng.multinomial(n, [1 / n] * n, size=RESAMPLES) / n for n in table.shape)
+    means = numpy.einsum("rb,rb->r", rows @ table, columns)
+    tail = _expanded_tail(min(n for n in table.shape if n > 1), level)
+    low, high = numpy.quantile(means, [tail, 1 - tail])
+    return Estimate(mean, float(low), float(high))
+
+
+def _expanded_tail(n: int, level: float) -> float:
+    from scipy import stats
+
+    return float(stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf((1 + level) / 2, n - 1)))
+
+
+def paired_p_value(differences: Sequence[float], seed: int = 0) -> float | None:
+    """Return the two-sided p-value of the sign-flip permutation test that paired differences have mean 0.
+
+    Exact up to 13 pairs (all 2^n signs), else from `RESAMPLES` random signs. With n pairs it cannot be below 2 / 2^n.
+
+    Args:
+        differences: one for each pair; finite.
+        seed: of the random signs.
+
+    Returns:
+        the p-value; None for fewer than two pairs.
+    """
+    import numpy
+    from scipy import stats
+
+    if len(differences) < 2:
+        return None
+    if not any(differences):
+        return 1.0
+    found = stats.permutation_test(
+        (numpy.asarray(differences, dtype=float),),
+        numpy.mean,
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=RESAMPLES,
+        rng=numpy.random.default_rng(seed),
+    )
+    return float(found.pvalue)
+
+
+def equivalence_p_value(differences: Sequence[float], margin: float) -> float | None:
+    """Return the p-value of the paired test that the mean difference lies within +-`margin` (TOST).
+
+    Two one-sided t tests, of a mean not above -margin and of one not below +margin; the larger p-value counts (Schuirmann
+    1987). A small one says that the arms are equivalent; a large one of the test of a difference does not say so.
+
+    Args:
+        differences: one for each pair; finite.
+        margin: the largest mean difference that does not matter, above 0; fixed before the data were seen.
+
+    Returns:
+        the p-value; None for fewer than two pairs.
+
+    Raises:
+        ValueError: for a margin that is not above 0.
+    """
+    from scipy import stats
+
+    if not margin > 0:
+        raise ValueError(f"margin is {margin}; it must be above 0")
+    if len(differences) < 2:
+        return None
+    if min(differences) == max(differences):
+        return float(abs(differences[0]) >= margin)
+    above = stats.ttest_1samp(differences, -margin, alternative="greater").pvalue
+    below = stats.ttest_1samp(differences, margin, alternative="less").pvalue
+    return float(max(above, below))
+
+
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
+    """Return p-values corrected for their number (Holm 1979): the chance of any false finding stays below the level."""
+    corrected: dict[Key, float] = {}
+    largest = 0.0
+    for place, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[name]))
+        corrected[name] = largest
+    return corrected
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """Return the unbiased estimate of the probability that at least one of k samples is right.
+
+    That is 1 - C(samples - correct, k) / C(samples, k): the share of the subsets of k samples that have a right one.
+
+    Args:
+        samples: samples of the prompt.
+        correct: how many of them are right, 0 to `samples`.
+        k: 1 to `samples`.
+
+    Raises:
+        ValueError: for numbers out of range.
+    """
+    if not 0 <= correct <= samples or not 1 <= k <= samples:
+        raise ValueError(
+            f"pass@{k} of {correct} right ones among {samples} samples is not defined; "
+            "it needs 0 <= correct <= samples and 1 <= k <= samples"
+        )
+    return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)
