@@ -52,10 +52,10 @@ def measure(response: str, truth: str, scores: int, repeats: int) -> list[float]
     """Scores per second of each repeat."""
     rates = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(scores):
             compute_score("kk_logic", response, truth)
-        rates.append(scores / (time.perf_counter() - start))
+        rates.append(scores / (time.process_time() - start))
     return rates
 
 

@@ -58,9 +58,9 @@ TARGETS = {
     ),
     "rewards": Target(("verl_trgrpo/tasks/*.py",), ("tests/rewards/test_*.py",), unless="verl_loads"),
     "kk": Target(
-        ("verl_trgrpo/tasks/knights_and_knaves/reward/*.py",),
-        ("tests/tasks/knights_and_knaves/reward/test_*.py",),
-        ("tests/tasks/knights_and_knaves/reward/test_kk_time.py",),
+        ("verl_trgrpo/tasks/knights_and_knaves/reward.py",),
+        ("tests/tasks/knights_and_knaves/test_kk_reward*.py",),
+        ("tests/tasks/knights_and_knaves/test_kk_reward_time.py",),
     ),
     "math": Target(
         tuple(f"{_MATH}/{name}.py" for name in ("extract", "form", "number", "latex", "units", "compare", "scorer")),

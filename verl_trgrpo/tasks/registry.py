@@ -35,7 +35,7 @@ class Task:
 # Data sources, separated by spaces, and their task. In a name `<n>` stands for a whole number from 1 and `<name>` for
 # letters, digits and `_`.
 _TASKS = {
-    "kk kk_logic kk_<n>ppl": Task("verl_trgrpo.tasks.knights_and_knaves.reward.scorer:score_knights_and_knaves"),
+    "kk kk_logic kk_<n>ppl": Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves"),
     "math math_dapo deepscaler aime2024 amc2023 math500 olympiad_bench": Task(
         "verl_trgrpo.tasks.math.reward.scorer:score_math"
     ),

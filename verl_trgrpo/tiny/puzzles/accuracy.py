@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
-from verl_trgrpo.tasks.knights_and_knaves.reward.scorer import score_knights_and_knaves
+from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 from verl_trgrpo.tiny.puzzles.demonstrations import WarmStartPuzzles
 from verl_trgrpo.tiny.puzzles.puzzle_texts import CAREFUL_START, prompt_text
 

@@ -7,18 +7,23 @@ usually trained with, so that scores can be compared:
 | response | format | answer | score | acc | format_ok |
 |---|---|---|---|---|---|
 | every role is right | +1 | +2 | 3 | 1 | 1 |
-| every person has a definite role, but not all are right | +1 | -1.5 | -0.5 | 0 | 1 |
-| the answer does not settle every role beyond doubt | +1 | -2 | -1 | 0 | 1 |
+| every person has a role, but not all are right | +1 | -1.5 | -0.5 | 0 | 1 |
+| the answer is anything else than one role for every person | +1 | -2 | -1 | 0 | 1 |
 | the form is wrong (the answer is then not read) | -1 | -2 | -3 | 0 | 0 |
 
 `acc` is 1 only if the form is right as well: a correct answer in a malformed response counts as 0.
+
+An answer is claims and nothing else, `NAME is a knight` or `NAME is a knave`, in any order and in upper or lower case.
+Claims end with a line break, `;`, `,`, `and`, or a full stop; each may begin with a number, `(1)`, `1.` or `1)`, or a
+list mark, `-`, `*` or `•`; asterisks and the width of gaps mean nothing. One more word, such as "if" or "maybe", makes
+it no answer: a reward that understands English can be talked into understanding too much.
 
 Worked example:
 
 >>> truth = "(1) Zoey is a knight\\n(2) Oliver is a knave"
 >>> score_knights_and_knaves("Oliver lies.</think><answer>Zoey is a knight, Oliver is a knave.</answer>", truth).score
 3.0
->>> score_knights_and_knaves("</think><answer>Both are knights.</answer>", truth).score
+>>> score_knights_and_knaves("</think><answer>Zoey is a knight and Oliver is a knight</answer>", truth).score
 -0.5
 >>> score_knights_and_knaves("</think><answer>Zoey may be a knight, Oliver is a knave.</answer>", truth).score
 -1.0
@@ -29,24 +34,24 @@ Worked example:
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
-from verl_trgrpo.tasks.knights_and_knaves.reward.answer import read_answer
-from verl_trgrpo.tasks.knights_and_knaves.reward.text import normalize
+from verl_trgrpo.common.problems import raise_problems, shorten
 from verl_trgrpo.tasks.score import Score
 
-FORMAT_REWARD = 1.0
-FORMAT_PENALTY = -1.0
-RIGHT_REWARD = 2.0
-WRONG_PENALTY = -1.5
-UNPARSED_PENALTY = -2.0
+RIGHT = Score(3.0, acc=1.0)
+WRONG = Score(-0.5, acc=0.0)
+UNPARSED = Score(-1.0, acc=0.0)
+MALFORMED = Score(-3.0, acc=0.0, format_ok=0.0)
 
 _TRUTH_KEY = "solution_text_format"
 _TRUTH_LINE = re.compile(r"\(([0-9]+)\) (\S.*) is a (knight|knave)")
 _TAG = re.compile(r"</?(?:think|answer)>")
 _END_TOKENS = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
+
+_MARKS = r"(?:and (?!is a ))?(?:[-•] )?(?:\(?[0-9]{1,2}[.)] ?)?"
+# The last alternative takes all the rest at once, so that the time is linear whatever the text.
+_CLAIM = re.compile(rf"{_MARKS}(.+?) is a (knight|knave)(?:\.?(?:(?: ?[,;])+ ?|\Z)|\. | (?=and ))|.+")
 
 
 def score_knights_and_knaves(
@@ -72,34 +77,47 @@ def score_knights_and_knaves(
     truth = _parse_ground_truth(_truth_text(ground_truth))
     answer = extract_answer(response)
     if answer is None:
-        return Score(FORMAT_PENALTY + UNPARSED_PENALTY, acc=0.0, format_ok=0.0)
-    roles = read_answer(answer, tuple(truth))
+        return MALFORMED
+    roles = read_claims(answer, truth)
     if roles is None:
-        return Score(FORMAT_REWARD + UNPARSED_PENALTY, acc=0.0)
-    if roles != truth:
-        return Score(FORMAT_REWARD + WRONG_PENALTY, acc=0.0)
-    return Score(FORMAT_REWARD + RIGHT_REWARD, acc=1.0)
+        return UNPARSED
+    return RIGHT if roles == truth else WRONG
 
 
 def extract_answer(response: str) -> str | None:
-    """The text between the answer tags, or None where the response has not the required form.
+    """Return the text between the answer tags, or None where the response has not the required form.
 
     The form, with white space allowed between the parts: an optional `<think>` (a chat template may have put it into the
     prompt), the reasoning, `</think>`, `<answer>`, the answer, `</answer>`, and any of the end-of-text tokens
     `<|im_end|>`, `<|endoftext|>`, `</s>`. Tags are case-sensitive and occur nowhere else, not even in the reasoning.
     Reasoning and answer may be empty. Any other text, such as a header word or an HTML comment, is ordinary text.
     """
-    tags = list(islice(_TAG.finditer(response), 5))
-    if tags and tags[0][0] == "<think>" and not response[: tags[0].start()].strip():
-        del tags[0]
-    if [tag[0] for tag in tags] != ["</think>", "<answer>", "</answer>"]:
+    reasoning, _, rest = response.partition("</think>")
+    between, _, rest = rest.partition("<answer>")
+    answer, closed, tail = rest.partition("</answer>")
+    if not closed or between.strip() or (tail and _END_TOKENS.sub("", tail).strip()):
         return None
-    reasoning_end, answer_start, answer_end = tags
-    between = response[reasoning_end.end() : answer_start.start()]
-    tail = response[answer_end.end() :]
-    if between.strip() or (tail and _END_TOKENS.sub("", tail).strip()):
-        return None
-    return response[answer_start.end() : answer_end.start()]
+    reasoning = reasoning.lstrip().removeprefix("<think>")
+    return None if _TAG.search(reasoning) or _TAG.search(answer) else answer
+
+
+def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the role of each of `people`, or None unless the answer is one claim or more about each and nothing else.
+
+    Args:
+        answer: text of the answer block, without the tags.
+        people: by their names as `_spelling` writes them.
+    """
+    roles: dict[str, str] = {}
+    for name, role in _CLAIM.findall(_spelling(answer)):
+        if roles.setdefault(name, role) != role:
+            return None
+    return roles if roles.keys() == people.keys() else None
+
+
+def _spelling(text: str) -> str:
+    """Return `text` in small letters, without asterisks, with `;` for line breaks and one space for each gap."""
+    return " ".join(text.strip().replace("*", "").replace("\n", " ; ").casefold().split())
 
 
 def _truth_text(ground_truth: str | Mapping[str, str]) -> str:
@@ -114,9 +132,8 @@ def _truth_text(ground_truth: str | Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse_ground_truth(text: str) -> Mapping[str, str]:
-    """Name -> role, in order. Cached because every sample of a group is scored against the same text."""
+    """Return role by name as `_spelling` writes it. Cached: every sample of a group is scored against the same text."""
     truth: dict[str, str] = {}
-    spellings: set[str] = set()
     problems = []
     for position, line in enumerate(text.strip().split("\n"), start=1):
         match = _TRUTH_LINE.fullmatch(line.strip())
@@ -125,13 +142,11 @@ def _parse_ground_truth(text: str) -> Mapping[str, str]:
                 f"line {position} is {shorten(line)}; it must read '({position}) <name> is a knight' or knave"
             )
             continue
-        spelling = normalize(match[2])
-        if not spelling or spelling in spellings:
+        name = _spelling(match[2])
+        if not name or name in truth or re.sub(_MARKS, "", name, count=1) != name:
             problems.append(
-                f"line {position}: the name {shorten(match[2])} is unreadable or used twice; rename the person"
+                f"line {position}: the name {shorten(match[2])} is used twice or looks like a list mark; rename the person"
             )
-        spellings.add(spelling or "")
-        truth[match[2]] = match[3]
-    if problems:
-        raise ValueError(f"malformed Knights-and-Knaves ground truth: {'; '.join(problems)}")
+        truth[name] = match[3]
+    raise_problems([f"malformed Knights-and-Knaves ground truth: {'; '.join(problems)}"] if problems else [])
     return truth

@@ -241,4 +241,16 @@ UNPARSED = {
         "Zoey is a knights...",
         "- [ ] Zoey is a knight...",
     ],
+    "cut off": [
+        "Zoey is a knight...\nand",
+        "Zoey is a knight... and Bob",
+        "Zoey is a knight...\nZoey is a",
+        "Zoey is a knight...\n(4)",
+        "Zoey is a knight...\n- ",
+        "Zoey is a knight.....",
+        "Zoey is a knigh...",
+        "Zoey is a knight Oliver is a knave Ava is a knight",
+        "Zoey is a knightOliver is a knaveAva is a knight",
+        "Zoey is a knight and and Oliver is a knave and Ava is a knight",
+    ],
 }

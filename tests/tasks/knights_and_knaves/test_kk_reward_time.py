@@ -1,0 +1,65 @@
+"""The time to score a Knights-and-Knaves response is bounded and linear in its length."""
+
+import random
+import time
+
+import pytest
+
+from tests.tasks.knights_and_knaves.kk_answer_cases import RIGHT_ANSWER, TRUTH
+from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
+
+MEDIUM, LARGE = 100_000, 1_000_000  # characters
+_LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=5000)
+PIECES = {
+    "random": "".join(_LETTERS),
+    "opening think": "<think>",
+    "closing think": "</think>",
+    "opening answer": "<answer>",
+    "closing answer": "</answer>",
+    "brackets": "<",
+    "half tags": "</answer",
+    "end tokens": "<|im_end|>",
+    "names": "Zoey, ",
+    "spaces": " ",
+    "tabs and newlines": "\t\n",
+    "newlines": "\n",
+    "numbers": "(1) ",
+    "is a": "is a ",
+    "and": "and ",
+    "half claims": " is a knight",
+    "claims": "Zoey is a knight. ",
+    "claims in one sentence": "Zoey is a knight and ",
+    "claims about many": "Zoey is a knight, or ",
+    "claim lines": RIGHT_ANSWER + "\n",
+    "separators": ";, ",
+    "spaced separators": "Zoey is a knight ; , ; ",
+    "dashes": "- ",
+    "stars": "*",
+    "dots": ".",
+    "combining marks": "\u0301\u0316",
+    "compatibility characters": "\ufdfa",
+    "surrogates": "\ud800",
+}
+
+
+def seconds(response: str) -> float:
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        score_knights_and_knaves(response, TRUTH)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+@pytest.mark.parametrize("place", ["everywhere", "reasoning", "answer", "tail"])
+@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
+def test_time_is_linear_and_bounded(piece, place):
+    frame = {
+        "everywhere": "{}",
+        "reasoning": f"{{}}</think><answer>{TRUTH}</answer>",
+        "answer": "<think>a</think><answer>{}</answer>",
+        "tail": f"<think>a</think><answer>{TRUTH}</answer>{{}}",
+    }[place]
+    medium, large = (seconds(frame.format((piece * (size // len(piece) + 1))[:size])) for size in (MEDIUM, LARGE))
+    assert large < 1.0
+    assert large < 20 * medium + 0.05  # the constant: timer noise where both are tiny

@@ -1,1 +1,0 @@
-"""Reward for Knights-and-Knaves puzzles; `scorer` is the way in."""
