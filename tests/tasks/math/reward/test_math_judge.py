@@ -163,15 +163,15 @@ def test_a_killed_judge_is_replaced():
 def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
     monkeypatch.setattr("verl_trgrpo.tasks.math.reward.client.WALL_SECONDS", 0.5)
     client = JudgeClient()
-    request = {"golds": [r"2\pi"], "answer": r"\pi+\pi", "rounded_gold": False, "limit": 0.01}
+    request = (r"2\pi",), r"\pi+\pi"
     try:
-        assert client.ask({**request, "limit": 5.0})["equal"]
+        assert client.ask(*request, limit=5.0)["equal"]
         old = client.pid
         for process in processes_of_session(old):
             os.kill(process, signal.SIGSTOP)
-        assert client.ask(request)["timed_out"]
+        assert client.ask(*request, limit=0.01)["timed_out"]
         wait_until(lambda: not processes_of_session(old))
-        assert client.ask({**request, "limit": 5.0})["equal"]
+        assert client.ask(*request, limit=5.0)["equal"]
     finally:
         client.close()
 
@@ -181,7 +181,7 @@ def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     client = JudgeClient()
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
-        client.ask({"golds": ["x"], "answer": "y", "rounded_gold": False, "limit": 1.0})
+        client.ask(("x",), "y", limit=1.0)
     assert client.pid is None
 
 

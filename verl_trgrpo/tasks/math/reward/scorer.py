@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from verl_trgrpo.tasks.math.reward.client import judge
@@ -77,8 +77,7 @@ def score_math(
         return Score(0.0, acc=0.0, format_ok=0.0, gold_unparseable=_unparseable(golds, math_time_limit))
     verdict = compare(golds, answer, rounded_gold=rounded_gold)
     if verdict is None:
-        request = {"golds": golds, "answer": answer, "rounded_gold": rounded_gold, "limit": math_time_limit}
-        reply = judge.ask(request)
+        reply = judge.ask(golds, answer, rounded_gold=rounded_gold, limit=math_time_limit)
         right = float(reply["equal"])
         return Score(
             right,
@@ -91,24 +90,8 @@ def score_math(
     return Score(0.0, acc=0.0, gold_unparseable=_unparseable(golds, math_time_limit))
 
 
-def score_minerva(
-    response: str,
-    ground_truth: Any,
-    extra_info: Mapping[str, Any] | None = None,
-    *,
-    answer_format: str = "boxed",
-    rounded_gold: bool = True,
-    math_time_limit: float = 0.5,
-) -> Score:
-    """`score_math` for Minerva, whose decimal ground truths are rounded values: `rounded_gold` is on unless set."""
-    return score_math(
-        response,
-        ground_truth,
-        extra_info,
-        answer_format=answer_format,
-        rounded_gold=rounded_gold,
-        math_time_limit=math_time_limit,
-    )
+score_minerva = partial(score_math, rounded_gold=True)
+"""`score_math` for Minerva, whose decimal ground truths are rounded values."""
 
 
 def gold_texts(ground_truth: Any) -> tuple[str, ...]:
@@ -159,4 +142,4 @@ def _unparseable(golds: tuple[str, ...], limit: float) -> float:
     """1.0 if no ground truth is understood. Cached because every sample of a group has the same ones."""
     if any(not formulas(read_forms(normalize(gold))[0]) for gold in golds):
         return 0.0
-    return float(not judge.ask({"golds": golds, "answer": None, "rounded_gold": False, "limit": limit})["understood"])
+    return float(not judge.ask(golds, None, limit=limit)["understood"])
