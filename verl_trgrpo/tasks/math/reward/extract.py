@@ -6,7 +6,6 @@ MAX_ANSWER_CHARS = 1000
 """A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
-_BOX_NAMES = (r"\boxed", r"\fbox")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _TAIL_CHARS = 1000
 _D = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
@@ -28,33 +27,24 @@ def boxed_answer(text: str) -> str | None:
 
     `\boxed 5` is a box too. The word without a brace or a number behind it is none.
     """
-    box = _last_box(text)
-    if box is None:
-        return None
-    if box["number"]:
-        return box["number"]
-    start = box.end()
+    box = None
+    for box in _BOX.finditer(text):  # noqa: B007
+        pass
+    if box is None or box["number"]:
+        return box and box["number"]
     depth = 1
     # One more character than allowed decides "too long"; what follows is not looked at.
-    for match in _BRACE.finditer(text, start, start + MAX_ANSWER_CHARS + 1):
-        if match[0] in "{}":
-            depth += 1 if match[0] == "{" else -1
+    for match in _BRACE.finditer(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
         if depth == 0:
-            return text[start : match.start()]
+            return text[box.end() : match.start()]
     return None
-
-
-def has_box(text: str) -> bool:
-    """Return whether the text contains a box, finished or not."""
-    return any(name in text for name in _BOX_NAMES)
 
 
 def last_number(text: str) -> str | None:
     """Return the last number of the text, as written; only the last 1,000 characters are read."""
-    found = None
-    for found in _LAST_NUMBER.finditer(text[-_TAIL_CHARS:]):  # noqa: B007
-        pass
-    return found[0] if found else None
+    numbers = _LAST_NUMBER.findall(text[-_TAIL_CHARS:])
+    return numbers[-1] if numbers else None
 
 
 def extract_answer(response: str, answer_format: str) -> str | None:
@@ -62,19 +52,12 @@ def extract_answer(response: str, answer_format: str) -> str | None:
 
     Args:
         response: the decoded response.
-        answer_format: "boxed", or "boxed_or_last_number", which takes the last number of a response without any box.
+        answer_format: "boxed", or "boxed_or_last_number", which takes the last number of a response without any box,
+            finished or not.
     """
     text = final_text(response)
     if text is None:
         return None
-    if answer_format == "boxed_or_last_number" and not has_box(text):
+    if answer_format == "boxed_or_last_number" and r"\boxed" not in text and r"\fbox" not in text:
         return last_number(text)
     return boxed_answer(text)
-
-
-def _last_box(text: str) -> re.Match[str] | None:
-    """The beginning of the last box."""
-    match = None
-    for match in _BOX.finditer(text):  # noqa: B007
-        pass
-    return match

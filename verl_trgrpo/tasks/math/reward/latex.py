@@ -4,6 +4,7 @@ Only notation is touched, never a value. Texts are short (an answer is capped), 
 """
 
 import re
+from collections.abc import Iterator
 
 _CHARACTERS = str.maketrans(
     {
@@ -13,42 +14,31 @@ _CHARACTERS = str.maketrans(
         "≠": r"\neq ", "≈": r"\approx ", "√": r"\sqrt ", "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "€": r"\text{euros}",
     }
 )  # fmt: skip
-_TEXT = r"\\(?:text(?:bf|rm|it|normal|sf|tt|up)?|mbox|mathrm|textnormal|mathbf|mathit|mathsf|operatorname\*?|bf|rm)\s*(?=\{)"
-_CURRENCIES = ((r"\$", r"\text{dollars}"), (r"\text{euros}", r"\text{euros}"))
+_COMMANDS = {
+    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
+    "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq",
+    "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "lparen": "(", "rparen": ")",
+    "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ", "degrees": r"^\circ",
+}  # fmt: skip
+_COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
+_TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up)?|mbox|math(?:rm|bf|it|sf)|operatorname\*?|bf|rm)\s*(?=\{)")
 ROW = "\ue000"
 """Stands for the row break of a matrix in normalized texts."""
 
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
-_DELIMITER = re.compile(r"\\[()\[\]]")
 _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\\[()\[\]]", ""),  # \( and \[ begin a formula
         (r"(?<=[0-9])(?:,\s*\\!\s*|\{,\}|\\,|\\!)(?=[0-9]{3}(?![0-9]))", ""),  # 10,\!080
         (r"\\(?:[!,;:> ]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})", " "),
         (r"\\(?:left|right|[bB]igg?[lrm]?|displaystyle|textstyle|limits)(?![a-zA-Z])\s*\.?", ""),
-        (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
-        (r"\\[dt]binom(?![a-zA-Z])", r"\\binom"),
-        (r"\\(?:geqslant|geqq|ge)(?![a-zA-Z])", r"\\geq"),
-        (r"\\(?:leqslant|leqq|le)(?![a-zA-Z])", r"\\leq"),
-        (r"\\lt(?![a-zA-Z])", "<"),
-        (r"\\gt(?![a-zA-Z])", ">"),
-        (r"\\(?:lbrace)(?![a-zA-Z])", r"\\{"),
-        (r"\\(?:rbrace)(?![a-zA-Z])", r"\\}"),
-        (r"\\[lr]vert(?![a-zA-Z])", "|"),
-        (r"\\lparen(?![a-zA-Z])", "("),
-        (r"\\rparen(?![a-zA-Z])", ")"),
-        (r"\\infin(?![a-zA-Z])", r"\\infty"),
-        (r"\\varnothing(?![a-zA-Z])", r"\\emptyset"),
         (r"\\(?:text)?color\s*\{[a-zA-Z]*\}|\\underline\s*(?=\{)", ""),
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
         (r"\{([^{}]*)\\over(?![a-zA-Z])([^{}]*)\}", r"\\frac{\1}{\2}"),
         (r"^([^{}]*)\\over(?![a-zA-Z])([^{}]*)$", r"\\frac{\1}{\2}"),
         (r"(?<![\\a-zA-Z])sqrt\(([^()]*)\)", r"\\sqrt{\1}"),
         (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),
-        (r"(?<=[0-9a-zA-Z)}])\s*\*\s*(?=[0-9a-zA-Z(\\])", r"\\cdot "),
-        (r"\\ast(?![a-zA-Z])", r"\\cdot"),
-        (r"\+\s*\\infty", r"\\infty"),
-        (r"\\degrees?(?![a-zA-Z])", r"^\\circ"),
         (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),
         (r"\^\s*\{\s*\\prime\s*\}|\^\s*\\prime(?![a-zA-Z])", "'"),
         (r"(?:,\s*)?\\text\{\s*(?:,\s*)?(?:and|or)\s*\}", ","),
@@ -64,19 +54,18 @@ _RULES = tuple(
     )
 )
 _MAX_OUTER_BRACES = 20  # each pair is one more look over the text
-_OPENERS = frozenset(("(", "[", "{", r"\{"))
+_OPENERS, _CLOSERS = frozenset(("(", "[", "{", r"\{")), frozenset((")", "]", "}", r"\}"))
 _BRACKET = re.compile(r"\\begin\{[a-z]*\*?\}|\\end\{[a-z]*\*?\}|\\[{}]|[()\[\]{}]")
 
 
 def normalize(text: str) -> str:
     """Return `text` in the one spelling, without spaces that mean nothing, dollar signs and a final period."""
     text = _ROW_BREAK.sub(ROW, text.translate(_CHARACTERS)).strip()
-    for sign, unit in _CURRENCIES:  # a price; the sign becomes a unit, which is compared like other units
-        if text.startswith(sign):
+    for sign, unit in ((r"\$", r"\text{dollars}"), (r"\text{euros}", r"\text{euros}")):
+        if text.startswith(sign):  # a price; the sign becomes a unit, which is compared like other units
             text = text.removeprefix(sign).rstrip(".,;: ") + unit
     text = text.replace(r"\$", "").replace("$", "")
-    text = _DELIMITER.sub("", text)
-    text = re.sub(_TEXT, r"\\text", text)
+    text = _COMMAND.sub(lambda match: _COMMANDS[match[1]], _TEXT.sub(r"\\text", text))
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
@@ -92,33 +81,32 @@ def normalize(text: str) -> str:
 
 def matching_close(text: str, start: int) -> int | None:
     """Return the position of the bracket that closes the one at `start`; any kind closes any other, as in `(0,1]`."""
-    depth = 0
-    for match in _BRACKET.finditer(text, start):
-        opens = match[0] in _OPENERS or match[0].startswith(r"\begin")
-        depth += 1 if opens else -1
-        if depth <= 0:
-            return match.start()
-    return None
+    return next((match.start() for match, depth in _walk(_BRACKET, text, start) if depth <= 0), None)
 
 
 def split_top_level(text: str, separator: str) -> list[str]:
     """Return the parts of `text` between those separators that stand outside all brackets."""
-    parts, depth, begin = [], 0, 0
-    for match in re.finditer(rf"{_BRACKET.pattern}|{re.escape(separator)}", text):
-        token = match[0]
-        if token == separator:
-            if depth == 0:
-                parts.append(text[begin : match.start()].strip())
-                begin = match.end()
-        else:
-            depth += 1 if token in _OPENERS or token.startswith(r"\begin") else -1
+    if separator not in text:
+        return [text.strip()]
+    parts, begin = [], 0
+    for match, depth in _walk(re.compile(rf"{_BRACKET.pattern}|{re.escape(separator)}"), text):
+        if match[0] == separator and depth == 0:
+            parts.append(text[begin : match.start()].strip())
+            begin = match.end()
     return [*parts, text[begin:].strip()]
 
 
 def nesting(text: str) -> int:
     """Return the depth of nested brackets."""
-    depth = deepest = 0
-    for match in _BRACKET.finditer(text):
-        depth += 1 if match[0] in _OPENERS or match[0].startswith(r"\begin") else -1
-        deepest = max(deepest, depth)
-    return deepest
+    return max((depth for _, depth in _walk(_BRACKET, text)), default=0)
+
+
+def _walk(pattern: re.Pattern[str], text: str, start: int = 0) -> Iterator[tuple[re.Match[str], int]]:
+    """Yield the matches of a pattern that finds all brackets, each with the number of brackets open behind it."""
+    depth = 0
+    for match in pattern.finditer(text, start):
+        if match[0] in _OPENERS or match[0].startswith(r"\begin"):
+            depth += 1
+        elif match[0] in _CLOSERS or match[0].startswith(r"\end"):
+            depth -= 1
+        yield match, depth
