@@ -2,25 +2,22 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
-from verl_trgrpo.data import command, schema
+from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.command import BuilderOptions
 from verl_trgrpo.data.selection import MALFORMED, NOT_DRAWN, draw
 from verl_trgrpo.data.sources import Record, RowErrors
-from verl_trgrpo.tasks.math.answers import NoAnswerError
-from verl_trgrpo.tasks.math.problems import Problem, read_problem
 from verl_trgrpo.tasks.math.prompts import INSTRUCTION, INSTRUCTION_ROLES, NO_INSTRUCTION, build_prompt
-from verl_trgrpo.tasks.math.repetitions import CONTRADICTED, REPEATED, find_repetitions
-from verl_trgrpo.tasks.math.sets import SETS, TRAIN, hub_data
-from verl_trgrpo.tasks.math.sources import SetSource, find_sources
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, NoAnswerError, Problem, find_repetitions, read_problem
+from verl_trgrpo.tasks.math.sources import SETS, TRAIN, SetSource, file_of, find_sources, split_of
 
 logger = logging.getLogger(__name__)
 
@@ -35,71 +32,29 @@ ARROW_SCHEMA = schema.arrow_schema(
 Sourced = tuple[Problem, str]  # a problem and its origin
 
 
-@dataclass(frozen=True)
-class DeepscalerOptions:
+@dataclass(frozen=True, kw_only=True)
+class DeepscalerOptions(BuilderOptions):
     """What to build.
 
-    out: directory for the files.
-    source: "hf", a directory, or a file: of the test set whose file name it has, otherwise of train problems.
-    sets: names from `SETS`; none for all that the source has.
-    hf_dataset: with "hf", other places on the hub, see `sets.hub_data`.
-    revision: with "hf", commit, branch or tag of the train set; None for the pinned commit.
-    instruction: text to append to each problem, or "none".
-    instruction_role: "user", or "system" to give the instruction as a system message.
-    limit: at most this many rows per file, at least 1; None for all.
-    seed: any integer; chooses the rows where there is a limit.
-    num_proc: processes, at least 1; the files do not depend on it.
-    on_error: "raise" or "skip" malformed rows.
-    force: see `BuildPlan`.
-
-    Raises ValueError that lists everything that is wrong.
+    Args:
+        source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set where it
+            has the name of one (aime.json), otherwise of train problems.
+        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all that the source
+            has if left out.
+        hf_dataset: with source hf, other places of sets, each as SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT]; REPO may
+            be a directory with a copy of a repository, REVISION a commit, branch or tag.
+        instruction: appended to each problem; none for none.
+        instruction_role: after the problem (user), or in a system message of its own (system).
     """
 
-    out: Path
     source: str = "hf"
     sets: tuple[str, ...] = ()
     hf_dataset: tuple[str, ...] = ()
-    revision: str | None = None
     instruction: str = INSTRUCTION
-    instruction_role: str = "user"
-    limit: int | None = None
-    seed: int = 0
-    num_proc: int = 1
-    on_error: str = "raise"
-    force: bool = False
+    instruction_role: Literal["user", "system"] = "user"
 
-    def __post_init__(self) -> None:
-        problems = command.common_problems(self.limit, self.num_proc, self.on_error)
-        problems += self._prompt_problems()
-        unknown = [name for name in self.sets if name not in SETS]
-        if unknown:
-            problems.append(f"sets has {', '.join(unknown)}; choose from {', '.join(SETS)}")
-        if self.source != "hf":
-            given = {"hf_dataset": self.hf_dataset, "revision": self.revision}
-            problems += [
-                f"{name} goes with source 'hf' only, but it is {self.source!r}; leave it out"
-                for name in given
-                if given[name]
-            ]
-        elif self.revision and any(text.startswith(f"{TRAIN}=") for text in self.hf_dataset):
-            problems.append(f"revision and hf_dataset both choose {TRAIN}; write the revision into hf_dataset")
-        try:
-            missing = [name for name in self.sets if name in SETS and name not in self.sources()]
-        except ValueError as error:
-            problems.append(str(error))
-        else:
-            if missing:
-                problems.append(f"source {self.source} has no {', '.join(missing)}; leave it out of sets")
-        raise_problems(problems)
-
-    def sources(self) -> dict[str, SetSource]:
-        """Return all sets that the source has. Raises ValueError where there are none."""
-        hub = hub_data(self.hf_dataset)
-        if self.revision:
-            hub[TRAIN] = replace(hub[TRAIN], revision=self.revision)
-        return find_sources(self.source, hub)
-
-    def _prompt_problems(self) -> list[str]:
+    def problems(self) -> list[str]:
+        """Return what is wrong with the fields above."""
         problems = []
         tags = [tag for tag in schema.CHAT_TAGS if tag in self.instruction]
         if not self.instruction.strip() or tags:
@@ -111,7 +66,24 @@ class DeepscalerOptions:
             )
         elif self.instruction == NO_INSTRUCTION and self.instruction_role != "user":
             problems.append(f"instruction_role is {self.instruction_role!r}, but there is no instruction; leave it out")
+        unknown = [name for name in self.sets if name not in SETS]
+        if unknown:
+            problems.append(f"sets has {', '.join(unknown)}; choose from {', '.join(SETS)}")
+        if self.source != "hf" and self.hf_dataset:
+            problems.append(f"hf_dataset goes with source 'hf' only, but it is {self.source!r}; leave it out")
+        try:
+            available = self.sources()
+        except ValueError as error:
+            problems.append(str(error))
+        else:
+            missing = [name for name in self.sets if name in SETS and name not in available]
+            if missing:
+                problems.append(f"source {self.source} has no {', '.join(missing)}; leave it out of sets")
         return problems
+
+    def sources(self) -> dict[str, SetSource]:
+        """Return all sets that the source has. Raises ValueError where there are none."""
+        return find_sources(self.source, self.hf_dataset)
 
 
 def build(options: DeepscalerOptions, progress: Progress = no_progress) -> BuildResult:
@@ -127,8 +99,15 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> Build
     plan = BuildPlan(
         builder="deepscaler",
         out=options.out,
-        arguments=_arguments(options, sources),
-        command=_command(options),
+        arguments={
+            "sources": {name: source.identity() for name, source in sources.items()},
+            "instruction": options.instruction,
+            "instruction_role": options.instruction_role,
+            "limit": options.limit,
+            "seed": options.seed,
+            "on_error": options.on_error,
+        },
+        command=command_line("python data_prep/deepscaler.py", options),
         libraries=["datasets"] if options.source == "hf" else [],
         inputs=[file for source in sources.values() for file in source.files()],
         force=options.force,
@@ -152,7 +131,7 @@ def _make(options: DeepscalerOptions, sources: Mapping[str, SetSource], progress
         dropped |= {NOT_DRAWN: len(rest) - len(chosen[name])}
         counts[name] = Counts(len(results) + malformed, len(chosen[name]), dropped)
     errors.finish()
-    files = [DataFile(SETS[name].file, _rows(options, name, rows), ARROW_SCHEMA) for name, rows in chosen.items()]
+    files = [DataFile(file_of(name), _rows(options, name, rows), ARROW_SCHEMA) for name, rows in chosen.items()]
     return DataSet(files, counts, errors.problems, _shared(chosen))
 
 
@@ -162,8 +141,7 @@ def _read(
     """Yield problems with their origins, None for a row without an answer; malformed rows go to `errors`."""
     records = list(source.records(errors))
     known = (INSTRUCTION,) if options.instruction == NO_INSTRUCTION else (INSTRUCTION, options.instruction)
-    read = partial(_read_record, known)
-    results = parallel_map(read, records, options.num_proc, progress, label)
+    results = parallel_map(partial(_read_record, known), records, options.num_proc, progress, label)
     for record, result in zip(records, results, strict=True):
         if isinstance(result, str):
             errors.add(record.where, record.number, result)
@@ -201,30 +179,8 @@ def _rows(options: DeepscalerOptions, name: str, problems: Sequence[Sourced]) ->
             ability="math",
             ground_truth=problem.answers,
             index=index,
-            split=SETS[name].split,
+            split=split_of(name),
             extra_info={"origin": origin, "level": problem.level, "subject": problem.subject},
         )
         for index, (problem, origin) in enumerate(problems)
     ]
-
-
-def _arguments(options: DeepscalerOptions, sources: Mapping[str, SetSource]) -> dict[str, Any]:
-    return {
-        "sources": {name: source.identity() for name, source in sources.items()},
-        "instruction": options.instruction,
-        "instruction_role": options.instruction_role,
-        "limit": options.limit,
-        "seed": options.seed,
-        "on_error": options.on_error,
-    }
-
-
-def _command(options: DeepscalerOptions) -> list[str]:
-    """Return the command that builds this data set, with paths as they were given."""
-    words = ["python", "data_prep/deepscaler.py", "--out", str(options.out), "--source", options.source]
-    words += ["--sets", *options.sets] if options.sets else []
-    words += [word for text in options.hf_dataset for word in ("--hf-dataset", text)]
-    words += ["--revision", options.revision] if options.revision else []
-    words += ["--instruction", options.instruction, "--instruction-role", options.instruction_role]
-    words += ["--limit", str(options.limit)] if options.limit else []
-    return [*words, "--seed", str(options.seed), "--on-error", options.on_error]

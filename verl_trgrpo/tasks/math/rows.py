@@ -1,18 +1,25 @@
 """Problems from rows of DeepScaleR's raw files, of the hub's data sets, and of files that are prepared for veRL."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.tasks.math.answers import is_number, is_text, number_text, read_answers
 from verl_trgrpo.tasks.math.prompts import strip_instruction
+from verl_trgrpo.tasks.math.reward.compare import compare
+from verl_trgrpo.tasks.math.reward.scorer import MAX_GOLD_CHARS
 
 PROBLEM_COLUMNS = ("problem", "question")
 ANSWER_COLUMNS = ("answer", "final_answer")
 LEVEL_COLUMNS = ("level", "difficulty")
 SUBJECT_COLUMNS = ("subject", "subfield", "type")
+
+REPEATED = "repeats a problem with the same answer"
+CONTRADICTED = "the same problem with another answer"
 
 _IMAGE = re.compile(
     r"!\[[^\]]*\]\([^)]*\)"
@@ -23,6 +30,10 @@ _IMAGE = re.compile(
     r"|https?://\S+\.(?:png|jpe?g|gif|svg|webp)\b\S*",
     re.IGNORECASE,
 )
+
+
+class NoAnswerError(ValueError):
+    """A row whose answer is missing or blank. Public data has some, so a builder drops and counts them."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +85,54 @@ def read_problem(row: Mapping[str, Any], instructions: tuple[str, ...] = ()) -> 
     return Problem(text, read_answers(answer), _label(about, LEVEL_COLUMNS), _label(about, SUBJECT_COLUMNS))
 
 
+def read_answers(value: Any) -> list[str]:
+    r"""Return the acceptable answers of a row: texts without white space at their ends, each once.
+
+    A text stays as it is, with its leading zeros, `$` and commands: the reward understands those. A number becomes the
+    shortest decimal text that means it, without an exponent. The entries of a list are alternatives and stay apart.
+
+    Raises:
+        NoAnswerError: there is none: null, a blank text, an empty list.
+        ValueError: anything else, NaN or infinity, or a text longer than the reward takes.
+
+    >>> read_answers(142.0), read_answers("025\n"), read_answers([0.5, r"$\frac{1}{2}$"])
+    (['142'], ['025'], ['0.5', '$\\frac{1}{2}$'])
+    """
+    if value is None or value == [] or (isinstance(value, str) and not value.strip()):
+        raise NoAnswerError("the row has no answer")
+    return list(dict.fromkeys(_answer(item) for item in (value if isinstance(value, list) else [value])))
+
+
+def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
+    """Return the positions of the problems to drop, each with the reason.
+
+    Problems are the same if their texts differ in white space only. Where all copies have the first one's answer, the
+    first stays. Where one has another answer, none stays: nothing says which of the answers is right, and a wrong ground
+    truth punishes right responses.
+    """
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, problem in enumerate(problems):
+        groups[problem.key].append(position)
+    dropped: dict[int, str] = {}
+    for first, *others in groups.values():
+        if all(_agree(problems[first].answers, problems[other].answers) for other in others):
+            dropped |= dict.fromkeys(others, REPEATED)
+        else:
+            dropped |= dict.fromkeys([first, *others], CONTRADICTED)
+    return dropped
+
+
+def _agree(one: list[str], other: list[str]) -> bool:
+    """Return whether the reward takes an answer of `other` for `one`, as far as it tells without comparing formulas."""
+    return any(compare(one, answer, rounded_gold=False) for answer in other)
+
+
 def _first(row: Mapping[str, Any], columns: tuple[str, ...]) -> Any:
     return next((row[column] for column in columns if row.get(column) is not None), None)
 
 
 def _checked(problem: Any) -> str:
-    if not is_text(problem):
+    if not _is_text(problem):
         raise ValueError(f"the problem is {repr(problem)[:60]}; expected a text under {' or '.join(PROBLEM_COLUMNS)}")
     tags = [tag for tag in CHAT_TAGS if tag in problem]
     if tags:
@@ -99,8 +152,41 @@ def _question(prompt: Any, instructions: tuple[str, ...]) -> Any:
     return users[0].get("content")
 
 
+def _answer(value: Any) -> str:
+    text = _number_text(value) if _is_number(value) else value
+    if not _is_text(text) or len(text.strip()) > MAX_GOLD_CHARS:
+        shown = repr(value)[:60]
+        raise ValueError(
+            f"an answer is {shown}; expected a text of 1 to {MAX_GOLD_CHARS} characters, a finite number, or a list of "
+            "those"
+        )
+    return text.strip()
+
+
 def _label(row: Mapping[str, Any], columns: tuple[str, ...]) -> str | None:
     value = _first(row, columns)
-    if is_number(value):
-        return number_text(value)
-    return value.strip() if is_text(value) else None
+    if _is_number(value):
+        return _number_text(value)
+    return value.strip() if _is_text(value) else None
+
+
+def _number_text(value: int | float) -> str:
+    """Return a finite number as a plain decimal: 142.0 as "142", 1e23 as "1" and 23 zeros, 0.5 as "0.5"."""
+    text = format(Decimal(repr(value)), "f")  # repr has the digits that somebody wrote, the exact value has more
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether `value` is a text that is not blank and can be written as UTF-8."""
+    if not isinstance(value, str) or not value.strip():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # JSON can have half of a surrogate pair
+        return False
+    return True
