@@ -1,4 +1,4 @@
-"""Files that the tests write, and the command line under test. All problems were made up for these tests."""
+"""Files that the tests write, and the builder's command line. All problems were made up for these tests."""
 
 import gzip
 import json
@@ -6,7 +6,10 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.data.builder_files import run_script
+from tests.data.builder_files import rows_of
+from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.tasks.math.build import DeepscalerOptions
+from verl_trgrpo.tasks.math.build import build as build_deepscaler
 
 DEEPSCALER_INSTRUCTION = "Let's think step by step and output the final answer within \\boxed{}."
 
@@ -47,18 +50,25 @@ EXPECTED = {
 }
 
 
-def script(environment, *words, cwd=None):
-    return run_script("deepscaler", environment, *words, cwd=cwd)
+def main(*words):
+    """Run the command line in this process; return its exit code."""
+    return run_builder(DeepscalerOptions, build_deepscaler, "data_prep/deepscaler.py", argv=[*map(str, words)])
 
 
-def prepared(row, split="test", index=0):
+def build(out, *words):
+    """Run the command line, which must work; return the rows of each file that is there then."""
+    assert main("--out", out, *words) == 0
+    return {path.name: rows_of(path) for path in sorted(out.glob("*.parquet"))}
+
+
+def prepared(row):
     """The row as DeepScaleR's script prepares it for veRL."""
     return {
         "data_source": "",
         "prompt": [{"role": "user", "content": f"{row['problem']} {DEEPSCALER_INSTRUCTION}"}],
         "ability": "math",
         "reward_model": {"style": "rule", "ground_truth": row["answer"]},
-        "extra_info": {"split": split, "index": index},
+        "extra_info": {"split": "test", "index": 0},
     }
 
 

@@ -1,6 +1,5 @@
 """Problems from rows of DeepScaleR's raw files, of the hub's data sets, and of files that are prepared for veRL."""
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.tasks.math.prompts import strip_instruction
 from verl_trgrpo.tasks.math.reward.compare import compare
-from verl_trgrpo.tasks.math.reward.scorer import MAX_GOLD_CHARS
+from verl_trgrpo.tasks.math.reward.scorer import MAX_GOLD_CHARS, is_number
 
 PROBLEM_COLUMNS = ("problem", "question")
 ANSWER_COLUMNS = ("answer", "final_answer")
@@ -153,7 +152,7 @@ def _question(prompt: Any, instructions: tuple[str, ...]) -> Any:
 
 
 def _answer(value: Any) -> str:
-    text = _number_text(value) if _is_number(value) else value
+    text = _number_text(value) if is_number(value) else value
     if not _is_text(text) or len(text.strip()) > MAX_GOLD_CHARS:
         shown = repr(value)[:60]
         raise ValueError(
@@ -165,7 +164,7 @@ def _answer(value: Any) -> str:
 
 def _label(row: Mapping[str, Any], columns: tuple[str, ...]) -> str | None:
     value = _first(row, columns)
-    if _is_number(value):
+    if is_number(value):
         return _number_text(value)
     return value.strip() if _is_text(value) else None
 
@@ -175,10 +174,6 @@ def _number_text(value: int | float) -> str:
     text = format(Decimal(repr(value)), "f")  # repr has the digits that somebody wrote, the exact value has more
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_text(value: Any) -> bool:

@@ -50,7 +50,7 @@ class JudgeClient:
         wall_seconds = WALL_SECONDS + 20.0 * limit
         with self._lock:
             for attempt in (1, 2):
-                process, connection = self._running or self._start()
+                _, connection = self._running or self._start()
                 try:
                     connection.send(request)
                     if connection.poll(wall_seconds):

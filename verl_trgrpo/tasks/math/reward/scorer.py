@@ -107,11 +107,17 @@ def gold_texts(ground_truth: Any) -> tuple[str, ...]:
     return texts
 
 
+def is_number(value: Any) -> bool:
+    """Return whether `value` is an int or a finite float; a bool is neither."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _gold_text(gold: Any) -> str:
     if hasattr(gold, "item") and getattr(gold, "ndim", None) == 0:  # a numpy scalar
         gold = gold.item()
-    is_number = isinstance(gold, (int, float)) and not isinstance(gold, bool) and math.isfinite(gold)
-    text = str(gold) if is_number else gold
+    text = str(gold) if is_number(gold) else gold
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_GOLD_CHARS:
         shown = repr(gold)[:100]
         raise ValueError(

@@ -1,11 +1,12 @@
-"""Problems from rows: which columns, what is stripped, what is malformed, what repeats."""
+"""Problems from rows: which columns and answers, what is stripped, what is malformed, what repeats."""
+
+import math
 
 import pytest
 
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, prepared
-from verl_trgrpo.tasks.math.problems import Problem, read_problem
 from verl_trgrpo.tasks.math.prompts import INSTRUCTION, build_prompt
-from verl_trgrpo.tasks.math.repetitions import CONTRADICTED, REPEATED, find_repetitions
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_answers, read_problem
 
 KNOWN = (INSTRUCTION, "Be brief.")
 
@@ -22,8 +23,6 @@ def test_an_instruction_can_be_another_one_a_system_message_or_none():
         {"role": "user", "content": "Why?"},
     ]
     assert build_prompt("Why?", "none") == [{"role": "user", "content": "Why?"}]
-    with pytest.raises(ValueError, match="'assistant'; choose one of user, system"):
-        build_prompt("Why?", role="assistant")
 
 
 def test_columns_of_the_known_data_sets():
@@ -101,6 +100,39 @@ def test_pictures_beside_words_and_in_asymptote_are_fine():
         assert read_problem({"problem": text, "answer": "1"}).text == text
 
 
+ANSWERS = {
+    "a text": ("\\frac{1}{2}", ["\\frac{1}{2}"]),
+    "leading zeros": ("025", ["025"]),
+    "dollars and a line end": ("$\\frac{1}{2 n+2}$\n", ["$\\frac{1}{2 n+2}$"]),
+    "a negative int": (-4, ["-4"]),
+    "a long int": (10**400, ["1" + "0" * 400]),
+    "a whole float": (1200.0, ["1200"]),
+    "a negative zero": (-0.0, ["0"]),
+    "a float that binary cannot hold": (0.1, ["0.1"]),
+    "a large float": (1e23, ["1" + "0" * 23]),
+    "a small float": (1.5e-7, ["0.00000015"]),
+    "a list of alternatives, one twice": (["188", "188\n", 189, 2.5], ["188", "189", "2.5"]),
+    "a comma is part of one answer": (["$69$,$84$"], ["$69$,$84$"]),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_keeps_its_meaning(name):
+    value, expected = ANSWERS[name]
+    assert read_answers(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, math.nan, -math.inf, b"1", "", " \n", "\ud800", "9" * 2001, 10**2001, [], [None], ["1", ""], [["1"]],
+     {"a": "1"}],
+    ids=lambda value: ascii(value)[:20],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(value):
+    with pytest.raises(ValueError, match=r"an answer is|the row has no answer"):
+        read_answers(value)
+
+
 def test_the_first_of_equal_problems_stays_and_contradicting_ones_all_go():
     problems = [
         Problem("What is  1+1?", ["2"]),
@@ -112,3 +144,21 @@ def test_the_first_of_equal_problems_stays_and_contradicting_ones_all_go():
     ]
     assert find_repetitions(problems) == {2: REPEATED, 1: CONTRADICTED, 4: CONTRADICTED, 5: CONTRADICTED}
     assert find_repetitions([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "agree"),
+    [
+        (["007"], ["7"], True),
+        (["$x + 1$"], ["x+1"], True),
+        (["1", "2"], ["3", "2"], True),
+        (["\\frac{1}{2}"], ["0.5"], True),
+        (["0.5"], ["0.05"], False),
+        (["-5"], ["5"], False),
+        (["1" + "0" * 40], ["1" + "0" * 39 + "1"], False),
+        (["x"], ["X"], False),
+    ],
+)
+def test_answers_agree_where_the_reward_takes_one_for_the_other(one, other, agree):
+    dropped = {1: REPEATED} if agree else {0: CONTRADICTED, 1: CONTRADICTED}
+    assert find_repetitions([Problem("Why?", one), Problem("Why?", other)]) == dropped

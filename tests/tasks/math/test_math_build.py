@@ -1,7 +1,7 @@
-"""Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn."""
+"""Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn, errors."""
 
 import json
-import shlex
+import signal
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,23 +9,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.builder_files import (
+    command_of,
     data_in,
     environment_for,
     files_in,
-    load_script,
     manifest_of,
     repeat_recorded_command,
-    rows_of,
+    stop_amid_work,
 )
-from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, content, prepared, write, write_all
+from tests.tasks.math.deepscaler_files import (
+    DEEPSCALER_INSTRUCTION,
+    EXPECTED,
+    RAW,
+    build,
+    content,
+    main,
+    prepared,
+    write,
+    write_all,
+)
 from verl_trgrpo.data import schema
-
-main = load_script("deepscaler").main
-
-
-def build(out, *words):
-    assert main(["--out", str(out), *map(str, words)]) == 0
-    return {path.name: rows_of(path) for path in sorted(out.glob("*.parquet"))}
+from verl_trgrpo.tasks import compute_score
 
 
 @pytest.fixture
@@ -162,7 +166,7 @@ def test_rows_without_an_answer_are_dropped_and_counted(tmp_path, capsys):
     rows = [{"problem": f"What is {n} plus 0?", "answer": answer} for n, answer in enumerate(["0", "", None, [], "4"])]
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["--out", str(tmp_path / "out"), "--source", str(path)]) == 0
+    build(tmp_path / "out", "--source", path)
     assert "2 kept of 5 read; 3 dropped: the row has no answer" in capsys.readouterr().out
 
 
@@ -207,9 +211,6 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, so
     words = ["--source", f"./{source.name}/", "--sets", "deepscaler", "amc2023", "--limit", "2", "--seed", "3"]
     build(out, *words, "--instruction", "It's $x$.", "--instruction-role", "system", "--on-error", "skip")
     before = files_in(out)
-    assert shlex.split(manifest_of(out)["command"])[:6] == [
-        "python", "data_prep/deepscaler.py", "--out", str(out), "--source", f"./{source.name}/",
-    ]  # fmt: skip
     assert str(tmp_path) not in json.dumps(manifest_of(out))
     repeat_recorded_command(out, tmp_path, environment_for(tmp_path))
     assert files_in(out) == before
@@ -249,3 +250,83 @@ def test_each_option_that_changes_the_rows_makes_a_new_build(tmp_path, source, c
         assert "already has" not in capsys.readouterr().out, option
     build(tmp_path / "out", *words, "--num-proc", "2")
     assert "already has" in capsys.readouterr().out
+
+
+ERRORS = {
+    "an unknown set": (["--sets", "aime2031"], ["sets has aime2031", "choose from deepscaler, aime2024"]),
+    "a set that is not there": (["--sets", "minerva", "amc2023"], ["has no amc2023"]),
+    "a source that is not there": (["--source", "nowhere"], ["nowhere does not exist"]),
+    "a file has one set": (["--source", "SOURCE/aime.json", "--sets", "math500"], ["has no math500"]),
+    "a directory without sets": (["--source", "SOURCE/empty"], ["has none of the sets"]),
+    "a set twice": (["--source", "SOURCE/twice"], ["aime.json", "aime_test.json"]),
+    "a hub data set for a directory": (["--hf-dataset", "minerva=a/b"], ["hf_dataset goes with source 'hf' only"]),
+    "an empty instruction": (["--instruction", " "], ["instruction is empty"]),
+    "a chat tag": (["--instruction", "<|im_start|>"], ["instruction contains <|im_start|>"]),
+    "a role for no instruction": (["--instruction", "none", "--instruction-role", "system"], ["no instruction"]),
+    "several at once": (
+        ["--limit", "0", "--num-proc", "0", "--sets", "x"],
+        ["3 problems", "limit", "num_proc", "has x"],
+    ),
+    "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1", "row 3", "--on-error skip"]),
+    "no rows": (["--source", "SOURCE/none.jsonl"], ["train.parquet would have no rows"]),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, source, capsys, name):
+    words, reasons = ERRORS[name]
+    out = tmp_path / "out"
+    (source / "amc.json").unlink()
+    write(source / "empty" / "other.json", [])
+    for twice in ("aime", "aime_test"):
+        write(source / "twice" / f"{twice}.json", RAW["aime"])
+    (source / "bad.jsonl").write_text('{"problem": "", "answer": "1"}\n\n{"problem": "Why?", "answer": true}\n')
+    (source / "none.jsonl").write_text("")
+    build(out, "--source", source)
+    before = files_in(out)
+    capsys.readouterr()
+    assert main("--out", out, "--source", source, *(word.replace("SOURCE", str(source)) for word in words)) == 2
+    error = capsys.readouterr().err
+    assert all(reason in error for reason in reasons), error
+    assert files_in(out) == before
+
+
+def test_a_build_that_is_killed_leaves_the_old_data_set(tmp_path, source):
+    out = tmp_path / "out"
+    build(out, "--source", source)
+    before = files_in(out)
+    large = tmp_path / "large.jsonl"
+    with large.open("w") as file:
+        file.writelines(json.dumps({"problem": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in range(300_000))
+    command = command_of("deepscaler", "--out", out, "--source", large)
+    assert stop_amid_work(command, environment_for(tmp_path), out, signal.SIGKILL)[0] == -signal.SIGKILL
+    assert files_in(out) == before
+
+
+@pytest.mark.slow
+def test_rlhf_dataset_reads_all_files_in_one_run(tmp_path, source, load_in_verl, tokenizer):
+    build(tmp_path / "out", "--source", source)
+    data, batch = load_in_verl([tmp_path / "out" / name for name in EXPECTED])
+    assert len(data) == sum(len(golds) for _, golds in EXPECTED.values())
+    found = [
+        (source, list(reward_model["ground_truth"]))
+        for source, reward_model in zip(batch["data_source"], batch["reward_model"], strict=True)
+    ]
+    assert found == [(source, gold) for source, golds in EXPECTED.values() for gold in golds]
+    for messages in batch["raw_prompt"]:
+        text = tokenizer.decode(
+            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        )
+        assert text.endswith("\\boxed{}.<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_each_ground_truth_scores_full_marks(tmp_path, source):
+    for rows in build(tmp_path / "out", "--source", source).values():
+        for row in rows:
+            truth = row["reward_model"]["ground_truth"]
+            for gold in truth:
+                response = f"It is $\\boxed{{{gold.strip('$')}}}$."
+                right = compute_score(row["data_source"], response, truth, row["extra_info"])
+                assert (right["score"], right["acc"], right["gold_unparseable"]) == (1.0, 1.0, 0.0)
+            wrong = compute_score(row["data_source"], "It is \\boxed{-12345}.", truth, row["extra_info"])
+            assert wrong["score"] == 0.0

@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests.data.builder_files import environment_for, load_script, manifest_of, rows_of
-from tests.tasks.math.deepscaler_files import RAW, script, write
-from verl_trgrpo.tasks.math.sets import SETS, HubData, hub_data
-
-main = load_script("deepscaler").main
+from tests.data.builder_files import environment_for, manifest_of, run_script
+from tests.tasks.math.deepscaler_files import RAW, build, write
+from verl_trgrpo.tasks.math.sources import SETS, HubData, file_of, hub_data
 
 CARD = """---
 configs:
@@ -48,68 +46,66 @@ COPIES = {
 def copy_of_hub(directory, name):
     path, rows = COPIES[name]
     write(directory / name / path, rows)
-    hub = SETS[name].hub
+    hub = hub_data([])[name]
     card = CARD.format(configuration=hub.configuration or "default", split=hub.split, path=path)
     (directory / name / "README.md").write_text(card)
     return f"{name}={directory / name}"
 
 
 def test_the_sets_from_copies_of_their_repositories(tmp_path, capsys, datasets_cache):
-    copies = tmp_path / "copies"
-    overrides = [word for name in SETS for word in ("--hf-dataset", copy_of_hub(copies, name))]
-    words = ["--out", str(tmp_path / "out"), "--source", "hf", *overrides]
-    assert main(words) == 0
-    found = {name: rows_of(tmp_path / "out" / math_set.file) for name, math_set in SETS.items()}
+    copies, out = tmp_path / "copies", tmp_path / "out"
+    words = ["--source", "hf", "--hf-dataset", *(copy_of_hub(copies, name) for name in SETS)]
+    files = build(out, *words)
+    found = {name: files[file_of(name)] for name in SETS}
     golds = {name: [row["reward_model"]["ground_truth"] for row in rows] for name, rows in found.items()}
-    assert golds["aime2024"] == [["025"]]
-    assert golds["amc2023"] == [["142"], ["-1"]]
-    assert golds["math500"] == [["0.5"]]
-    assert golds["minerva"] == [["9.6"]]
-    assert golds["olympiad_bench"] == [["$n^{2}$"]]
-    assert len(golds["deepscaler"]) == len(RAW["deepscaler"])
+    assert len(golds.pop("deepscaler")) == len(RAW["deepscaler"])
+    assert golds == {
+        "aime2024": [["025"]],
+        "amc2023": [["142"], ["-1"]],
+        "math500": [["0.5"]],
+        "minerva": [["9.6"]],
+        "olympiad_bench": [["$n^{2}$"]],
+    }
     info = found["math500"][0]["extra_info"]
     assert (info["level"], info["subject"]) == ("2", "Algebra")
     origin = found["olympiad_bench"][0]["extra_info"]["origin"]
     assert origin == "olympiad_bench/OE_TO_maths_en_COMP/train#1"
-    manifest = manifest_of(tmp_path / "out")
+    manifest = manifest_of(out)
     assert str(tmp_path) not in str(manifest | {"command": ""})
-    assert f"--hf-dataset minerva={copies / 'minerva'}" in manifest["command"]
+    assert f"minerva={copies / 'minerva'}" in manifest["command"]
     assert "datasets" in manifest["library_versions"]
     # A changed copy is noticed, but hidden files are not data.
     write(copies / "minerva" / ".cache" / "state.json", [])
     capsys.readouterr()
-    assert main(words) == 0
+    build(out, *words)
     assert "already has" in capsys.readouterr().out
     write(copies / "minerva" / "test.jsonl", [{"question": "What is 1?", "answer": "1"}])
-    assert main(words) == 0
+    assert build(out, *words)["minerva.parquet"][0]["reward_model"]["ground_truth"] == ["1"]
     assert "already has" not in capsys.readouterr().out
-    assert rows_of(tmp_path / "out" / "minerva.parquet")[0]["reward_model"]["ground_truth"] == ["1"]
 
 
 def test_the_hub_without_a_network(tmp_path):
-    words = ["--out", tmp_path / "out", "--source", "hf", "--sets", "amc2023", "--hf-dataset", "amc2023=some/copy@v7"]
-    done = script(environment_for(tmp_path), *words)
+    words = ["--out", tmp_path / "out", "--sets", "amc2023", "--hf-dataset", "amc2023=some/copy@v7"]
+    done = run_script("deepscaler", environment_for(tmp_path), *words)
     assert done.returncode == 2
     assert done.stderr.startswith("deepscaler.py: error: could not load some/copy/train at revision 'v7'")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_a_revision_is_that_of_the_train_set(tmp_path):
-    words = ["--out", tmp_path / "out", "--sets", "deepscaler", "--revision", "v7"]
-    done = script(environment_for(tmp_path), *words)
-    assert done.returncode == 2
-    assert "could not load agentica-org/DeepScaleR-Preview-Dataset/train at revision 'v7'" in done.stderr
-
-
 def test_each_set_has_a_pinned_commit_and_may_have_another_place():
     assert all(len(hub.revision) == 40 for hub in hub_data([]).values())
-    places = hub_data(["minerva=a/b", "amc2023=a/b@v1:test", "aime2024=a/b:x/y", "math500=HuggingFaceH4/MATH-500@dev"])
+    places = hub_data(
+        ["minerva=a/b", "amc2023=a/b@v1:test", "aime2024=a/b:x/y", "math500=@dev", "olympiad_bench=a/b@refs/pr/1:x/y"]
+    )
     assert places["minerva"] == HubData("a/b", "main", "test")
     assert places["amc2023"] == HubData("a/b", "v1", "test")
     assert places["aime2024"] == HubData("a/b", "main", "y", "x")
     assert places["math500"] == HubData("HuggingFaceH4/MATH-500", "dev", "test")
-    moved = hub_data(["olympiad_bench=a/b@refs/pr/1:default/test"])["olympiad_bench"]
-    assert moved == HubData("a/b", "refs/pr/1", "test", "default")
-    with pytest.raises(ValueError, match="choose from deepscaler"):
-        hub_data(["aime=a/b"])
+    assert places["olympiad_bench"] == HubData("a/b", "refs/pr/1", "y", "x")
+
+
+@pytest.mark.parametrize("overrides", [["a/b"], ["minerva="], ["aime=a/b"], ["minerva=a/b", "minerva=c"]])
+def test_what_names_no_place_is_refused(overrides):
+    with pytest.raises(ValueError, match="hf_dataset is"):
+        hub_data(overrides)
