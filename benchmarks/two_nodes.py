@@ -24,8 +24,8 @@ from ray_nodes import Node, cluster, descendants, end, namespaces_work, network,
 
 from verl_trgrpo.runs.launch.configuration import quoted
 from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.tiny.puzzle_dataset import build_dataset
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.dataset import build_dataset
 
 # Title of the process that holds a rank's model and optimizer.
 RANK = "ray::WorkerDict"

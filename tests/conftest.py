@@ -36,14 +36,14 @@ def tiny_run(tmp_path_factory) -> Path:
 
     from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution, puzzle_prompt
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-    from verl_trgrpo.tiny.puzzles.puzzle_texts import demonstration
-    from verl_trgrpo.tiny.puzzles.tokenizer import train_tokenizer
+    from verl_trgrpo.tiny.puzzles import TOKENS, demonstration
+    from verl_trgrpo.tiny.tokenizer import train_tokenizer
 
     directory = tmp_path_factory.mktemp("tiny_run")
     puzzles = list(generate_puzzles(3, 40, seed=0))
     rng = random.Random(0)
     texts = [puzzle_prompt(p, "short")[0]["content"] + demonstration(p, True, rng) for p in puzzles]
-    tokenizer = train_tokenizer(texts, 360, 512)
+    tokenizer = train_tokenizer(texts, 360, 512, TOKENS)
     tokenizer.save_pretrained(directory / "model")
     torch.manual_seed(0)
     config = Qwen2Config(
@@ -85,7 +85,7 @@ def fake_driver(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def puzzles(tmp_path_factory) -> Path:
     """Directory with the quickstart's ``train.parquet`` and ``test.parquet``."""
-    from verl_trgrpo.tiny.puzzles.dataset import build_dataset
+    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
 
     directory = tmp_path_factory.mktemp("puzzles")
     build_dataset(directory)

@@ -52,7 +52,7 @@ ARMS: dict[str, tuple[str, dict[str, Any], str, str]] = {
 }
 EPILOG = """\
 examples, from a checkout:
-  python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzles.dataset import build_dataset; build_dataset(Path('data'))"
+  python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset; build_dataset(Path('data'))"
   python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
   python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
   python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6

@@ -13,8 +13,7 @@ from verl_trgrpo.analysis.shares import probability_ranges
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.puzzle_texts import prompt_messages
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, prompt_messages
 
 SAMPLING = RolloutOptions(prompts=3, samples=4, max_tokens=40, seed=1)
 

@@ -1,6 +1,5 @@
 """A Ctrl-C that Python loses, because it comes while garbage is collected, stops the commands all the same."""
 
-import dataclasses
 import gc
 import signal
 
@@ -12,8 +11,6 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.signals import Interrupt
 from verl_trgrpo.data import check, decontaminate  # noqa: F401  (imports are slow while garbage is collected so often)
 from verl_trgrpo.data.schema import arrow_schema, build_row
-from verl_trgrpo.tiny.puzzles import warm_start_command
-from verl_trgrpo.tiny.puzzles.supervised import ScheduleOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -63,20 +60,3 @@ def test_data_commands(tmp_path, monkeypatch, capsys, lost_interrupt, words):
     assert main(["data", *words.split()]) == 130
     assert lost_interrupt
     assert "interrupted; nothing was changed" in capsys.readouterr().err
-
-
-def test_warm_starts(tmp_path, capsys, lost_interrupt):
-    def build(out, options, force, progress):
-        for _ in progress(range(1000), None, "steps"):
-            [[] for _ in range(1000)]
-        return True
-
-    names = (field.name for field in dataclasses.fields(ScheduleOptions))
-    texts = {name: name for name in names}
-    words = ["--out", str(tmp_path / "out")]
-    code = warm_start_command.run(
-        words, module="m", description="d", options_class=ScheduleOptions, help_texts=texts, build=build
-    )
-    assert code == 130
-    assert lost_interrupt
-    assert "warm_start: interrupted" in capsys.readouterr().err

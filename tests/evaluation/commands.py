@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from tests.runs.faults.training import LIMIT
-from verl_trgrpo.tiny.puzzles.accuracy import MAX_RESPONSE_TOKENS
+from verl_trgrpo.tiny.puzzles import MAX_RESPONSE_TOKENS
 
 
 def command(*words) -> list[str]:

@@ -17,8 +17,8 @@ import pytest
 
 from tests.evaluation.commands import command, evaluate, greedy_by_transformers, responses
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.accuracy import MAX_RESPONSE_TOKENS, load
+from verl_trgrpo.tiny.model import load
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -90,8 +90,8 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
     from verl_trgrpo.tiny.search import CHECKPOINT as SEARCHING
-    from verl_trgrpo.tiny.search.demo import prepare
-    from verl_trgrpo.tiny.search.server import retrieval_server
+    from verl_trgrpo.tiny.search_dataset import prepare
+    from verl_trgrpo.tiny.search_server import retrieval_server
 
     prepare(tmp_path, 0)
     out = tmp_path / "out"

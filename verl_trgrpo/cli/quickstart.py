@@ -6,7 +6,6 @@ import argparse
 import sys
 
 from verl_trgrpo.cli import demonstration
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 _EPILOG = """\
 examples:
@@ -32,7 +31,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.tiny.puzzles.dataset import build_dataset
+    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
+    from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
     data = arguments.out / "data"
     built = build_dataset(data)

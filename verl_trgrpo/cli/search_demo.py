@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
+import random
 import sys
+from pathlib import Path
+from typing import Any
 
 from verl_trgrpo.cli import demonstration
 
@@ -33,8 +37,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from verl_trgrpo.tiny.search import CHECKPOINT
-    from verl_trgrpo.tiny.search.demo import example_trajectory, prepare
-    from verl_trgrpo.tiny.search.server import retrieval_server
+    from verl_trgrpo.tiny.search_dataset import prepare
+    from verl_trgrpo.tiny.search_server import retrieval_server
 
     out = arguments.out
     built = prepare(out, seed=0)
@@ -49,3 +53,28 @@ def run(arguments: argparse.Namespace) -> int:
         print(example["input"].strip())
         print(example["output"].strip())
     return 0
+
+
+def example_trajectory(generations: Path, seed: int = 0) -> dict[str, Any] | None:
+    """Return a response of the latest validation, or None where there is none.
+
+    It is a right one with the most searches, or where none is right any one with the most searches.
+
+    Args:
+        generations: directory of veRL's validation dumps, a file ``STEP.jsonl`` for each, with ``input``, ``output`` and
+            ``score`` per line.
+        seed: chooses among equals.
+
+    Returns:
+        the line, and the step under ``step``.
+    """
+    steps = [int(path.stem) for path in generations.glob("*.jsonl") if path.stem.isdecimal()]
+    if not steps:
+        return None
+    # A line ends at a line feed only: the text may hold other separators.
+    lines = (generations / f"{max(steps)}.jsonl").read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    right = [row for row in rows if row["score"] == 1] or rows
+    most = max((row["output"].count("</search>") for row in right), default=0)
+    candidates = [row for row in right if row["output"].count("</search>") == most]
+    return {**random.Random(seed).choice(candidates), "step": max(steps)} if candidates else None

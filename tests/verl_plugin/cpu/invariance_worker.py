@@ -77,8 +77,8 @@ def make_batch(checkpoint: Path) -> dict[str, list[torch.Tensor]]:
     ``response_mask``, ``loss_mask``, ``old_log_probs``, ``ref_log_prob``, ``advantages``.
     """
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-    from verl_trgrpo.tiny.puzzles.accuracy import load
-    from verl_trgrpo.tiny.puzzles.puzzle_texts import demonstration, prompt_text
+    from verl_trgrpo.tiny.model import load
+    from verl_trgrpo.tiny.puzzles import demonstration, prompt_text
 
     tokenizer, model = load(checkpoint)
     rng, generator = random.Random(0), torch.Generator().manual_seed(0)

@@ -16,8 +16,8 @@ from tests.verl_plugin.cpu.invariance_worker import (
     run_ranks,
     token_budget,
 )
+from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.accuracy import load
 
 pytestmark = pytest.mark.slow
 

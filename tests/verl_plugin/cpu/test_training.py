@@ -14,8 +14,8 @@ from tests.runs.faults.training import Attempt, Ended, resumed_from, steps_of
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.launch.run import Outcome, run_training
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.accuracy import MAX_RESPONSE_TOKENS, load
+from verl_trgrpo.tiny.model import load
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

@@ -18,7 +18,7 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
     if study.puzzles:
-        from verl_trgrpo.tiny.puzzles.dataset import FILES, build_dataset
+        from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
 
         directory = out / "data"
         build_dataset(directory, study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
@@ -26,10 +26,10 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     else:
         train, test = Path(study.data["train"]), Path(study.data["test"])
     if study.warm_start:
-        from verl_trgrpo.tiny.puzzles.training import WarmStartOptions
-        from verl_trgrpo.tiny.puzzles.warm_start import build
+        from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
+        from verl_trgrpo.tiny.warm_start import build
 
         model = out / "warm_start"
-        build(model, WarmStartOptions(**study.warm_start), progress=progress)
+        build(model, PuzzleWarmStart(**study.warm_start), progress=progress)
         return Inputs(train, test, str(model.resolve()))
     return Inputs(train, test, study.model or str(CHECKPOINT))

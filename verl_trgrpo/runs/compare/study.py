@@ -29,7 +29,7 @@ class Study:
     config_name: primary configuration, for ``verl``.
     puzzles: ``train`` and ``test``, counts by number of people, and ``seed``: puzzles to make for the study; or
     data: ``train`` and ``test``, parquet files.
-    warm_start: options of ``verl_trgrpo.tiny.puzzles.warm_start`` for a model of the study's own; or
+    warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` for a model of the study's own; or
     model: directory or hub name; empty for the tiny model that ships with the package.
     settings: of every run.
     accuracy: validation metric; empty for the mean over data sources.

@@ -14,8 +14,8 @@ import pytest
 from verl_trgrpo.runs.launch.run import run_training
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.search import CHECKPOINT
-from verl_trgrpo.tiny.search.demo import prepare
-from verl_trgrpo.tiny.search.server import retrieval_server
+from verl_trgrpo.tiny.search_dataset import prepare
+from verl_trgrpo.tiny.search_server import retrieval_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

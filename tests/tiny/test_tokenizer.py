@@ -4,9 +4,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.tiny.puzzles.puzzle_texts import demonstration, numbered_quiz, prompt_text
-from verl_trgrpo.tiny.puzzles.tokenizer import PERSON_TOKENS, SMALLEST_VOCABULARY, TAG_TOKENS, train_tokenizer
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, PERSON_TOKENS, demonstration, numbered_quiz, prompt_text
+from verl_trgrpo.tiny.tokenizer import SPECIAL_TOKENS, TAG_TOKENS, train_tokenizer
+
+SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS) + len(TAG_TOKENS)
 
 MESSAGES = [{"role": "user", "content": "(1) Zoey: (2) is a knave"}]
 

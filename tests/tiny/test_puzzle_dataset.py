@@ -1,5 +1,6 @@
 """The quickstart's puzzles: solvable, disjoint, unseen in the warm start, and in the form that veRL and the reward read."""
 
+import json
 import shlex
 import subprocess
 import sys
@@ -7,18 +8,17 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
+from tests.tiny.worlds import unseen_puzzles
 from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import canonical_key, generate_puzzles
-from verl_trgrpo.tiny.puzzles import dataset
-from verl_trgrpo.tiny.puzzles.demonstrations import WarmStartPuzzles
+from verl_trgrpo.tiny.puzzle_dataset import FILES, TEST, TRAIN, build_dataset
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     directory = tmp_path_factory.mktemp("data")
-    assert dataset.build_dataset(directory) is True
+    assert build_dataset(directory) is True
     return directory
 
 
@@ -27,7 +27,7 @@ def rows(directory, name):
 
 
 def test_counts_and_form(built):
-    for name, counts in zip(dataset.FILES, (dataset.TRAIN, dataset.TEST), strict=True):
+    for name, counts in zip(FILES, (TRAIN, TEST), strict=True):
         found = rows(built, name)
         assert len(found) == sum(counts.values())
         assert {row["data_source"] for row in found} == {f"kk_{n}ppl" for n in counts}
@@ -37,38 +37,44 @@ def test_counts_and_form(built):
             assert compute_score(row["data_source"], answer, row["reward_model"]["ground_truth"])["acc"] == 1.0
 
 
-def test_prompts_do_not_repeat_across_files(built):
-    prompts = [{row["prompt"][0]["content"] for row in rows(built, name)} for name in dataset.FILES]
+def test_the_puzzles_are_those_of_one_distinct_stream_without_warm_start_puzzles(built):
+    """One stream of distinct puzzles cut in two has disjoint parts, up to renaming and reordering people."""
+    puzzles = unseen_puzzles(3, TRAIN[3] + TEST[3], seed=0)
+    solutions = sorted(format_solution(puzzle.names, puzzle.solution) for puzzle in puzzles)
+    found = [row["reward_model"]["ground_truth"] for name in FILES for row in rows(built, name)]
+    assert sorted(found) == solutions
+    prompts = [{row["prompt"][0]["content"] for row in rows(built, name)} for name in FILES]
     assert not prompts[0] & prompts[1]
 
 
-def test_the_puzzles_are_those_of_one_distinct_stream_without_warm_start_puzzles(built):
-    """One stream of distinct puzzles cut in two has disjoint parts, up to renaming and reordering people."""
-    (n_people,) = dataset.TRAIN
-    total = dataset.TRAIN[n_people] + dataset.TEST[n_people]
-    puzzles = list(generate_puzzles(n_people, total, 0, exclude=WarmStartPuzzles()))
-    keys = [canonical_key(puzzle.statements) for puzzle in puzzles]
-    assert len(set(keys)) == total
-    assert not [key for key in keys if key in WarmStartPuzzles()]
-    solutions = sorted(format_solution(puzzle.names, puzzle.solution) for puzzle in puzzles)
-    found = [row["reward_model"]["ground_truth"] for name in dataset.FILES for row in rows(built, name)]
-    assert sorted(found) == solutions
-
-
 def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
-    dataset.build_dataset(tmp_path)
+    counts = {2: 3, 4: 5}, {4: 2}
+    assert build_dataset(tmp_path, 0, *counts) is True
     before = (tmp_path / "test.parquet").read_bytes()
-    assert dataset.build_dataset(tmp_path) is False
+    assert build_dataset(tmp_path, 0, *counts) is False
+    assert sorted(row["data_source"] for row in rows(tmp_path, "train.parquet")) == ["kk_2ppl"] * 3 + ["kk_4ppl"] * 5
+    assert json.loads((tmp_path / "manifest.json").read_text())["arguments"]["train"] == {"2ppl": 3, "4ppl": 5}
     (tmp_path / "test.parquet").write_bytes(b"damaged")
-    assert dataset.build_dataset(tmp_path) is True
+    assert build_dataset(tmp_path, 0, *counts) is True
     assert (tmp_path / "test.parquet").read_bytes() == before
-    assert dataset.build_dataset(tmp_path, seed=1) is True
+    assert build_dataset(tmp_path, 1, *counts) is True
     assert (tmp_path / "test.parquet").read_bytes() != before
+
+
+def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
+    for name, train in (("a", {3: 4}), ("b", {3: 9, 2: 2})):
+        build_dataset(tmp_path / name, 1, train, {3: 6})
+    one, other = (rows(tmp_path / name, "test.parquet") for name in "ab")
+    assert [row["prompt"] for row in one] == [row["prompt"] for row in other]
+
+
+def test_more_puzzles_than_exist_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="only"):
+        build_dataset(tmp_path, 0, {2: 500}, {2: 5})
 
 
 def test_the_recorded_command_makes_the_same_bytes(built, tmp_path):
     words = shlex.split(read_manifest(built)["command"])
-    assert words[0] == "python"
     subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=600)
-    for name in (*dataset.FILES, "manifest.json"):
+    for name in (*FILES, "manifest.json"):
         assert (tmp_path / built.name / name).read_bytes() == (built / name).read_bytes()

@@ -11,8 +11,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
-from verl_trgrpo.tiny.puzzles.demonstrations import WarmStartPuzzles
-from verl_trgrpo.tiny.puzzles.puzzle_texts import prompt_messages
+from verl_trgrpo.tiny.puzzles import WARM_START, prompt_messages
 
 # Puzzles by number of people. With two people there are only 95 different ones, too few to learn from and be tested on.
 TRAIN = {3: 1024}
@@ -42,7 +41,7 @@ def build_dataset(
             puzzles.
     """
     arguments = {"train": _by_size(train), "test": _by_size(test), "seed": seed}
-    imports = "from pathlib import Path; from verl_trgrpo.tiny.puzzles.dataset import build_dataset"
+    imports = "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset"
     counts = "" if (train, test) == (TRAIN, TEST) else f", {dict(train)}, {dict(test)}"
     call = f"build_dataset(Path({directory.resolve().name!r}), {seed}{counts})"
     plan = BuildPlan(
@@ -61,7 +60,7 @@ def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataS
     for n_people in sorted({*train, *test}):
         tests = test.get(n_people, 0)
         total = tests + train.get(n_people, 0)
-        stream = generate_puzzles(n_people, total, seed, exclude=WarmStartPuzzles())
+        stream = generate_puzzles(n_people, total, seed, exclude=WARM_START)
         # Test first: another number of train puzzles would leave the test set as it is.
         puzzles["test"] += itertools.islice(stream, tests)
         puzzles["train"] += stream

@@ -1,4 +1,4 @@
-"""Byte-level BPE tokenizer of the tiny model, trained on the project's own puzzle texts.
+"""Byte-level BPE tokenizer of the tiny models, trained on their own worlds' texts.
 
 Every byte is in the vocabulary, so any text makes the round trip (up to Unicode normalisation form C). Normalisation and
 the cutting of text into words are Qwen2's, because `AutoTokenizer` restores these for a model of the Qwen2 family
@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
-
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -25,15 +23,6 @@ SPECIAL_TOKENS = (END_OF_TEXT, TURN_START, TURN_END)
 # Added but not special: kept by decode(skip_special_tokens=True), whose text the reward parses.
 TAG_TOKENS = ("<think>", "</think>", "<answer>", "</answer>")
 
-# Added tokens are cut out before Qwen2's rules, which would make four tokens of " (1)". One token per mention of a person
-# makes puzzles and answers shorter.
-PERSON_TOKENS = tuple(f"{space}({number})" for space in ("", " ") for number in range(1, MAX_PEOPLE + 1))
-PHRASE_TOKENS = (" is a", " is not a")
-
-ORDINARY_TOKENS = (*TAG_TOKENS, *PERSON_TOKENS, *PHRASE_TOKENS)
-ADDED_TOKENS = (*SPECIAL_TOKENS, *ORDINARY_TOKENS)
-SMALLEST_VOCABULARY = 256 + len(ADDED_TOKENS)
-
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
@@ -43,14 +32,13 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer(
-    texts: Iterable[str], vocab_size: int, max_length: int, ordinary_tokens: Sequence[str] = ORDINARY_TOKENS
+    texts: Iterable[str], vocab_size: int, max_length: int, ordinary_tokens: Sequence[str] = TAG_TOKENS
 ) -> PreTrainedTokenizerBase:
     """Train the tokenizer on ``texts``.
 
     Args:
         texts: any text; added tokens in it teach nothing.
-        vocab_size: number of tokens, added tokens included; at least `SMALLEST_VOCABULARY`. The vocabulary stays
-            smaller when the texts hold fewer merges.
+        vocab_size: number of tokens, added tokens included. The vocabulary stays smaller when the texts hold fewer merges.
         max_length: longest sequence the model accepts, stored as ``model_max_length``.
         ordinary_tokens: added tokens that decoding keeps.
 

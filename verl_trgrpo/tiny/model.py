@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,3 +37,12 @@ def new_model(tokenizer: PreTrainedTokenizerBase) -> Qwen2ForCausalLM:
         pad_token_id=tokenizer.pad_token_id,
     )
     return Qwen2ForCausalLM(config)
+
+
+def load(directory: Path) -> tuple[PreTrainedTokenizerBase, Qwen2ForCausalLM]:
+    """Return tokenizer and model of a checkpoint directory, the weights as fp32."""
+    import torch
+    from transformers import AutoTokenizer, Qwen2ForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    return tokenizer, Qwen2ForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.tiny.search.server import retrieval_server
-from verl_trgrpo.tiny.search.training import open_index
-from verl_trgrpo.tiny.search.world import make_world
+from verl_trgrpo.tiny.search import open_index
+from verl_trgrpo.tiny.search_server import retrieval_server
+from verl_trgrpo.tiny.search_world import make_world
 
 WORLD = make_world("training", 1)
 
@@ -74,7 +74,7 @@ def test_the_server_is_stopped_when_the_block_raises(index, tmp_path):
 def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path, monkeypatch):
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].kill()
-    monkeypatch.setattr("verl_trgrpo.tiny.search.server._STOP_SECONDS", 0.5)
+    monkeypatch.setattr("verl_trgrpo.tiny.search_server._STOP_SECONDS", 0.5)
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].suspend()
     assert servers() == []
@@ -83,7 +83,7 @@ def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_p
 def start_parent(index, log):
     """A small process with a server, the server, and its address."""
     code = (
-        "import sys, time; from pathlib import Path; from verl_trgrpo.tiny.search.server import retrieval_server\n"
+        "import sys, time; from pathlib import Path; from verl_trgrpo.tiny.search_server import retrieval_server\n"
         "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])) as url:\n"
         "    print(url, flush=True)\n"
         "    time.sleep(60)\n"
@@ -110,7 +110,7 @@ def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_pa
 @pytest.mark.slow
 def test_a_parent_that_dies_before_its_server_is_up_leaves_none_behind(index, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from verl_trgrpo.tiny.search.server import retrieval_server\n"
+        "import sys; from pathlib import Path; from verl_trgrpo.tiny.search_server import retrieval_server\n"
         "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])): pass\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(index), str(tmp_path / "log")])

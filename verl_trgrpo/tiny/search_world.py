@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 _SYLLABLES = [consonant + rest for consonant in "bdfgklmnprstvz" for rest in ("a", "el", "or")]
 
@@ -72,13 +71,12 @@ def make_world(kind: str, seed: int | str) -> World:
     return World(people, towns, rivers)
 
 
-def write_corpus(world: World, path: Path) -> None:
-    """Write the documents in wiki-18's format, a line ``{"id": ..., "contents": "\\"Title\\"\\ntext"}`` each."""
-    lines = (
+def corpus_text(world: World) -> str:
+    """Return the documents in wiki-18's format, a line ``{"id": ..., "contents": "\\"Title\\"\\ntext"}`` each."""
+    return "".join(
         json.dumps({"id": str(number), "contents": f'"{title}"\n{text}'}) + "\n"
         for number, (title, text) in enumerate(world.documents())
     )
-    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _names(kind: int, rng: random.Random) -> Iterator[str]:

@@ -1,17 +1,19 @@
-"""Questions about an invented world as veRL parquet, with the world's documents as a corpus beside them."""
+"""What the search demonstration trains on: questions as veRL parquet, the world's documents and their index."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.tiny.search.demonstrations import prompt_messages
-from verl_trgrpo.tiny.search.world import Question, World, make_world, write_corpus
+from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
+from verl_trgrpo.tiny.search import prompt_messages
+from verl_trgrpo.tiny.search_world import Question, World, corpus_text, make_world
 
 # People asked about; one question each, half of them with two searches. No person is in both splits.
 TRAIN, TEST = 768, 192
@@ -21,10 +23,21 @@ AGENT_NAME = "trgrpo_search"
 CORPUS = "corpus.jsonl"
 
 
+def prepare(directory: Path, seed: int) -> bool:
+    """Write data, corpus and index below `directory`, or find them there; return whether anything was built."""
+    built = build_dataset(directory / "data", seed)
+    options = IndexOptions(corpus=directory / "data" / CORPUS, out=directory / "index")
+    try:
+        indexed = build_index(options)
+    except ValueError:  # another corpus or format, or damaged; all of it is made from the seed, so nothing can be lost
+        indexed = build_index(replace(options, force=True))
+    return built or indexed.built
+
+
 def build_dataset(directory: Path, seed: int = 0) -> bool:
     """Write ``train.parquet``, ``test.parquet``, a manifest and ``corpus.jsonl``, or find them there.
 
-    The world shares no name with the one of the warm start.
+    The world shares no name with those of the warm start.
 
     Args:
         directory: where to; created.
@@ -39,17 +52,15 @@ def build_dataset(directory: Path, seed: int = 0) -> bool:
     world = make_world("training", seed)
     arguments = {"train": TRAIN, "test": TEST, "seed": seed}
     # Not `search demo --seed`, which is the seed of the training.
-    imports = "from pathlib import Path; from verl_trgrpo.tiny.search.dataset import build_dataset"
+    imports = "from pathlib import Path; from verl_trgrpo.tiny.search_dataset import build_dataset"
     call = f"build_dataset(Path({directory.resolve().name!r}), {seed})"
     plan = BuildPlan("search demo", directory, arguments, ["python", "-c", f"{imports}; {call}"])
-    result = build_data_set(plan, lambda: _data_set(world, seed))
-    corpus, fresh = directory / CORPUS, directory / f"{CORPUS}.new"
-    write_corpus(world, fresh)
-    if corpus.is_file() and file_sha256(corpus) == file_sha256(fresh):
-        fresh.unlink()  # an index of it stays valid
-    else:
-        fresh.replace(corpus)
-    return result.built
+    built = build_data_set(plan, lambda: _data_set(world, seed)).built
+    corpus, text = directory / CORPUS, corpus_text(world)
+    # A corpus that is as it should be keeps its time, by which its index knows it.
+    if not corpus.is_file() or corpus.read_bytes() != text.encode():
+        write_text(corpus, text)
+    return built
 
 
 def _data_set(world: World, seed: int) -> DataSet:
