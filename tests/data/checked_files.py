@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_trgrpo import tasks
 from verl_trgrpo.data.check import CheckOptions, check_files
+from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
 
 
 def row(i, split="train", **changes):
@@ -31,8 +33,12 @@ def clean(split="train", count=6):
     return [row(i, split) for i in range(count)]
 
 
+def report(*paths, **options):
+    return check_files(CheckOptions(files=paths, **options), tasks, puzzle_key)
+
+
 def results(*paths, **options):
-    return {check.name: check for check in check_files(CheckOptions(files=paths, **options)).checks}
+    return {check.name: check for check in report(*paths, **options).checks}
 
 
 def truth(value):

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from tests.data.contaminated_files import pairs, row, texts, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
-from verl_trgrpo.data.boilerplate import Boilerplate, frequent_runs, runs
-from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
-from verl_trgrpo.data.normalize import normalize_text, prompt_text, puzzle_key, row_keys, words_of
-
-SUFFIX = " Let us think step by step and put the final answer of the problem into a box at the very end."
+from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination
+from verl_trgrpo.data.prompts import normalize_text, prompt_text, question_text, row_keys, words_of
+from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
 
 
 @pytest.fixture
@@ -25,7 +23,7 @@ def find(tmp_path):
     def find(train, *tests, **options):
         paths = [write(tmp_path / f"test{i}.parquet", contents) for i, contents in enumerate(tests)]
         train_path = write(tmp_path / "train.parquet", train)
-        return find_contamination(ContaminationOptions(train_path, tuple(paths), **options))
+        return find_contamination(ContaminationOptions(train_path, tuple(paths), **options), puzzle_key)
 
     return find
 
@@ -70,7 +68,7 @@ def test_normalized_text_is_canonical(text):
 
 
 def test_words_keep_signs_of_arithmetic_and_drop_other_punctuation():
-    assert words_of(r'"\frac{x^2}{y}" + z_1 = 3.5!') == ["frac", "x", "^", "2", "y", "+", "z_1", "=", "3", "5"]
+    assert words_of(r'"\frac{X^2}{y}" + z_1 = 3.5!') == ["frac", "x", "^", "2", "y", "+", "z_1", "=", "3", "5"]
 
 
 def test_the_text_of_a_prompt_is_that_of_the_conversation():
@@ -78,7 +76,7 @@ def test_the_text_of_a_prompt_is_that_of_the_conversation():
     assert prompt_text([system, user, answer, user]) == "USER\nASSISTANT\nUSER"
     assert prompt_text([system]) == "SYSTEM"
     assert [prompt_text(odd) for odd in (None, "x", [], ["x"], [{"role": "user"}], [{"content": 3}])] == [""] * 6
-    assert row_keys({"prompt": None}) == ()
+    assert row_keys({"prompt": None}, puzzle_key) == ()
 
 
 def test_statements_are_read_from_both_places_and_never_evaluated():
@@ -126,7 +124,7 @@ def test_the_share_is_that_of_the_definition(tmp_path_factory, data):
     words = st.lists(st.sampled_from("abcd"), min_size=n, max_size=15).map(" ".join)
     train, test = data.draw(st.lists(words, min_size=1, max_size=3)), data.draw(words)
     paths = write(directory / "train.parquet", train), (write(directory / "test.parquet", [test]),)
-    found = find_contamination(ContaminationOptions(paths[0], paths[1], ngram=n, threshold=0.0001))
+    found = find_contamination(ContaminationOptions(paths[0], paths[1], ngram=n, threshold=0.0001), puzzle_key)
     shares = {match.train_row: match.share for match in found.matches}
     for number, text in enumerate(train):
         assert shares.get(number, 0.0) == pytest.approx(oracle_share(text, test, n), abs=1e-4)
@@ -162,32 +160,28 @@ def test_short_prompts_have_to_be_equal_as_a_whole(find):
     assert pairs(find(train, test)) == [(0, "test0.parquet", 0, "overlap")]
 
 
-def test_instructions_that_a_file_has_in_common_are_no_contamination(find):
-    train, test = texts(30, words=5), texts(20, words=5, seed=1)
-    prefix = "You are given a problem from a competition, solve it with care and show your work as you go along: "
-    wrapped = [[prefix + text + SUFFIX for text in part] for part in (train, test)]
-    assert find(*wrapped).matches == ()
-    naked = find([prefix + text + SUFFIX for text in (test[3], *train)], [prefix + text + SUFFIX for text in test])
-    assert [(match.train_row, match.test_row) for match in naked.matches] == [(0, 3)]
+INSTRUCTION = " Let us think step by step and put the final answer of the problem into a box at the very end."
 
 
-def test_instructions_in_the_middle_do_not_count_either(find):
-    def around(seed):
-        return [f"{a} {SUFFIX} {b}" for a, b in zip(texts(30, 4, seed), texts(30, 4, seed + 9), strict=True)]
+def test_the_question_that_a_builder_recorded_counts_and_not_its_instruction(tmp_path):
+    def file(name, questions):
+        rows = [row(i, question + INSTRUCTION, question=question) for i, question in enumerate(questions)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+        return tmp_path / name
 
-    assert find(around(0), around(1)).matches == ()
-
-
-def test_the_same_question_under_other_instructions_is_found(find):
-    train, test = texts(30, words=6), texts(20, words=6, seed=1)
-    train[11] = test[5]
-    found = find(["Question: " + text + SUFFIX for text in train], [text + " Answer with one word." for text in test])
-    assert pairs(found) == [(11, "test0.parquet", 5, "overlap")]
+    train, test = texts(10, words=5), texts(10, words=5, seed=1)
+    train[7] = test[3]
+    found = find_contamination(ContaminationOptions(file("train", train), (file("test", test),)), puzzle_key)
+    assert pairs(found) == [(7, "test", 3, "equal prompt")]
 
 
-def test_instructions_of_a_small_test_file_are_known_from_the_train_file(find):
-    train, test = texts(30, words=5), texts(2, words=5, seed=1)
-    assert find([text + SUFFIX for text in train], [text + SUFFIX for text in test]).matches == ()
+def test_a_question_is_the_recorded_one_or_the_last_of_the_user():
+    turns = [{"role": role, "content": role.upper()} for role in ("system", "user", "assistant")]
+    last = {"role": "user", "content": "And now?"}
+    assert question_text({"prompt": [*turns, last], "extra_info": {"question": "Why?"}}) == "Why?"
+    assert question_text({"prompt": [*turns, last], "extra_info": {"question": " "}}) == "And now?"
+    assert question_text({"prompt": turns}) == "USER"
+    assert [question_text({"prompt": odd}) for odd in (None, "x", [], [3])] == [""] * 4
 
 
 def test_a_prompt_that_is_there_often_is_no_instruction(find):
@@ -196,42 +190,20 @@ def test_a_prompt_that_is_there_often_is_no_instruction(find):
     assert [match.train_row for match in found.matches] == list(range(50))
 
 
-def test_boilerplate_needs_enough_different_prompts():
-    few = Boilerplate()
-    few.learn([("a", "b", word) for word in "wxyz"] + [("a", "b", "w")] * 9)
-    assert few.strip(("a", "b", "q")) == ("a", "b", "q")
-    enough = Boilerplate()
-    enough.learn([("a", "b", word, "z") for word in "pqrst"])
-    assert enough.strip(("a", "b", "q", "z")) == ("q",)
-    assert enough.strip(("a", "b", "z")) == ("a", "b", "z"), "nothing else: returned whole"
-    assert enough.strip(("q", "a", "b")) == ("q", "a", "b")
-    rare = Boilerplate()
-    rare.learn([("a", str(i)) for i in range(9)] + [(str(i), "b") for i in range(91)])
-    assert rare.strip(("a", "x")) == ("a", "x"), "9 of 100 are less than the share"
-
-
-def test_frequent_runs_count_each_different_prompt_once():
-    prompts = [(word, "a", "b", "a", "b") for word in "pqrs"]
-    everything = {run for words in prompts for run in runs(words, 2)}
-    assert frequent_runs(prompts * 3, 2, everything) == set()
-    assert frequent_runs([*prompts, ("t", "a", "b")], 2, everything) == {("a", "b")}
-    assert frequent_runs([*prompts, ("t", "a", "b")], 2, {("b", "a")}) == set()
-
-
 def test_puzzles_are_compared_by_their_statements(tmp_path):
     story = texts(1, words=40)[0]
     train = tmp_path / "train.parquet"
     rows = [row(0, "One wording", statements=RENAMED), row(1, story, statements=OTHER), row(2, story, statements=None)]
     pq.write_table(pa.Table.from_pylist(rows), train)
     test = write(tmp_path / "test.parquet", [story + " more"], split="test", statements=STATEMENTS)
-    found = find_contamination(ContaminationOptions(train, (test,)))
+    found = find_contamination(ContaminationOptions(train, (test,)), puzzle_key)
     assert pairs(found) == [(0, "test.parquet", 0, "equal puzzle"), (2, "test.parquet", 0, "overlap")]
 
 
 WRONG = {
-    "no tests": ({"tests": ()}, "no test file"),
+    "no tests": ({"against": ()}, "no test file"),
     "missing": ({"train": Path("nowhere.parquet")}, "nowhere.parquet is not a file"),
-    "train among tests": ({"tests": (Path(__file__),)}, "given twice"),
+    "train among tests": ({"against": (Path(__file__),)}, "given twice"),
     "ngram": ({"ngram": 0}, "ngram is 0"),
     "threshold zero": ({"threshold": 0.0}, "threshold is 0.0"),
     "threshold too large": ({"threshold": 1.1}, "threshold is 1.1"),
@@ -244,7 +216,7 @@ def test_wrong_options_are_refused(name):
     changes, reason = WRONG[name]
     here = Path(__file__)
     with pytest.raises(ValueError, match=reason):
-        ContaminationOptions(**({"train": here, "tests": (here.parent / "test_data_check.py",)} | changes))
+        ContaminationOptions(**({"train": here, "against": (here.parent / "test_data_check.py",)} | changes))
 
 
 @pytest.mark.parametrize("place", ["train", "test"])
@@ -256,4 +228,4 @@ def test_files_that_are_no_data_are_wrong_input(tmp_path, place, content):
     else:
         paths[place].write_bytes(content)
     with pytest.raises(ValueError, match=f"{place}.parquet"):
-        find_contamination(ContaminationOptions(paths["train"], (paths["test"],)))
+        find_contamination(ContaminationOptions(paths["train"], (paths["test"],)), puzzle_key)

@@ -1,27 +1,25 @@
 """`check_files`: every defect of a row is found in a planted one, and the clean files trigger no finding."""
 
-import copy
 import json
 import math
 from pathlib import Path
 
 import pytest
 
-from tests.data.checked_files import clean, results, row, truth, user, write
-from verl_trgrpo.data.check import CheckOptions, check_files
-from verl_trgrpo.data.checks.findings import CHECKS
-from verl_trgrpo.data.checks.report import render
+from tests.data.checked_files import clean, report, results, row, truth, user, write
+from verl_trgrpo.data.check import CheckOptions
+from verl_trgrpo.data.check_report import CHECKS
 
 
 def test_clean_files_have_no_finding(tmp_path):
     train, test = write(tmp_path / "train.parquet", clean()), write(tmp_path / "test.parquet", clean("test", 3))
     more = write(tmp_path / "more.parquet", [row(i, prompt=user(f"More of {i}")) for i in range(3)])
-    report = check_files(CheckOptions(files=(test, train, more)))
-    found = {check.name: check.status for check in report.checks}
+    made = report(test, train, more)
+    found = {check.name: check.status for check in made.checks}
     assert list(found) == list(CHECKS)
     unchecked = {"chat template", "prompt length"}
     assert found == {name: "not checked" if name in unchecked else "ok" for name in CHECKS}
-    assert [(facts.name, facts.rows, facts.role) for facts in report.files] == [
+    assert [(facts.name, facts.rows, facts.role) for facts in made.files] == [
         ("test.parquet", 3, "test"),
         ("train.parquet", 6, "train"),
         ("more.parquet", 3, "train"),
@@ -105,12 +103,10 @@ def test_a_problem_that_all_rows_share_is_shown_once_with_its_number(tmp_path):
 
 
 def test_problems_that_are_not_shown_are_counted(tmp_path):
-    report = check_files(
-        CheckOptions(files=(write(tmp_path / "a.parquet", [row(i, data_source=f"s{i}") for i in range(9)]),))
-    )
-    found = next(check for check in report.checks if check.name == "data source")
+    made = report(write(tmp_path / "a.parquet", [row(i, data_source=f"s{i}") for i in range(9)]))
+    found = next(check for check in made.checks if check.name == "data source")
     assert (found.affected, len(found.examples), found.more) == (9, 3, 6)
-    assert "and 6 more" in render(report)
+    assert "and 6 more" in made.render()
 
 
 WRONG_OPTIONS = {
@@ -137,13 +133,12 @@ def test_the_report_is_plain_text_that_cannot_drive_a_terminal(tmp_path):
     rows = clean()
     rows[0]["data_source"] = "\x1b[2Jevil\u202e"
     rows[1]["prompt"] = [{"role": "\x1b]0;title\x07", "content": "x"}]
-    text = render(check_files(CheckOptions(files=(write(tmp_path / "data.parquet", rows),))))
+    text = report(write(tmp_path / "data.parquet", rows)).render()
     assert "evil" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     assert [name for name in CHECKS if not any(line.startswith(name) for line in text.splitlines())] == []
 
 
-def test_the_report_as_json_types_survives_json(tmp_path):
-    report = check_files(CheckOptions(files=(write(tmp_path / "data.parquet", clean()),)))
-    assert json.loads(json.dumps(report.as_dict()))["files"][0]["role"] == "train"
-    assert copy.deepcopy(report).as_dict() == report.as_dict()
+def test_the_report_survives_json(tmp_path):
+    made = report(write(tmp_path / "data.parquet", clean())).as_dict()
+    assert json.loads(json.dumps(made))["files"][0]["role"] == "train"

@@ -4,10 +4,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.checked_files import clean, results, row, truth, user, write
+from tests.data.checked_files import clean, report, results, row, truth, user, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
-from verl_trgrpo.data.check import CheckOptions, check_files
-from verl_trgrpo.data.checks.files import first_difference
+from verl_trgrpo.data.columns import first_difference
 
 
 def drop(*names):
@@ -48,7 +47,7 @@ def test_an_index_and_a_split_of_odd_types_are_findings(tmp_path):
     found = results(data)
     assert "extra_info.index is [1]" in found["index"].examples[0]
     assert (found["split"].status, "no single split" in found["split"].note) == ("not checked", True)
-    given = {check.name: check for check in check_files(CheckOptions(train=(data,))).checks}
+    given = results(train=(data,))
     assert "extra_info.split is ['train'] in a train file" in given["split"].examples[0]
 
 
@@ -120,11 +119,9 @@ def test_puzzles_with_renamed_people_are_equal(tmp_path):
 def test_the_role_of_a_file_follows_from_its_rows_or_from_the_user(tmp_path):
     mixed = write(tmp_path / "mixed.parquet", [row(0, "train"), row(1, "test")])
     validation = write(tmp_path / "val.parquet", clean("validation"))
-    report = check_files(CheckOptions(files=(mixed, validation)))
-    assert [facts.role for facts in report.files] == [None, "test"]
-    by_name = {check.name: check for check in report.checks}
-    assert "mixed.parquet: no single split" in by_name["split"].note
-    given = check_files(CheckOptions(train=(mixed,), test=(validation,)))
+    assert [facts.role for facts in report(mixed, validation).files] == [None, "test"]
+    assert "mixed.parquet: no single split" in results(mixed, validation)["split"].note
+    given = report(train=(mixed,), test=(validation,))
     assert [facts.role for facts in given.files] == ["train", "test"]
     split = next(check for check in given.checks if check.name == "split")
     assert (split.status, split.affected) == ("warning", 1)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.checked_files import clean, results, row, user, write
-from verl_trgrpo.data.check import CheckOptions, check_files
-from verl_trgrpo.data.checks.lengths import histogram, summarize
+from tests.data.checked_files import clean, report, results, row, user, write
+from verl_trgrpo.data.tokens import summarize
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if 'forbidden' in m['content'] %}{{ raise_exception('not this word') }}{% endif %}"
@@ -39,12 +38,12 @@ def tokenizer(tmp_path_factory):
 def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
     contents = ["x" * n for n in (10, 20, 30, 40, 100)]
     data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
-    report = check_files(CheckOptions(files=(data,), tokenizer=tokenizer, max_prompt_length=57, rewards=False))
+    made = report(data, tokenizer=tokenizer, max_prompt_length=57, rewards=False)
     # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
-    lengths = report.lengths
+    lengths = made.lengths
     assert (lengths.unit, lengths.min, lengths.median, lengths.p95, lengths.max) == ("tokens", 28, 48, 118, 118)
     assert lengths.over == 2
-    found = {check.name: check for check in report.checks}
+    found = {check.name: check for check in made.checks}
     assert (found["prompt length"].status, found["prompt length"].affected) == ("warning", 2)
     assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
     assert found["chat template"].status == "ok"
@@ -57,7 +56,7 @@ def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer
     rows[4]["prompt"] = user("a forbidden word")
     found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, rewards=False)["chat template"]
     assert (found.status, found.affected) == ("error", 1)
-    assert found.examples == ["data.parquet row 4: it refuses the prompt: not this word"]
+    assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
 
 
 def test_special_tokens_of_the_tokenizer_are_chat_tags(tmp_path, tokenizer):
@@ -67,10 +66,10 @@ def test_special_tokens_of_the_tokenizer_are_chat_tags(tmp_path, tokenizer):
 
 
 def test_a_limit_without_a_tokenizer_is_said_to_be_unchecked(tmp_path):
-    report = check_files(CheckOptions(files=(write(tmp_path / "a.parquet", clean()),), max_prompt_length=1))
-    found = {check.name: check for check in report.checks}["prompt length"]
-    assert (found.status, found.note) == ("not checked", "--max-prompt-length needs --tokenizer")
-    assert (report.lengths.unit, report.lengths.over) == ("characters", None)
+    made = report(write(tmp_path / "a.parquet", clean()), max_prompt_length=1)
+    found = {check.name: check for check in made.checks}["prompt length"]
+    assert (found.status, found.note) == ("not checked", "no --tokenizer")
+    assert (made.lengths.unit, made.lengths.over) == ("characters", None)
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=200), st.integers(0, 5000))
@@ -81,11 +80,6 @@ def test_length_summaries_agree_with_the_standard_library(lengths, limit):
     assert sum(length < summary.p95 for length in lengths) < 0.95 * len(lengths)
     assert (summary.min, summary.max, summary.rows) == (min(lengths), max(lengths), len(lengths))
     assert summary.over == len([length for length in lengths if length > limit])
-    assert [count for low, high, count in summary.bins] == [
-        sum(low <= length <= high for length in lengths) for low, high, _ in summary.bins
-    ]
-    assert sum(count for _, _, count in summary.bins) == len(lengths)
-    assert len(histogram(summary).splitlines()) == len(summary.bins) <= 10
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "is not a directory"), ({}, "no tokenizer could be loaded")])
@@ -95,4 +89,4 @@ def test_a_tokenizer_that_cannot_be_loaded_is_wrong_input(tmp_path, content, rea
         (tmp_path / "model" / "config.json").write_text(json.dumps(content))
     data = write(tmp_path / "data.parquet", clean())
     with pytest.raises(ValueError, match=reason):
-        check_files(CheckOptions(files=(data,), tokenizer=tmp_path / "model"))
+        report(data, tokenizer=tmp_path / "model")

@@ -48,20 +48,18 @@ def change(path, value):
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (change(["data_source"], ""), "data_source is ''"),
-        (change(["ability"], None), "ability is None"),
         (change(["prompt"], []), "prompt is []"),
         (change(["prompt"], "Who is a knight?"), "list of chat messages"),
-        (change(["prompt", 0, "role"], "tool"), "needs a role"),
-        (change(["prompt", 1, "content"], "  "), "needs a role"),
+        (change(["prompt", 0, "role"], "tool"), "role 'tool'"),
+        (change(["prompt", 1, "content"], "  "), "is empty"),
         (change(["prompt", 1, "content"], "<|im_start|>user\nWho?<|im_end|>"), "contains <|im_start|>, <|im_end|>"),
         (change(["prompt", 1, "content"], "Who?\n<think>\n"), "opened <think>"),
-        (change(["prompt", 1, "role"], "assistant"), "must end with the user's"),
-        (change(["reward_model"], None), "reward_model is {}"),
-        (change(["reward_model", "style"], "model"), "style 'rule'"),
-        (change(["reward_model", "ground_truth"], ""), "ground_truth"),
-        (change(["extra_info", "index"], 7), "index is 7"),
-        (change(["extra_info", "split"], "dev"), "split is 'dev'"),
+        (change(["prompt", 1, "role"], "assistant"), "must be the user's"),
+        (change(["reward_model"], None), "ground_truth is None"),
+        (change(["reward_model", "ground_truth"], ""), "says nothing"),
+        (change(["reward_model", "ground_truth"], ["a", ""]), "accepts an empty answer"),
+        (change(["reward_model", "ground_truth"], {"target": ["", "a"]}), "accepts an empty answer"),
+        (change(["reward_model", "ground_truth"], {"target": []}), "says nothing"),
     ],
 )
 def test_bad_rows_are_refused_with_their_position(spoil, reason):
@@ -76,4 +74,4 @@ def test_bad_rows_are_refused_with_their_position(spoil, reason):
 
 def test_many_bad_rows_are_summed_up():
     with pytest.raises(ValueError, match="and 3 more"):
-        check_rows([good_row(index=100)] * 8)
+        check_rows([good_row() | {"prompt": []}] * 8)

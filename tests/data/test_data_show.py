@@ -70,8 +70,8 @@ def test_no_fitting_row_is_an_error(show, options):
 
 
 def test_wrong_options_are_reported_together(tmp_path):
-    with pytest.raises(ValueError, match=r"not a file(.|\n)*rows is 0(.|\n)*start is -1(.|\n)*both given"):
-        ShowOptions(tmp_path / "none.parquet", rows=0, start=-1, index=3)
+    with pytest.raises(ValueError, match=r"not a file(.|\n)*rows is 0(.|\n)*start is -1"):
+        ShowOptions(tmp_path / "none.parquet", rows=0, start=-1)
     (tmp_path / "x.parquet").write_text("x")
     with pytest.raises(ValueError, match="not a readable parquet file"):
         list(show_rows(ShowOptions(tmp_path / "x.parquet")))
@@ -103,10 +103,6 @@ def test_a_hostile_file_cannot_drive_the_terminal(show):
     (text,) = show(data=[evil])
     assert all(char == "\n" or char.isprintable() for char in text), text
     assert r"\x1b]0;owned\x07" in text
-    (colored,) = show(data=[evil], color=True)
-    for code in ("\x1b[1m", "\x1b[2m", "\x1b[0m"):
-        colored = colored.replace(code, "")
-    assert colored == text
 
 
 @given(st.text())

@@ -6,122 +6,109 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.contaminated_files import pairs, row, texts, write
-from verl_trgrpo.data.contamination import ContaminationOptions, find_contamination
-from verl_trgrpo.data.decontaminate import check_output, manifest_path, render, write_clean
+from tests.data.contaminated_files import pairs, texts, write
+from verl_trgrpo.data.decontaminate import (
+    ContaminationOptions,
+    find_contamination,
+    manifest_path,
+    render,
+    write_clean,
+)
 from verl_trgrpo.data.parquet import file_sha256
+
+
+def no_key(row):
+    return None
+
+
+def clean(options):
+    return write_clean(find_contamination(options, no_key), options)
 
 
 @pytest.fixture
 def dirty(tmp_path):
-    """Options and findings: rows 1 and 4 of 2,500 train rows are in the test file."""
+    """Options: rows 1 and 4 of 2,500 train rows are in the test file."""
     train, test = texts(2500, words=15), texts(5, words=15, seed=1)
     train[1], train[4] = test[2], test[0]
     paths = write(tmp_path / "train.parquet", train), (write(tmp_path / "test.parquet", test, split="test"),)
-    options = ContaminationOptions(*paths)
-    return options, find_contamination(options)
+    return ContaminationOptions(*paths, out=tmp_path / "clean.parquet")
 
 
-def test_the_clean_file_has_the_other_rows_numbered_anew(tmp_path, dirty):
-    options, found = dirty
-    out = tmp_path / "clean.parquet"
-    manifest = write_clean(found, options, out)
-    before, after = (pq.read_table(path) for path in (options.train, out))
+def test_the_clean_file_has_the_other_rows_as_they_were(tmp_path, dirty):
+    found = find_contamination(dirty, no_key)
+    manifest = write_clean(found, dirty)
+    before, after = (pq.read_table(path) for path in (dirty.train, dirty.out))
     assert after.schema.equals(before.schema, check_metadata=True)
-    kept = [r for i, r in enumerate(before.to_pylist()) if i not in (1, 4)]
-    for position, expected in enumerate(kept):
-        expected["extra_info"]["index"] = position
-    assert after.to_pylist() == kept
-    assert manifest == json.loads(manifest_path(out).read_text())
-    assert (manifest["rows_read"], manifest["rows_kept"], manifest["index"]) == (2500, 2498, "renumbered")
-    assert manifest["train"] == {"file": "train.parquet", "sha256": file_sha256(options.train)}
-    assert manifest["against"] == [{"file": "test.parquet", "sha256": file_sha256(options.tests[0])}]
+    assert after.to_pylist() == [r for i, r in enumerate(before.to_pylist()) if i not in (1, 4)]
+    assert manifest == json.loads(manifest_path(dirty.out).read_text())
+    assert (manifest["rows_read"], manifest["rows_kept"]) == (2500, 2498)
+    assert manifest["train"] == {"file": "train.parquet", "sha256": file_sha256(dirty.train)}
+    assert manifest["against"] == [{"file": "test.parquet", "sha256": file_sha256(dirty.against[0])}]
     assert manifest["parameters"] == {"ngram": 13, "threshold": 0.8}
-    assert manifest["output"] == {"clean.parquet": file_sha256(out)}
+    assert manifest["output"] == {"clean.parquet": file_sha256(dirty.out)}
     assert [(d["train_row"], d["test_file"], d["test_row"], d["reason"]) for d in manifest["dropped"]] == pairs(found)
-    assert str(tmp_path) not in manifest_path(out).read_text()
+    assert str(tmp_path) not in manifest_path(dirty.out).read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "clean.manifest.json", "clean.parquet", "test.parquet", "train.parquet",
     ]  # fmt: skip
-    again = find_contamination(ContaminationOptions(out, options.tests))
-    assert again.matches == ()
+    assert find_contamination(ContaminationOptions(dirty.out, dirty.against), no_key).matches == ()
 
 
-def test_the_same_input_gives_the_same_bytes_and_replaces_its_own_output(tmp_path, dirty):
-    options, found = dirty
-    out = tmp_path / "clean.parquet"
-    write_clean(found, options, out)
-    first = out.read_bytes(), manifest_path(out).read_bytes()
-    write_clean(find_contamination(options), options, out)
-    assert (out.read_bytes(), manifest_path(out).read_bytes()) == first
-
-
-def test_indices_that_are_no_positions_are_kept(tmp_path):
-    rows = [row(i + 100, text) for i, text in enumerate(texts(5))]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    test = write(tmp_path / "test.parquet", [rows[0]["prompt"][0]["content"]])
-    options = ContaminationOptions(tmp_path / "train.parquet", (test,))
-    manifest = write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
-    assert manifest["index"] == "kept"
-    assert pq.read_table(tmp_path / "clean.parquet").to_pylist() == rows[1:]
+def test_the_same_input_gives_the_same_bytes_and_replaces_its_own_output(dirty):
+    clean(dirty)
+    first = dirty.out.read_bytes(), manifest_path(dirty.out).read_bytes()
+    clean(replace(dirty))
+    assert (dirty.out.read_bytes(), manifest_path(dirty.out).read_bytes()) == first
 
 
 def test_a_file_without_extra_info_is_cleaned_too(tmp_path):
     contents = texts(4)
     prompts = [[{"role": "user", "content": content}] for content in contents]
     pq.write_table(pa.table({"prompt": prompts, "more": [1.5, 2.5, 3.5, 4.5]}), tmp_path / "train.parquet")
-    options = ContaminationOptions(tmp_path / "train.parquet", (write(tmp_path / "test.parquet", contents[2:3]),))
-    write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
+    test = write(tmp_path / "test.parquet", contents[2:3])
+    clean(ContaminationOptions(tmp_path / "train.parquet", (test,), out=tmp_path / "clean.parquet"))
     assert pq.read_table(tmp_path / "clean.parquet")["more"].to_pylist() == [1.5, 2.5, 4.5]
 
 
 def test_outputs_that_would_destroy_something_are_refused(tmp_path, dirty):
-    options, found = dirty
     foreign = write(tmp_path / "foreign.parquet", ["precious"])
-    before = foreign.read_bytes()
     refused = {
-        options.train: "one of the inputs",
-        options.tests[0]: "one of the inputs",
+        dirty.train: "one of the inputs",
+        dirty.against[0]: "one of the inputs",
         foreign: "no manifest from here",
         tmp_path / "clean.csv": "name it .parquet",
         tmp_path / "nowhere" / "clean.parquet": "a directory that exists",
     }
     for out, reason in refused.items():
         with pytest.raises(ValueError, match=reason):
-            check_output(out, options)
-        with pytest.raises(ValueError, match=reason):
-            write_clean(found, options, out)
-    assert foreign.read_bytes() == before
-    write_clean(found, options, foreign, force=True)
+            replace(dirty, out=out)
+    clean(replace(dirty, out=foreign, force=True))
     assert pq.read_table(foreign).num_rows == 2498
 
 
 def test_a_train_file_that_is_all_test_is_refused(tmp_path):
-    contents = texts(3)
-    options = ContaminationOptions(
-        write(tmp_path / "train.parquet", contents), (write(tmp_path / "test.parquet", contents),)
-    )
+    train, test = write(tmp_path / "train.parquet", texts(3)), write(tmp_path / "test.parquet", texts(3))
     with pytest.raises(ValueError, match="nothing would be left"):
-        write_clean(find_contamination(options), options, tmp_path / "clean.parquet")
+        clean(ContaminationOptions(train, (test,), out=tmp_path / "clean.parquet"))
     assert not (tmp_path / "clean.parquet").exists()
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, dirty):
-    options, found = dirty
-    out = tmp_path / "clean.parquet"
-    write_clean(found, options, out)
+    clean(dirty)
+    found = find_contamination(dirty, no_key)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    content = options.train.read_bytes()
-    options.train.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=r"train\.parquet|clean\.parquet"):
-        write_clean(found, options, out)
-    options.train.write_bytes(content)
+    content = dirty.train.read_bytes()
+    dirty.train.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=r"cannot write .*clean\.parquet"):
+        write_clean(found, dirty)
+    dirty.train.write_bytes(content)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -129,7 +116,10 @@ STOPPED = """
 import multiprocessing.synchronize, os, sys, traceback
 import pandas, pyarrow.parquet  # now, not in every child
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.common import options
 from verl_trgrpo.data import command, decontaminate
+from verl_trgrpo.tasks.knights_and_knaves import canonical
+import tyro
 
 number, *words = sys.argv[1:]
 here = os.getcwd()
@@ -209,10 +199,10 @@ def test_a_stop_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, stop):
 
 
 def test_the_result_as_text_names_rows_and_files(dirty):
-    _, found = dirty
+    found = find_contamination(dirty, no_key)
     text = render(found, None)
-    assert "2 of 2500 train rows are contaminated; 2 equal prompt" in text
-    assert "test.parquet: 2 of 5 rows are in the train file" in text
+    assert "2 of 2500 train rows contaminated; 2 equal prompt" in text
+    assert "test.parquet: 2 of 5 rows in the train file" in text
     assert re.search(r"train row 1: equal prompt, test\.parquet row 2", text)
     assert "--out" in text
     assert "2498 rows; dropped rows are in clean.manifest.json" in render(found, Path("clean.parquet"))

@@ -79,3 +79,9 @@ def shorten(value: Any, limit: int = 100) -> str:
     """Return `value` for a message, as Python would write it, in at most `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def first_line(error: BaseException, limit: int = 200) -> str:
+    """Return the first line of an error's message, in at most `limit` characters, or its type where it says nothing."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return line if len(line) <= limit else line[: limit - 3] + "..."

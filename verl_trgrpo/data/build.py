@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from verl_trgrpo import __version__
+from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.staging import staged_files
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class BuildResult:
 def build_data_set(plan: BuildPlan, make: Callable[[], DataSet]) -> BuildResult:
     """Build the data set that `make` returns, or find it already built with the same arguments.
 
-    The files and ``manifest.json`` appear together, or the old ones stay (see `staging.staged_files`).
+    The files and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
 
     Raises:
         ValueError: an output directory that cannot be written or has data files without a manifest from here, rows that
@@ -98,7 +98,7 @@ def build_data_set(plan: BuildPlan, make: Callable[[], DataSet]) -> BuildResult:
             return BuildResult(recorded, built=False)
         _refuse_foreign(plan, recorded)
     old = [*_files_of(recorded), parquet.MANIFEST]
-    with staged_files(plan.out, replaces=old) as stage:
+    with staged_directory(plan.out, replaces=old) as stage:
         data_set = make()
         facts = {file.name: _write(stage, file) for file in data_set.files}
         manifest = _manifest(plan, data_set, facts)

@@ -1,4 +1,4 @@
-"""The row that veRL's RLHF data set and reward managers read, and its checks.
+"""The row that veRL's RLHF data set and reward managers read, and what can be wrong with one.
 
 | column | type | read by veRL as |
 |---|---|---|
@@ -8,13 +8,20 @@
 | reward_model | {style, ground_truth} | `ground_truth` goes to the reward function |
 | extra_info | struct with at least index and split | goes to the reward function; `index` names the row in logs |
 
-A ground truth is a text, a list of texts, or {target: list of texts}, as the family's reward wants it.
+A ground truth is a text, a list of texts, or {target: list of texts}, as the family's reward wants it. Where prompts hold
+instructions, `extra_info.question` is the question alone, which decontamination compares.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+
+from verl_trgrpo.common.problems import Finding, Level, error, shorten, warning
+from verl_trgrpo.data.parquet import ground_truth_of
 
 SCHEMA_VERSION = 2
 
@@ -78,59 +85,83 @@ def build_row(
 
 
 def check_rows(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ValueError naming the first few rows that veRL would stumble over, or whose index is not their position."""
-    problems = [
-        f"row {position}: {problem}" for position, row in enumerate(rows) for problem in _row_problems(row, position)
-    ]
+    """Raise ValueError naming the first few of a builder's rows that veRL or a reward would stumble over."""
+    problems = []
+    for position, row in enumerate(rows):
+        findings = [*prompt_findings(row, f"row {position}"), *truth_findings(row, f"row {position}")]
+        problems += [f"{found.where}: {found.message}" for _, found in findings if found.level is Level.ERROR]
     if problems:
         rest = f"; and {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
         raise ValueError("; ".join(problems[:MAX_REPORTED]) + rest)
 
 
-def _row_problems(row: Mapping[str, Any], position: int) -> list[str]:
-    problems = [
-        f"{name} is {row.get(name)!r}; it must be a text"
-        for name in ("data_source", "ability")
-        if not isinstance(row.get(name), str) or not row[name]
-    ]
-    problems += _prompt_problems(row.get("prompt"))
-    reward_model = row.get("reward_model") or {}
-    ground_truth = reward_model.get("ground_truth")
-    if reward_model.get("style") != "rule" or not _is_ground_truth(ground_truth):
-        problems.append(
-            f"reward_model is {reward_model!r}; it needs style 'rule' and a ground_truth: a text, a list of texts, or a "
-            "list of texts under 'target'"
-        )
-    extra_info = row.get("extra_info") or {}
-    if extra_info.get("index") != position:
-        problems.append(f"extra_info.index is {extra_info.get('index')!r}; it must be the row's position {position}")
-    if extra_info.get("split") not in ("train", "test"):
-        problems.append(f"extra_info.split is {extra_info.get('split')!r}; it must be 'train' or 'test'")
-    return problems
-
-
-def _is_ground_truth(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return [*value] == ["target"] and isinstance(value["target"], list) and _is_ground_truth(value["target"])
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(item, str) and item.strip() for item in value)
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _prompt_problems(prompt: Any) -> list[str]:
+def prompt_findings(
+    row: Mapping[str, Any], where: str, tags: Sequence[str] = CHAT_TAGS
+) -> Iterator[tuple[str, Finding]]:
+    """Yield what is wrong with a row's prompt, each with the name of the check of `verl-trgrpo data check`."""
+    prompt = row.get("prompt")
     if not isinstance(prompt, list) or not prompt:
-        return [f"prompt is {prompt!r}; it must be a list of chat messages"]
-    problems = []
-    for message in prompt:
-        role, content = message.get("role"), message.get("content")
-        if role not in ROLES or not isinstance(content, str) or not content.strip():
-            problems.append(f"message {message!r} needs a role ({', '.join(ROLES)}) and a content")
-            continue
-        tags = [tag for tag in CHAT_TAGS if tag in content]
-        if tags:
-            problems.append(f"a message contains {', '.join(tags)}; remove it, the chat template adds its own tags")
-    if not problems and prompt[-1]["role"] != "user":
-        problems.append(f"the last message is the {prompt[-1]['role']}'s; the prompt must end with the user's")
-    if not problems and prompt[-1]["content"].rstrip().endswith("<think>"):
-        problems.append("the prompt ends with an opened <think>; remove it, it is part of the response")
-    return problems
+        yield "prompt", error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
+        return
+    problems = [problem for number, message in enumerate(prompt) for problem in _message_problems(number, message)]
+    if problems:
+        yield from (("prompt", error(where, problem)) for problem in problems)
+        return
+    roles = [message["role"] for message in prompt]
+    if roles[-1] != "user":
+        yield "prompt", error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
+    turns = roles[1:] if roles[0] == "system" else roles
+    if turns != [("user", "assistant")[turn % 2] for turn in range(len(turns))]:
+        text = (
+            f"the roles are {', '.join(roles)}; many chat templates want an optional system, then user, assistant, user"
+        )
+        yield "message order", warning(where, text)
+    content = "\n".join(message["content"] for message in prompt)
+    if found := [tag for tag in tags if tag in content]:
+        text = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
+        yield "chat tags", error(where, text)
+    if content.rstrip().endswith("<think>"):
+        text = "the prompt ends with an opened <think>, which belongs to the response; remove it"
+        yield "chat tags", error(where, text)
+
+
+def truth_findings(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Finding]]:
+    """Yield what is wrong with a row's ground truth, each with the name of the check."""
+    truth = ground_truth_of(row)
+    leaves = list(_leaves(truth))
+    if not leaves or all(leaf is None or (isinstance(leaf, str) and not leaf.strip()) for leaf in leaves):
+        yield "ground truth", error(where, f"reward_model.ground_truth is {shorten(truth)}; it says nothing")
+    elif any(isinstance(answer, str) and not answer.strip() for answer in _alternatives(truth)):
+        yield "ground truth", error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
+    elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
+        kind = "NaN" if isinstance(others[0], float) and math.isnan(others[0]) else type(others[0]).__name__
+        text = f"reward_model.ground_truth holds a {kind}; most rewards take texts, write it as a string"
+        yield "ground truth", warning(where, text)
+
+
+def _message_problems(number: int, message: Any) -> Iterator[str]:
+    if not isinstance(message, Mapping):
+        yield f"message {number} is {shorten(message)}; it must have role and content"
+        return
+    role, content = message.get("role"), message.get("content")
+    if role not in ROLES:
+        yield f"message {number} has the role {shorten(role)}; known are {', '.join(ROLES)}"
+    if not isinstance(content, str):
+        yield f"message {number} has the content {shorten(content)}; it must be a text"
+    elif not content.strip():
+        yield f"message {number} ({role}) is empty"
+
+
+def _alternatives(truth: Any) -> list[Any]:
+    answers = truth.get("target") if isinstance(truth, Mapping) else truth
+    return answers if isinstance(answers, list) else []
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

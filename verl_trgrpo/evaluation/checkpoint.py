@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.data.staging import staged_files
+from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.runs.launch.environment import accelerator_found, training_environment
 
 MERGED = "merged_hf"
@@ -86,7 +86,7 @@ def merged_model(model: Model, out: Path) -> str:
     if _read_json(target / _ORIGIN) == origin:
         return str(target)
     old = {path.name for path in target.iterdir()} if target.is_dir() else set()
-    with staged_files(target, replaces=old) as stage:
+    with staged_directory(target, replaces=old) as stage:
         _merge(model.shards, stage)
         if (stage / "lora_adapter").exists():
             raise RuntimeError(_lora_problem(model.shards))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.data.checks.files import first_line
+from verl_trgrpo.common.problems import first_line
 
 # Tokens that vLLM puts into one step on a CPU, unless one prompt may need more.
 _CPU_STEP_TOKENS = 4096

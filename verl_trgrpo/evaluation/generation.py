@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.checks.files import first_line
+from verl_trgrpo.common.problems import first_line, raise_problems
 from verl_trgrpo.evaluation.engine import Engine
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow

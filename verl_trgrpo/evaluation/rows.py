@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.checks.files import COLUMNS, UnreadableError, display_names, read_rows
+from verl_trgrpo.data.parquet import COLUMNS, UnreadableError, display_names, read_rows
 from verl_trgrpo.data.schema import CHAT_TAGS, MAX_REPORTED
 from verl_trgrpo.tasks.registry import find_reward
 

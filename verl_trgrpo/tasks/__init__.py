@@ -9,10 +9,18 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from verl_trgrpo.tasks.registry import find_reward, known_data_sources, known_options, options_of, register_reward
+from verl_trgrpo.tasks.registry import (
+    find_reward,
+    find_right_response,
+    has_reward,
+    known_data_sources,
+    known_options,
+    options_of,
+    register_reward,
+)
 from verl_trgrpo.tasks.score import Score
 
-__all__ = ["Score", "compute_score", "known_data_sources", "register_reward"]
+__all__ = ["Score", "compute_score", "find_right_response", "has_reward", "known_data_sources", "register_reward"]
 
 # veRL's reward loop passes these where a reward model is configured; rule-based rewards have no use for them.
 _FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})

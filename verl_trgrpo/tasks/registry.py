@@ -6,6 +6,7 @@ parameters are options which a user sets under `reward.custom_reward_function.re
 
 import importlib
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,3 +138,18 @@ def _imported(function: Any) -> Any:
         return function
     module, _, name = function.partition(":")
     return getattr(importlib.import_module(module), name)
+
+
+def import_external_modules() -> None:
+    """Import the modules that veRL would import everywhere, which may register rewards.
+
+    Raises:
+        ValueError: one of VERL_USE_EXTERNAL_MODULES cannot be imported.
+    """
+    for name in filter(None, map(str.strip, os.environ.get("VERL_USE_EXTERNAL_MODULES", "").split(","))):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ValueError(
+                f"VERL_USE_EXTERNAL_MODULES names {name}, which cannot be imported ({error}); install or remove it"
+            ) from error

@@ -6,7 +6,10 @@ indistinguishable are tried in every order that can matter. The result is exact:
 single out depend on the puzzle's structure alone, never on the names.
 """
 
-from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, check_statements
+from collections.abc import Mapping
+from typing import Any
+
+from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, check_statements, parse_statements
 
 _COMMUTATIVE = ("and", "or", "<=>")
 _SELF = -1
@@ -24,6 +27,24 @@ def canonical_key(statements: tuple[Statement, ...]) -> str:
     mentions = [_mentioned(statement) for statement in statements]
     colours = _refine(statements, mentions, [0] * len(statements))
     return repr(_smallest(statements, mentions, colours))
+
+
+def puzzle_key(row: Mapping[str, Any]) -> str | None:
+    """Return the `canonical_key` of the puzzle in a row of a data file, None where there is none.
+
+    Statements are looked for under `extra_info.statements` and `reward_model.ground_truth.statements`, a Python literal
+    as text; they are read as a literal, never evaluated.
+    """
+    reward_model = row.get("reward_model")
+    ground_truth = reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
+    for place in (row.get("extra_info"), ground_truth):
+        statements = place.get("statements") if isinstance(place, Mapping) else None
+        if isinstance(statements, str):
+            try:
+                return canonical_key(parse_statements(statements))
+            except ValueError:
+                continue
+    return None
 
 
 def relabel(statement: Statement, labels: list[int]) -> Statement:

@@ -1,1 +1,0 @@
-"""The single checks behind `verl_trgrpo.data.check`."""

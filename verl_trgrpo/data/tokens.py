@@ -1,0 +1,73 @@
+"""How long prompts are: in tokens with a tokenizer's chat template, else in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.common.problems import first_line
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Prompt lengths of some rows; percentiles are nearest ranks.
+
+    unit: "tokens" (chat template applied, generation prompt included) or "characters" (of all messages).
+    over: how many exceed the limit, None where none was given in this unit.
+    """
+
+    unit: str
+    rows: int
+    min: int
+    median: int
+    p95: int
+    max: int
+    over: int | None
+
+
+def summarize(lengths: Sequence[int], unit: str, limit: int | None) -> Lengths | None:
+    """Return the summary of `lengths`, None if there are none."""
+    if not lengths:
+        return None
+    ordered = sorted(lengths)
+    median, p95 = (ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, 95))
+    over = None if limit is None else sum(length > limit for length in ordered)
+    return Lengths(unit, len(ordered), ordered[0], median, p95, ordered[-1], over)
+
+
+def load_tokenizer(directory: Path) -> Any:
+    """Return the tokenizer in a local directory; nothing is downloaded and no code of the directory is run.
+
+    Raises ValueError where there is none or it has no chat template.
+    """
+    if not directory.is_dir():
+        raise ValueError(f"the tokenizer {directory} is not a directory; give the directory of a local model")
+    try:
+        from transformers import AutoTokenizer  # slow import, needed here only
+
+        tokenizer = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many unrelated types
+        raise ValueError(f"no tokenizer could be loaded from {directory} ({first_line(error)}); check it") from error
+    if not tokenizer.chat_template:
+        raise ValueError(f"the tokenizer in {directory} has no chat template; give that of an instruction-tuned model")
+    return tokenizer
+
+
+def template_tags(tokenizer: Any) -> tuple[str, ...]:
+    """Return the special tokens of a tokenizer, such as its marks of a message's beginning and end."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    return tuple(sorted({token.content for token in added if token.special and token.content.strip()}))
+
+
+def render_prompt(tokenizer: Any, prompt: Any) -> tuple[str, int]:
+    """Return a prompt as the model gets it, and its number of tokens.
+
+    Raises ValueError with the reason where the chat template refuses it.
+    """
+    try:
+        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        return text, len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    except Exception as error:  # templates raise what they like
+        raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error
