@@ -175,5 +175,5 @@ def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
     assert pq.read_table(clean).num_rows == 19
     assert (tmp_path / "clean.manifest.json").is_file()
     assert main(["data", "decontaminate", clean, "--against", tests]) == 0
-    assert "0 of 19 train rows are contaminated" in capsys.readouterr().out
+    assert "0 of 19 train rows contaminated" in capsys.readouterr().out
     assert main(["data", "check", "--train", clean, "--test", tests]) == 0, capsys.readouterr().out
