@@ -18,7 +18,7 @@ from paired import against, paired_times, report
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from verl_trgrpo.core.shaping import available_shapings, make_shaping
+from verl_trgrpo.core import available_shapings, make_shaping
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 MEMORY_SHAPE = (64, 8192)
@@ -54,11 +54,11 @@ def candidates(batch: int, length: int, dtype: torch.dtype) -> dict[str, Callabl
         "verl vanilla": closure("vanilla", PolicyLossConfig()),
         "vanilla, naive weight": closure("vanilla", PolicyLossConfig(), naive_weight=True),
     }
-    for name in available_shapings():
+    for name in (name for name in available_shapings() if make_shaping(name).probs_only):
         found[f"tr_grpo {name}"] = closure("tr_grpo", TRGRPOPolicyLossConfig(shaping=make_shaping(name)))
     for key, value in (("normalize", "token_mean"), ("placement", "inside")):
         found[f"tr_grpo {value}"] = closure("tr_grpo", TRGRPOPolicyLossConfig(**{key: value}))
-    for name in sorted({*POLICY_LOSS_REGISTRY} - {"vanilla", "tr_grpo"} - NOT_A_LOSS):
+    for name in sorted({*POLICY_LOSS_REGISTRY} - {"vanilla", "tr_grpo", "aspo"} - NOT_A_LOSS):
         more = {"dro_beta": 1.0} if name == "dro" else {}
         found[f"verl {name}"] = closure(name, PolicyLossConfig(loss_mode=name, **more))
     return found

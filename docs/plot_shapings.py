@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
-from verl_trgrpo.core.shaping import available_shapings, make_shaping
+from verl_trgrpo.core import available_shapings, make_shaping
 
 
 def main() -> None:

@@ -3,13 +3,13 @@
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from verl_trgrpo.verl_plugin.config_files import register_resolver
+from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
 
 class TRGRPOSearchPathPlugin(SearchPathPlugin):
-    """Appends the package's configuration groups (``algorithm``, ``agent``, ``platform``) to Hydra's search path."""
+    """Appends the package's configuration groups (``algorithm``, ``shaping``, ``agent``, ``platform``) to Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         # Appended, not prepended: the application's own files win where names collide.
         search_path.append(provider="verl-trgrpo", path="pkg://verl_trgrpo.config")
-        register_resolver()
+        register_resolvers()

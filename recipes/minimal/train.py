@@ -24,17 +24,18 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from verl_trgrpo.core.advantages import group_relative_advantages
-from verl_trgrpo.core.objective import (
+from verl_trgrpo.core import (
     ClipRange,
-    PooledStatistic,
+    Tokens,
+    TokenStatistic,
     TokenWeighting,
     aggregate_loss,
     compute_policy_loss,
+    group_relative_advantages,
+    make_shaping,
     token_weights,
     weighted_kl,
 )
-from verl_trgrpo.core.shaping import make_shaping
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
@@ -128,8 +129,8 @@ class Options:
         """Token weights, clip range, and what TR-GRPO's mean weight multiplies: "", "loss" or "lr"."""
         name, parameters, normalize, scaled = ARMS[self.arm]
         high = self.clip_high if self.clip_high >= 0 else 0.28 if self.arm == "dapo_clip" else 0.2
-        regulation = TokenWeighting(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
-        return regulation, ClipRange(self.clip_low, high), scaled
+        weighting = TokenWeighting(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
+        return weighting, ClipRange(self.clip_low, high), scaled
 
 
 POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
@@ -243,16 +244,18 @@ def update(
     model: Any, optimizer: Any, batch: Batch, advantages: torch.Tensor, ref: Any, options: Options
 ) -> dict[str, Any]:
     """One optimizer step on one mini-batch; returns its metrics."""
-    regulation, clip, scaled = options.objective()
+    weighting, clip, scaled = options.objective()
     log_prob = response_log_probs(model, batch, options.temperature, options.rows)
-    result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, regulation, clip, "token-mean")
+    result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, weighting, clip, "token-mean")
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
     if ref is not None:
         with torch.no_grad():
             ref_log_prob = response_log_probs(ref, batch, options.temperature, options.rows)
-        weights = None if options.kl == "plain" else token_weights(log_prob, batch.log_probs, batch.mask, regulation)
-        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if weights is None else options.kl)
+        tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
+        plain = options.kl == "plain"
+        weights = torch.ones_like(log_prob) if plain else token_weights(tokens, weighting)
+        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if plain else options.kl)
         kl_loss = aggregate_loss(penalty, batch.mask, "token-mean")
         loss, metrics["actor/kl_loss"] = loss + options.kl_coef * kl_loss, kl_loss.item()
     mean_weight = make_shaping()(log_prob.detach()[batch.mask].exp()).mean().item() if scaled else 1.0
@@ -273,7 +276,7 @@ def pooled(updates: list[dict[str, Any]]) -> dict[str, float]:
     """Metrics of a step from those of its updates: sums are pooled, plain figures averaged."""
     columns = {name: [metrics[name] for metrics in updates] for name in updates[0]}
     return {
-        name: float(PooledStatistic.pool(column)) if isinstance(column[0], PooledStatistic) else mean(column)
+        name: float(TokenStatistic.merge(column)) if isinstance(column[0], TokenStatistic) else mean(column)
         for name, column in columns.items()
     }
 

@@ -172,7 +172,7 @@ def test_rows_that_search_are_refused(policy, data, tmp_path):
 
 def test_shapings_are_parsed_with_their_parameters():
     shaping = parse_shaping("sigmoid:reverse=true,tau=6")
-    assert (shaping.reverse, shaping.tau) == (True, 6)
+    assert (shaping.reverse, shaping.parameters["tau"]) == (True, 6)
     with pytest.raises(ValueError, match=r"alpha=x is not PARAMETER=NUMBER(.|\n)*unknown shaping 'nosuch'"):
         GradientOptions(("linear:alpha=x", "nosuch"))
 

@@ -56,7 +56,7 @@ def verl_config(options):
     """veRL's actor configuration with the arm's meaning; the sigmoid's constants are written out, not taken over."""
     from verl.workers.config import FSDPActorConfig
 
-    from verl_trgrpo.core.shaping import make_shaping
+    from verl_trgrpo.core import make_shaping
     from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
     sigmoid = {"name": "sigmoid", "alpha": 2.0, "tau": 9.0, "mu": 0.25, "lower": 1.0, "upper": 1.4}

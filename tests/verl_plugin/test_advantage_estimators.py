@@ -7,8 +7,13 @@ from omegaconf import OmegaConf
 from verl.protocol import DataProto
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
-from verl_trgrpo.core.advantages.difficulty import DifficultyAnchor, DifficultyOptions, difficulty_weighted_advantages
-from verl_trgrpo.core.advantages.rejection import RejectionOptions, rejection_advantages
+from verl_trgrpo.core import (
+    DifficultyAnchor,
+    DifficultyOptions,
+    RejectionOptions,
+    difficulty_weighted_advantages,
+    rejection_advantages,
+)
 
 UIDS = ["a", "b", "c", "a", "b", "c"]
 SCORES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]

@@ -1,5 +1,7 @@
 """The wrapped ppo_loss: transparent by default, exact metrics over micro-batches, weighted KL kinds."""
 
+import math
+
 import pytest
 import torch
 from tensordict import TensorDict
@@ -8,9 +10,11 @@ from verl.utils.metric import Metric
 from verl.workers.config import PolicyLossConfig
 from verl.workers.utils import losses
 
-from tests.core.objective.reference import published_weight
+from tests.core.reference import published_weight
 from tests.verl_plugin.test_policy_loss import actor
+from verl_trgrpo.core import make_shaping
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.policy_loss import ENTROPY
 
 LENGTHS = [(3, 5), (2, 1), (4, 9), (1, 2)]  # prompt and response tokens
 
@@ -67,7 +71,7 @@ def test_vanilla_runs_are_untouched():
     }
 
 
-def test_metrics_of_unequal_micro_batches_are_pooled():
+def test_metrics_of_unequal_micro_batches_are_merged():
     config = actor(TRGRPOPolicyLossConfig())
     _, _, whole, of_response = evaluate(config)
     parts = [evaluate(config, rows)[2] for rows in ([0], [1], [2, 3])]
@@ -109,11 +113,44 @@ def test_plain_kl_stays_the_hosts():
     assert reduced(with_kl[2]["kl_loss"]) == reduced(vanilla[2]["kl_loss"])
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [({"use_kl_loss": False}, "needs actor.use_kl_loss=True"), ({"kl_loss_type": "mse"}, "kl_loss_type='mse'")],
-)
-def test_kl_options_that_contradict_each_other(options, complaint):
-    config = actor(TRGRPOPolicyLossConfig(kl="scaled"), **{"use_kl_loss": True, **options})
-    with pytest.raises(ValueError, match=complaint):
-        evaluate(config)
+def test_kl_kinds_without_a_kl_loss_change_nothing_and_others_than_k3_are_refused():
+    plain, weighted = (evaluate(actor(TRGRPOPolicyLossConfig(kl=kl), use_kl_loss=False)) for kl in ("plain", "literal"))
+    assert torch.equal(plain[0], weighted[0]) and "kl_loss" not in weighted[2]
+    with pytest.raises(ValueError, match="kl_loss_type='mse'"):
+        evaluate(actor(TRGRPOPolicyLossConfig(kl="scaled"), use_kl_loss=True, kl_loss_type="mse"))
+
+
+def test_top_entropy_selects_by_entropy_and_not_by_surprisal():
+    """Tokens whose entropy is high where their own probability is high, too: -log p would choose others."""
+    config = actor(TRGRPOPolicyLossConfig(shaping=make_shaping("top_entropy", share=0.3)))
+    values, model_output, data, of_response = micro_batch(list(range(4)))
+    # Entropies of whole sequences, in the opposite order of the surprisal; the engine gives them with a gradient.
+    entropy = (values.detach() + 3.0).requires_grad_()
+    loss, metrics = losses.ppo_loss(config, {**model_output, "entropy": entropy}, data)
+    gradient, none = torch.autograd.grad(loss, [values, entropy], allow_unused=True)
+    assert none is None, "an entropy coefficient of 0 needs no backward pass"
+    kept = torch.isin(values.detach(), of_response.topk(math.ceil(0.3 * len(of_response))).values)
+    assert (gradient != 0).sum() > 0 and not gradient[~kept].any()
+    assert reduced(metrics["actor/tr_weight_mean"]) == pytest.approx(6 / 17)
+    rarest = of_response.topk(6, largest=False).values
+    assert not gradient[torch.isin(values.detach(), rarest)].any()
+    assert not hasattr(config, ENTROPY), "the actor's own configuration carries nothing from batch to batch"
+
+
+def test_the_entropy_reaches_the_weighted_kl_and_its_bonus_stays():
+    shaping = make_shaping("top_entropy", share=0.3)
+    config = actor(TRGRPOPolicyLossConfig(shaping=shaping, kl="scaled"), use_kl_loss=True, entropy_coeff=0.5)
+    values, model_output, data, of_response = micro_batch(list(range(4)))
+    entropy = (values.detach() + 3.0).requires_grad_()
+    loss, metrics = losses.ppo_loss(config, {**model_output, "entropy": entropy}, data)
+    (bonus,) = torch.autograd.grad(loss, [entropy])
+    assert bonus.sum().item() == pytest.approx(-0.5)
+    log_rho = data["ref_log_prob"].values() - of_response
+    kept = of_response >= of_response.topk(6).values[-1]
+    k3 = (log_rho.exp() - log_rho - 1)[kept].sum() / 17
+    assert reduced(metrics["kl_loss"]) == pytest.approx(k3.item(), rel=1e-5)
+
+
+def test_a_run_without_entropy_says_what_to_set():
+    with pytest.raises(ValueError, match=r"calculate_entropy=true"):
+        evaluate(actor(TRGRPOPolicyLossConfig(shaping=make_shaping("top_entropy"))))

@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from importlib import resources
 
 import hydra
 import numpy as np
@@ -13,15 +14,25 @@ from hydra.core.global_hydra import GlobalHydra
 from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
-from verl_trgrpo.core.shaping import Linear, Sigmoid, Uniform
+from verl_trgrpo.core import available_shapings, make_shaping
 
-ALGORITHMS = ["grpo", "tr_grpo", "grpo_sg", "tr_grpo_reverse", "advantage_reweighting", "dr_grpo", "dapo_clip"]
-RELATED = {
-    "aspo": ("tr_grpo", "grpo"),
-    "top_entropy": ("tr_grpo", "grpo"),
-    "reinforce_rej": ("vanilla", "reinforce_rej"),
-    "ha_dw": ("vanilla", "ha_dw"),
+# loss mode, estimator, shaping
+ALGORITHMS = {
+    "grpo": ("vanilla", "grpo", None),
+    "tr_grpo": ("tr_grpo", "grpo", "sigmoid"),
+    "tr_grpo_published": ("tr_grpo", "grpo", "sigmoid"),
+    "tr_grpo_token_mean": ("tr_grpo", "grpo", "sigmoid"),
+    "tr_grpo_reverse": ("tr_grpo", "grpo", "sigmoid"),
+    "grpo_sg": ("tr_grpo", "grpo", "sigmoid"),
+    "advantage_reweighting": ("tr_grpo", "grpo", "linear"),
+    "dr_grpo": ("vanilla", "grpo", None),
+    "dapo_clip": ("vanilla", "grpo", None),
+    "aspo": ("aspo", "grpo", "uniform"),
+    "top_entropy": ("tr_grpo", "grpo", "top_entropy"),
+    "reinforce_rej": ("vanilla", "reinforce_rej", None),
+    "ha_dw": ("vanilla", "ha_dw", None),
 }
+LOSS = "actor_rollout_ref.actor.policy_loss"
 
 
 def compose(name, *overrides):
@@ -51,7 +62,7 @@ def test_entry_points_are_installed():
 def test_import_verl_is_enough_in_a_fresh_process():
     result = fresh(
         "import verl\nfrom verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
-        "get_policy_loss_fn('tr_grpo')\n"
+        "get_policy_loss_fn('tr_grpo'), get_policy_loss_fn('aspo')\n"
         "for name in ('tr_grpo', 'reinforce_rej', 'ha_dw'): get_adv_estimator_fn(name)\n"
         "from verl.workers import engine_workers\nprint('WRAPPED', hasattr(engine_workers.ppo_loss, '__wrapped__'))"
     )
@@ -61,7 +72,7 @@ def test_import_verl_is_enough_in_a_fresh_process():
 
 def test_the_core_needs_no_verl():
     result = fresh(
-        "import sys\nimport verl_trgrpo.core.objective, verl_trgrpo.core.shaping, verl_trgrpo.core.advantages\n"
+        "import sys\nimport verl_trgrpo.core\n"
         "print('LOADED', sorted(m for m in ('verl', 'ray', 'vllm', 'hydra') if m in sys.modules))"
     )
     assert "LOADED []" in result.stdout, result.stderr
@@ -70,7 +81,7 @@ def test_the_core_needs_no_verl():
 def test_a_broken_plugin_is_not_silent():
     """veRL logs a failing plugin at DEBUG level; this one speaks up."""
     result = fresh(
-        "import sys\nsys.modules['verl_trgrpo.core.objective'] = None\nimport verl\nprint('DONE')",
+        "import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl\nprint('DONE')",
     )
     assert "DONE" in result.stdout
     assert "verl-trgrpo doctor" in result.stderr
@@ -85,37 +96,55 @@ def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
         else compose("trgrpo_trainer", f"algorithm={algorithm}")
     )
     actor = actor_of(config)
-    expected_mode = "vanilla" if algorithm in ("grpo", "dr_grpo", "dapo_clip") else "tr_grpo"
-    assert actor.policy_loss.loss_mode == expected_mode
-    assert config.algorithm.adv_estimator == "grpo"
-    if expected_mode == "tr_grpo":
-        linear = algorithm == "advantage_reweighting"
-        assert isinstance(actor.policy_loss.shaping, Linear if linear else Sigmoid)
-        assert actor.policy_loss.shaping.reverse is (algorithm == "tr_grpo_reverse")
+    policy_loss = actor.policy_loss
+    shaping = getattr(policy_loss, "shaping", None)
+    assert (policy_loss.loss_mode, config.algorithm.adv_estimator, shaping and shaping.name) == ALGORITHMS[algorithm]
+    if shaping:
+        assert shaping == make_shaping(
+            shaping.name, reverse=algorithm == "tr_grpo_reverse"
+        )  # the defaults are written out
+        assert policy_loss.placement == ("inside" if algorithm == "tr_grpo_published" else "outside")
+        assert policy_loss.kl == ("literal" if algorithm == "tr_grpo_published" else "plain")
+        assert policy_loss.normalize == ("token_mean" if algorithm == "tr_grpo_token_mean" else "none")
+    assert actor.calculate_entropy is (algorithm == "top_entropy")
     assert config.algorithm.norm_adv_by_std_in_grpo is (algorithm != "dr_grpo")
     assert actor.loss_agg_mode == ("seq-mean-token-sum-norm" if algorithm == "dr_grpo" else "token-mean")
     assert actor.clip_ratio_high == (0.28 if algorithm == "dapo_clip" else 0.2)
 
 
-@pytest.mark.parametrize("algorithm", RELATED)
-@pytest.mark.parametrize("stock", [True, False])
-def test_related_methods_on_stock_and_own_configuration(algorithm, stock):
-    config = (
-        compose("ppo_trainer", f"+algorithm={algorithm}")
-        if stock
-        else compose("trgrpo_trainer", f"algorithm={algorithm}")
+def test_every_algorithm_and_every_shaping_has_a_file():
+    files = resources.files("verl_trgrpo.config")
+    assert {*ALGORITHMS} == {file.name.removesuffix(".yaml") for file in (files / "algorithm").iterdir()}
+    assert {*available_shapings(), "custom"} == {
+        file.name.removesuffix(".yaml") for file in (files / "shaping").iterdir()
+    }
+
+
+@pytest.mark.parametrize("name", available_shapings())
+@pytest.mark.parametrize("algorithm", ["tr_grpo", "aspo", "advantage_reweighting"])
+def test_any_shaping_by_one_word(algorithm, name):
+    actor = actor_of(compose("trgrpo_trainer", f"algorithm={algorithm}", f"shaping={name}"))
+    assert actor.policy_loss.shaping == make_shaping(name)
+    assert actor.calculate_entropy is (name == "top_entropy")
+
+
+def test_a_shaping_of_your_own():
+    own = "tests.core.test_shaping"
+    config = compose(
+        "trgrpo_trainer", "shaping=custom", f"{LOSS}.shaping.name={own}.cosine", f"+{LOSS}.shaping.floor=0.3"
     )
-    actor = actor_of(config)
-    assert (actor.policy_loss.loss_mode, config.algorithm.adv_estimator) == RELATED[algorithm]
-    if algorithm in ("aspo", "top_entropy"):
-        assert isinstance(actor.policy_loss.shaping, Uniform)
-        assert actor.policy_loss.ratio == ("flipped" if algorithm == "aspo" else "plain")
-        assert actor.policy_loss.top_entropy == (0.2 if algorithm == "top_entropy" else None)
-    else:
-        rewards = torch.ones(4, 2)
-        arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
-        advantages, _ = core_algos.get_adv_estimator_fn(algorithm)(**arguments, config=config.algorithm)
-        assert not advantages.any()
+    assert actor_of(config).policy_loss.shaping.parameters == {"floor": 0.3}
+    actor = actor_of(compose("ppo_trainer", "+algorithm=tr_grpo", "shaping=custom", f"{LOSS}.shaping.name={own}.stapo"))
+    assert actor.policy_loss.shaping.inputs == ("probs", "entropy", "advantages")
+    assert actor.calculate_entropy is True
+
+
+@pytest.mark.parametrize("algorithm", [name for name, (_, estimator, _) in ALGORITHMS.items() if estimator != "grpo"])
+def test_estimators_take_their_options_from_the_configuration(algorithm):
+    config, rewards = compose("ppo_trainer", f"+algorithm={algorithm}"), torch.ones(4, 2)
+    arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
+    advantages, _ = core_algos.get_adv_estimator_fn(algorithm)(**arguments, config=config.algorithm)
+    assert not advantages.any()
 
 
 @pytest.mark.parametrize(
@@ -136,13 +165,12 @@ def test_reinforce_rej_counts_as_the_actor_does():
 
 
 def test_any_parameter_from_the_command_line():
-    loss = "actor_rollout_ref.actor.policy_loss"
     config = compose(
-        "trgrpo_trainer", f"{loss}.shaping.tau=6", f"{loss}.placement=inside", f"{loss}.normalize=token_mean",
-        f"{loss}.prob_source=old", f"{loss}.kl=scaled",
+        "trgrpo_trainer", f"{LOSS}.shaping.tau=6", f"{LOSS}.placement=inside", f"{LOSS}.normalize=token_mean",
+        f"{LOSS}.prob_source=old", f"{LOSS}.kl=scaled",
     )  # fmt: skip
     policy_loss = actor_of(config).policy_loss
-    assert policy_loss.shaping == Sigmoid(tau=6)
+    assert policy_loss.shaping == make_shaping("sigmoid", tau=6)
     options = (policy_loss.placement, policy_loss.normalize, policy_loss.prob_source, policy_loss.kl)
     assert options == ("inside", "token_mean", "old", "scaled")
 
@@ -153,7 +181,7 @@ def test_any_parameter_from_the_command_line():
         ("shaping.name=sigmoit", "Did you mean 'sigmoid'"),
         ("shaping.tau=0.1111", "inverse temperature"),
         ("shaping.tau=-1", "tau=-1"),
-        ("shaping.gamma=2", "no parameter gamma"),
+        ("shaping.name=power", "write shaping=power"),
         ("placement=middle", "placement='middle'"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.core.advantages import group_relative_advantages
+from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow, load_rows
 from verl_trgrpo.tasks import compute_score
 

@@ -25,7 +25,7 @@ from verl_trgrpo.analysis.rollouts import (
 from verl_trgrpo.analysis.shares import QUARTILES, cosines, probability_ranges, quartiles, shares
 from verl_trgrpo.analysis.sharpness import Sharpness, measure_sharpness
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.core.shaping import Shaping, make_shaping
+from verl_trgrpo.core import Shaping, make_shaping
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 
 UNIFORM = "uniform"
@@ -37,7 +37,7 @@ class GradientOptions:
     """What to measure about gradients.
 
     Args:
-        shapings: ``name`` or ``name:parameter=value,...``, as :func:`~verl_trgrpo.core.shaping.make_shaping` takes them.
+        shapings: ``name`` or ``name:parameter=value,...``, as :func:`~verl_trgrpo.core.make_shaping` takes them.
         parameters: part of the names of the parameters to differentiate by (``layers.0.``, ``lm_head``); ``all`` for all.
         tokens: at most so many tokens get a backward pass of their own.
         quarters: ``range`` groups tokens by quarters of [0, 1] that their probability is in, ``tokens`` into four groups
@@ -79,7 +79,10 @@ def parse_shaping(text: str) -> Shaping:
             parameters[key] = json.loads(value.lower())
         except ValueError as error:
             raise ValueError(f"shaping {text}: {pair} is not PARAMETER=NUMBER, such as alpha=0.3") from error
-    return make_shaping(name, **parameters)
+    shaping = make_shaping(name, **parameters)
+    if not shaping.probs_only:
+        raise ValueError(f"shaping {text} asks for {', '.join(shaping.inputs)}; the analysis has probabilities only")
+    return shaping
 
 
 @dataclass(frozen=True)

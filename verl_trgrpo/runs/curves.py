@@ -83,6 +83,6 @@ def _weights(axis: Any, steps: Sequence[Step]) -> None:
             "actor/tr_grad_share_low_prob": "gradient share of tokens with p < 0.25",
             "actor/tr_grad_share_low_prob_uniform": "the same with weights 1",
         }
-        _line(axis, steps, names, "token regulation")
+        _line(axis, steps, names, "token weights")
     else:
         _line(axis, steps, {"actor/entropy": "mean over tokens"}, "entropy")

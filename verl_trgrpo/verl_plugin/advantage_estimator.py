@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from verl_trgrpo.core.advantages import (
+from verl_trgrpo.core import (
     DifficultyAnchor,
     DifficultyOptions,
     RejectionOptions,
@@ -36,7 +36,7 @@ def compute_tr_grpo_outcome_advantage(
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Group-relative advantages; see :func:`verl_trgrpo.core.advantages.group_relative_advantages`.
+    """Group-relative advantages; see :func:`verl_trgrpo.core.group_relative_advantages`.
 
     Args:
         token_level_rewards: (batch, response_length) rewards.
@@ -66,7 +66,7 @@ def compute_reinforce_rej_outcome_advantage(
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Reinforce-Rej; see :func:`verl_trgrpo.core.advantages.rejection.rejection_advantages`.
+    """Reinforce-Rej; see :func:`verl_trgrpo.core.rejection_advantages`.
 
     Args:
         token_level_rewards: (batch, response_length) rewards.

@@ -5,25 +5,34 @@ They live at ``actor_rollout_ref.actor.policy_loss`` and, for the advantage esti
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core.advantages import DifficultyOptions, RejectionOptions
-from verl_trgrpo.core.objective import ClipRange, TokenWeighting
+from verl_trgrpo.core import ClipRange, DifficultyOptions, RejectionOptions, TokenWeighting
 
 
 @dataclass
 class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
-    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.core.objective.TokenWeighting`.
+    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.core.TokenWeighting`.
 
-    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.shaping.make_shaping`.
+    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
+
+    Raises:
+        ValueError: for what ``TokenWeighting`` refuses, and for ``placement=inside`` with ``loss_mode=aspo``.
     """
 
     loss_mode: str = "tr_grpo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.loss_mode == "aspo" and self.placement != "outside":
+            raise ValueError(
+                f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode=aspo does not have; "
+                "use placement=outside"
+            )
 
 
 @dataclass
@@ -42,16 +51,11 @@ class EstimatorAlgoConfig(AlgoConfig):
     ha_dw: DifficultyOptions | None = None
 
 
-@functools.cache
-def _published() -> TokenWeighting:
-    return TokenWeighting()
+def token_weighting_of(policy_loss: Any) -> TokenWeighting:
+    """The token weights of ``actor.policy_loss``.
 
-
-def regulation_of(policy_loss: Any) -> TokenWeighting:
-    """The token regulation of ``actor.policy_loss``.
-
-    A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the published
-    method; its fields cannot carry options.
+    A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the default ones;
+    its fields cannot carry options.
 
     Raises:
         ValueError: for anything else, e.g. a bare ``DictConfig`` whose options would be ignored.
@@ -59,7 +63,7 @@ def regulation_of(policy_loss: Any) -> TokenWeighting:
     if isinstance(policy_loss, TokenWeighting):
         return policy_loss
     if isinstance(policy_loss, PolicyLossConfig):
-        return _published()
+        return TokenWeighting()
     raise ValueError(
         f"actor.policy_loss is a {type(policy_loss).__name__}, whose options cannot be checked; instantiate it through "
         f"_target_: {TRGRPOPolicyLossConfig.__module__}.{TRGRPOPolicyLossConfig.__name__} (algorithm=tr_grpo does)"
@@ -74,3 +78,20 @@ def clip_range_of(actor: Any) -> ClipRange:
         high=actor.clip_ratio if high is None else high,
         dual=actor.get("clip_ratio_c", 3.0),
     )
+
+
+def check_kl(actor: Any) -> None:
+    """Refuse a weighted KL that contradicts the actor's own KL options; without a KL loss there is nothing to weight.
+
+    Args:
+        actor: veRL's ``ActorConfig`` with a ``TokenWeighting`` as its policy loss.
+
+    Raises:
+        ValueError: with value, reason and remedy.
+    """
+    kind = actor.policy_loss.kl
+    if kind != "plain" and actor.use_kl_loss and actor.kl_loss_type not in ("low_var_kl", "k3"):
+        raise ValueError(
+            f"policy_loss.kl={kind!r} is built on the k3 estimator but actor.kl_loss_type={actor.kl_loss_type!r}; "
+            "set it to low_var_kl, or policy_loss.kl=plain"
+        )

@@ -2,13 +2,14 @@
 
 Why: (1) veRL 0.9 has no registry of KL kinds, and the policy loss never sees ``ref_log_prob``, so the weighted kinds
 ``kl: scaled | literal`` have no extension point. (2) veRL averages a policy loss's metrics over micro-batches with equal
-weights, whatever their number of tokens; there is no way to return them with their own aggregation.
+weights, whatever their number of tokens; there is no way to return them with their own aggregation. (3) The entropy of
+``model_output`` is not handed to the policy loss, so a shaping could not ask for it.
 
-The wrapper calls the original function and leaves everything else to it. With ``kl: plain`` and another policy loss it
+The wrapper calls the original function and leaves everything else to it. For another policy loss than this project's it
 changes nothing.
 
-Remove (1) when veRL lets a plugin register a KL kind that sees token weights, and (2) when ``Metric.from_dict`` keeps a
-``Metric`` that a policy loss returns.
+Remove (1) when veRL lets a plugin register a KL kind that sees token weights, (2) when ``Metric.from_dict`` keeps a
+``Metric`` that a policy loss returns, and (3) when a policy loss gets the entropy.
 """
 
 from __future__ import annotations
@@ -22,33 +23,35 @@ import torch
 from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils import losses
 
-from verl_trgrpo.core.objective import PooledStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
+from verl_trgrpo.core import Tokens, TokenStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
+from verl_trgrpo.verl_plugin.config import check_kl
+from verl_trgrpo.verl_plugin.policy_loss import ENTROPY
 
 _MARK = "has_token_weights"
 
 
-class PooledMetric(Metric):
-    """A veRL metric whose micro-batches are pooled by their sums instead of averaged.
+class TokenMetric(Metric):
+    """A veRL metric whose micro-batches are merged by their sums over tokens instead of averaged.
 
     Within a rank the result is exact. veRL then averages over data-parallel ranks, which it keeps balanced.
     """
 
-    def __init__(self, value: PooledStatistic | None = None) -> None:
-        self.parts: list[PooledStatistic] = [] if value is None else [value]
+    def __init__(self, value: TokenStatistic | None = None) -> None:
+        self.parts: list[TokenStatistic] = [] if value is None else [value]
         self.aggregation = AggregationType.MEAN
 
     @property  # what veRL's aggregation over ranks reads
     def values(self) -> list[float]:  # type: ignore[override]
-        return [float(PooledStatistic.pool(self.parts))]
+        return [float(TokenStatistic.merge(self.parts))]
 
     def append(self, value: Any) -> None:
-        self.extend(value if isinstance(value, PooledMetric) else [value])
+        self.extend(value if isinstance(value, TokenMetric) else [value])
 
     def extend(self, values: Any) -> None:
-        self.parts.extend(values.parts if isinstance(values, PooledMetric) else values)
+        self.parts.extend(values.parts if isinstance(values, TokenMetric) else values)
 
-    def init_list(self) -> PooledMetric:
-        return PooledMetric()
+    def init_list(self) -> TokenMetric:
+        return TokenMetric()
 
 
 def install() -> None:
@@ -67,59 +70,46 @@ def install() -> None:
 def _wrap(ppo_loss: Any) -> Any:
     @functools.wraps(ppo_loss)
     def ppo_loss_with_token_weights(config: Any, model_output: Any, data: Any, dp_group: Any = None) -> Any:
-        regulation = config.policy_loss
-        if not isinstance(regulation, TokenWeighting) or regulation.kl == "plain":
+        weighting = config.policy_loss
+        if not isinstance(weighting, TokenWeighting):
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
-            return loss, _pooled(metrics)
-        check_kl(config, regulation)
-        without_kl = copy.copy(config)  # shallow: the counters of the global batch stay shared
-        object.__setattr__(without_kl, "use_kl_loss", False)
-        loss, metrics = ppo_loss(without_kl, model_output, data, dp_group)
-        kl_loss = _weighted_kl_loss(config, model_output, data)
-        metrics["kl_loss"] = Metric(value=kl_loss, aggregation=AggregationType.SUM)
-        metrics["kl_coef"] = config.kl_loss_coef
-        return loss + kl_loss * config.kl_loss_coef, _pooled(metrics)
+            return loss, _token_metrics(metrics)
+        check_kl(config)
+        entropy = model_output.get("entropy")
+        if entropy is not None:
+            if not config.entropy_coeff:  # a term of 0 would still be differentiated
+                model_output = {**model_output, "entropy": entropy.detach()}
+            entropy = losses.no_padding_2_padding(entropy.detach(), data)
+        weights_kl = config.use_kl_loss and weighting.kl != "plain"
+        own = copy.copy(config)  # shallow: the counters of the global batch stay shared
+        object.__setattr__(own, "use_kl_loss", config.use_kl_loss and not weights_kl)
+        object.__setattr__(own, ENTROPY, entropy)
+        loss, metrics = ppo_loss(own, model_output, data, dp_group)
+        if weights_kl:
+            kl_loss = _weighted_kl_loss(config, model_output, entropy, data)
+            metrics["kl_loss"] = Metric(value=kl_loss, aggregation=AggregationType.SUM)
+            metrics["kl_coef"] = config.kl_loss_coef
+            loss = loss + kl_loss * config.kl_loss_coef
+        return loss, _token_metrics(metrics)
 
     return ppo_loss_with_token_weights
 
 
-def check_kl(config: Any, regulation: TokenWeighting) -> None:
-    """Refuse weighted KL kinds that would have no effect or contradict the actor's own KL options.
-
-    Args:
-        config: veRL's ``ActorConfig``.
-        regulation: its policy loss.
-
-    Raises:
-        ValueError: with value, reason and remedy.
-    """
-    if regulation.kl == "plain":
-        return
-    if not config.use_kl_loss:
-        raise ValueError(
-            f"policy_loss.kl={regulation.kl!r} needs actor.use_kl_loss=True; without a KL loss it would have no effect"
-        )
-    if config.kl_loss_type not in ("low_var_kl", "k3"):
-        raise ValueError(
-            f"policy_loss.kl={regulation.kl!r} is built on the k3 estimator but actor.kl_loss_type="
-            f"{config.kl_loss_type!r}; set it to low_var_kl, or policy_loss.kl=plain"
-        )
-
-
-def _weighted_kl_loss(config: Any, model_output: Any, data: Any) -> torch.Tensor:
-    """The aggregated weighted KL of one micro-batch, shaped and counted as the host's own KL loss."""
+def _weighted_kl_loss(config: Any, model_output: Any, entropy: torch.Tensor | None, data: Any) -> torch.Tensor:
+    """The aggregated weighted KL of one micro-batch, shaped and counted as veRL's own KL loss."""
     log_prob = losses.no_padding_2_padding(model_output["log_probs"], data)
-    padded = data.select("response_mask", "old_log_probs", "ref_log_prob").to_padded_tensor()
+    padded = data.select("response_mask", "old_log_probs", "ref_log_prob", "advantages").to_padded_tensor()
     response_mask = padded["response_mask"].bool()
-    weights = token_weights(log_prob, padded["old_log_probs"], response_mask, config.policy_loss)
+    tokens = Tokens.of_batch(padded["old_log_probs"], log_prob, padded["advantages"], response_mask, entropy)
+    weights = token_weights(tokens, config.policy_loss)
     penalty = weighted_kl(log_prob, padded["ref_log_prob"], weights, response_mask, config.policy_loss.kl)
     return aggregate_loss(penalty, response_mask, config.loss_agg_mode, **config.global_batch_info)
 
 
-def _pooled(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics with every poolable figure in a :class:`PooledMetric`."""
+def _token_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics with every statistic over tokens in a :class:`TokenMetric`."""
     for name, metric in metrics.items():
         values = metric.values if isinstance(metric, Metric) else []
-        if len(values) == 1 and isinstance(values[0], PooledStatistic):
-            metrics[name] = PooledMetric(values[0])
+        if len(values) == 1 and isinstance(values[0], TokenStatistic):
+            metrics[name] = TokenMetric(values[0])
     return metrics

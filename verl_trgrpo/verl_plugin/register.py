@@ -9,11 +9,11 @@ logger = logging.getLogger(__name__)
 
 
 try:
-    from verl_trgrpo.verl_plugin.config_files import register_resolver
     from verl_trgrpo.verl_plugin.cpu.platform import register_platform
+    from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
     register_platform()
-    register_resolver()
+    register_resolvers()
 
     from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss  # registration happens on import
     from verl_trgrpo.verl_plugin.ppo_loss import install

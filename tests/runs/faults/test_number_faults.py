@@ -8,7 +8,7 @@ import torch
 from verl.trainer.ppo import core_algos
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
-from verl_trgrpo.core.advantages import group_relative_advantages
+from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.tasks import Score, compute_score, register_reward
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.core.objective.reference import aggregate, published_weight, token_loss, token_slope
+from tests.core.reference import aggregate, published_weight, token_loss, token_slope
 from tests.verl_plugin.cpu.invariance_worker import (
     ROWS,
     Case,

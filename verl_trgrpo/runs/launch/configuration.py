@@ -218,7 +218,7 @@ def _contract_problems(config: DictConfig) -> list[str]:
 
     try:
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-        problems = regulation_problems(actor)
+        problems = token_weighting_problems(actor)
     except Exception as error:  # Hydra wraps whatever a constructor raises
         return [root_cause(error)]
     return problems + host_problems(config) or _batch_problems(config)
@@ -255,22 +255,25 @@ def _batch_problems(config: DictConfig) -> list[str]:
     return [finding.message for finding in findings if finding.level is Level.ERROR]
 
 
-def regulation_problems(actor: Any) -> list[str]:
+def token_weighting_problems(actor: Any) -> list[str]:
     """Complaints about token weights that contradict the actor's other options."""
-    from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, clip_range_of
-    from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODE
-    from verl_trgrpo.verl_plugin.ppo_loss import check_kl
+    from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, check_kl, clip_range_of
+    from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODES
 
     if not isinstance(actor.policy_loss, TRGRPOPolicyLossConfig):
         return []
     problems = []
     loss_mode = actor.policy_loss.get("loss_mode")
-    if loss_mode != LOSS_MODE:
+    if loss_mode not in LOSS_MODES:
         problems.append(
             f"policy_loss.loss_mode={loss_mode} ignores shaping, placement, prob_source, normalize and kl; "
-            f"leave it at {LOSS_MODE}, or choose another algorithm"
+            f"leave it at {' or '.join(LOSS_MODES)}, or choose another algorithm"
         )
-    for check in (lambda: check_kl(actor, actor.policy_loss), lambda: clip_range_of(actor)):
+    if "entropy" in actor.policy_loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
+        problems.append(
+            f"shaping {actor.policy_loss.shaping} asks for the entropy, but actor.calculate_entropy=false; set it to true"
+        )
+    for check in (lambda: check_kl(actor), lambda: clip_range_of(actor)):
         try:
             check()
         except ValueError as error:

@@ -8,12 +8,12 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, complaint_of, error, warning
-from verl_trgrpo.core.objective import TokenWeighting
-from verl_trgrpo.runs.launch.configuration import regulation_problems, root_cause
+from verl_trgrpo.core import TokenWeighting
+from verl_trgrpo.runs.launch.configuration import root_cause, token_weighting_problems
 
 _ACTOR = "actor_rollout_ref.actor"
 _POLICY_LOSS = f"{_ACTOR}.policy_loss"
-_SHAPING_TARGET = "verl_trgrpo.core.shaping.make_shaping"
+_SHAPING_TARGET = "verl_trgrpo.core.make_shaping"
 _LOSS_TARGET = "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig"
 
 # What veRL's ActorConfig refuses otherwise.
@@ -70,7 +70,7 @@ def _clip_findings(actor: Any) -> list[Finding]:
     from verl_trgrpo.verl_plugin.config import clip_range_of
 
     if isinstance(actor.policy_loss, TokenWeighting):
-        return [error(_POLICY_LOSS, problem) for problem in regulation_problems(actor)]
+        return [error(_POLICY_LOSS, problem) for problem in token_weighting_problems(actor)]
     return complaint_of(lambda: clip_range_of(actor), _ACTOR)
 
 
@@ -119,7 +119,14 @@ def _weight_findings(actor: Any) -> list[Finding]:
 
     findings = []
     loss = actor.policy_loss
-    if loss.kl == "literal":
+    if loss.kl != "plain" and not actor.use_kl_loss:
+        findings.append(
+            warning(
+                f"{_POLICY_LOSS}.kl",
+                f"policy_loss.kl={loss.kl} says how weights enter the KL loss, but {_ACTOR}.use_kl_loss=false: there is none",
+            )
+        )
+    elif loss.kl == "literal":
         findings.append(
             warning(
                 f"{_POLICY_LOSS}.kl",
@@ -127,7 +134,7 @@ def _weight_findings(actor: Any) -> list[Finding]:
                 "w > 1; use plain or scaled unless this form is what you want to study",
             )
         )
-    if loss.placement != "inside":
+    if loss.placement != "inside" or not loss.shaping.probs_only:
         return findings
     try:
         clip = clip_range_of(actor)

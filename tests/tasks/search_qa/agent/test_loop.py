@@ -210,7 +210,7 @@ def test_a_passage_with_an_answer_earns_nothing(respond, tokenizer):
 def test_verls_tool_loop_tells_what_the_model_wrote(with_server, tokenizer):
     from verl.tools.tool_registry import initialize_tools_from_config
 
-    from verl_trgrpo.verl_plugin.config_files import _path_of
+    from verl_trgrpo.verl_plugin.resolvers import _path_of
 
     call = '<tool_call>\n{"name": "search", "arguments": {"query": "capital"}}\n</tool_call>'
 

@@ -1,0 +1,144 @@
+"""ASPO: closed forms of one token, and the gradient of the formula written with stop-gradients."""
+
+import math
+
+import pytest
+import torch
+
+from verl_trgrpo.core import (
+    LOSS_AGG_MODES,
+    ClipRange,
+    TokenWeighting,
+    compute_aspo_loss,
+    compute_policy_loss,
+    make_shaping,
+)
+
+CLIP = ClipRange(low=0.2, high=0.25, dual=3.0)
+
+
+UNIFORM = TokenWeighting(shaping=make_shaping("uniform"))
+
+
+def tokens(pairs, dtype=torch.float64):
+    """One row of tokens with the given ratios and advantages; pi_old is 0.1, so that every pi_theta is below 1."""
+    old_log_prob = torch.full((1, len(pairs)), math.log(0.1), dtype=dtype)
+    log_prob = torch.tensor([[math.log(0.1 * ratio) for ratio, _ in pairs]], dtype=dtype).requires_grad_()
+    advantages = torch.tensor([[advantage for _, advantage in pairs]], dtype=dtype)
+    return old_log_prob, log_prob, advantages, torch.ones(1, len(pairs), dtype=torch.bool)
+
+
+# ratio, advantage -> loss, its derivative by log pi_theta
+CLOSED_FORMS = {
+    "on-policy, good": (1.0, 2.0, -2.0, -2.0),
+    "on-policy, bad": (1.0, -2.0, 2.0, 2.0),
+    "good and rarer than before: 1/r": (0.5, 1.0, -2.0, -2.0),
+    "good and more frequent: 1/r": (1.1, 1.0, -1 / 1.1, -1 / 1.1),
+    "good, past the clip: no gradient": (1.5, 1.0, -1 / 1.25, 0.0),
+    "good, 1/r above the cap: gradient at the cap": (0.1, 1.0, -3.0, -3.0),
+    "bad and more frequent: r": (2.0, -1.0, 2.0, 2.0),
+    "bad, past the clip: no gradient": (0.5, -1.0, 0.8, 0.0),
+    "bad, r above the cap: gradient at the cap": (5.0, -1.0, 3.0, 3.0),
+    "no advantage": (5.0, 0.0, 0.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("case", CLOSED_FORMS)
+def test_one_token(case):
+    ratio, advantage, loss, slope = CLOSED_FORMS[case]
+    inputs = tokens([(ratio, advantage)])
+    result = compute_aspo_loss(*inputs, UNIFORM, CLIP)
+    (gradient,) = torch.autograd.grad(result.loss, inputs[1])
+    assert result.loss.item() == pytest.approx(loss, rel=1e-12)
+    assert gradient.item() == pytest.approx(slope, rel=1e-12)
+
+
+def batch(dtype=torch.float64, rows=8, length=40):
+    generator = torch.Generator().manual_seed(0)
+    old_log_prob = -1 - 3 * torch.rand(rows, length, generator=generator, dtype=torch.float64)
+    log_prob = (old_log_prob + torch.randn(rows, length, generator=generator, dtype=torch.float64)).clamp(max=0)
+    advantages = torch.randn(rows, 1, generator=generator, dtype=torch.float64).expand(rows, length).clone()
+    mask = torch.arange(length)[None] < torch.randint(1, length + 1, (rows, 1), generator=generator)
+    return old_log_prob.to(dtype), log_prob.to(dtype).requires_grad_(), advantages.to(dtype), mask
+
+
+def with_stop_gradients(old_log_prob, log_prob, advantages):
+    """The published form: r / sg(r)^2 for A > 0, clipped ratios, and A sg(cap) log pi where dual clip caps."""
+    ratio = torch.exp(log_prob - old_log_prob)
+    good = ratio.clamp(max=1 + CLIP.high)
+    good_loss = torch.where(
+        1 / good.detach() > CLIP.dual, -advantages * CLIP.dual * log_prob, -advantages * good / good.detach() ** 2
+    )
+    bad = ratio.clamp(min=1 - CLIP.low)
+    bad_loss = torch.where(bad > CLIP.dual, -advantages * CLIP.dual * log_prob, -advantages * bad)
+    return torch.where(advantages > 0, good_loss, bad_loss)
+
+
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+@pytest.mark.parametrize("shaping", ["uniform", "sigmoid"])
+def test_the_gradient_is_the_formula_s(mode, shaping):
+    old_log_prob, log_prob, advantages, mask = batch()
+    weighting = TokenWeighting(shaping=make_shaping(shaping))
+    is_weights = torch.rand(mask.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.5
+    result = compute_aspo_loss(
+        old_log_prob, log_prob, advantages, mask, weighting, CLIP, mode, rollout_is_weights=is_weights
+    )
+    (gradient,) = torch.autograd.grad(result.loss, log_prob)
+
+    x = log_prob.detach().clone().requires_grad_()
+    factor = weighting.shaping(x.detach().exp()) * is_weights * mask
+    lengths = mask.sum(-1, keepdim=True)
+    share = {
+        "token-mean": 1 / lengths.sum(),
+        "token-sum": 1.0,
+        "seq-mean-token-sum": 1 / len(mask),
+        "seq-mean-token-mean": 1 / (len(mask) * lengths),
+        "seq-mean-token-sum-norm": 1 / (len(mask) * mask.shape[1]),
+    }[mode]
+    (expected,) = torch.autograd.grad((with_stop_gradients(old_log_prob, x, advantages) * factor * share).sum(), x)
+    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-12)
+    assert (gradient[~mask] == 0).all()
+    ratio = torch.exp(x.detach() - old_log_prob)
+    for branch in (
+        (advantages > 0) & (ratio > 1.25), (advantages > 0) & (ratio < 1 / 3),
+        (advantages < 0) & (ratio < 0.8), (advantages < 0) & (ratio > 3),
+    ):  # fmt: skip
+        assert (branch & mask).any()
+
+
+def test_on_policy_it_is_grpo():
+    old_log_prob, _, advantages, mask = batch()
+    results = []
+    for loss in (compute_policy_loss, compute_aspo_loss):
+        x = old_log_prob.clone().requires_grad_()
+        result = loss(old_log_prob, x, advantages, mask, UNIFORM, CLIP)
+        results.append((result.loss.detach(), *torch.autograd.grad(result.loss, x)))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-12, atol=0)
+
+
+def test_capped_tokens_are_not_counted_as_without_gradient():
+    inputs = tokens([(1.0, 1.0), (1.5, 1.0), (0.1, 1.0), (5.0, -1.0)])
+    metrics = compute_aspo_loss(*inputs, UNIFORM, CLIP).metrics
+    assert metrics["pg_clipfrac"] == 0.25
+    assert metrics["pg_clipfrac_lower"] == 0.5
+    assert metrics["tr_zero_grad_frac"] == 0.25
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_nothing_outside_the_mask_and_nothing_infinite_reaches_the_gradient(dtype):
+    old_log_prob, log_prob, advantages, mask = batch(dtype)
+    exact = compute_aspo_loss(*batch(), UNIFORM, CLIP).loss.item()
+    poisoned = log_prob.detach().clone()
+    poisoned[~mask] = math.nan
+    poisoned.requires_grad_()
+    result = compute_aspo_loss(old_log_prob, poisoned, advantages, mask, UNIFORM, CLIP)
+    (gradient,) = torch.autograd.grad(result.loss, poisoned)
+    assert result.loss.item() == pytest.approx(exact, abs={torch.float32: 1e-5}.get(dtype, 0.05))
+    assert gradient.isfinite().all() and (gradient[~mask] == 0).all()
+
+    extreme = [torch.full((1, 2), value, dtype=dtype) for value in (-math.inf, -1.0)]
+    x = extreme[1].clone().requires_grad_()
+    loss = compute_aspo_loss(
+        extreme[0], x, torch.tensor([[1.0, -1.0]], dtype=dtype), torch.ones(1, 2, dtype=torch.bool), UNIFORM, CLIP
+    ).loss
+    assert loss.isfinite() and torch.autograd.grad(loss, x)[0].isfinite().all()

@@ -1,0 +1,93 @@
+"""The reported figures against plain arithmetic, and their pooling over micro-batches."""
+
+import math
+import pickle
+import statistics
+
+import pytest
+import torch
+
+from tests.core.reference import published_weight
+from tests.core.test_policy_loss import CLIP, batch
+from verl_trgrpo.core import TokenStatistic, TokenWeighting, compute_policy_loss
+
+
+def by_hand(log_prob, advantages, mask):
+    tokens = [
+        (math.exp(x), a)
+        for xs, advs, keep in zip(log_prob.tolist(), advantages.tolist(), mask.tolist(), strict=True)
+        for x, a, m in zip(xs, advs, keep, strict=True)
+        if m
+    ]
+    weights = [published_weight(p) for p, _ in tokens]
+
+    def share(weighted):
+        proxies = [abs(a) * (w if weighted else 1.0) * (1 - p) for (p, a), w in zip(tokens, weights, strict=True)]
+        return sum(x for x, (p, _) in zip(proxies, tokens, strict=True) if p < 0.25) / sum(proxies)
+
+    return {
+        "tr_weight_mean": statistics.fmean(weights),
+        "tr_weight_std": statistics.pstdev(weights),
+        "tr_weight_at_lower": sum(w == 1.0 for w in weights) / len(weights),
+        "tr_weight_at_upper": sum(w == 1.4 for w in weights) / len(weights),
+        "tr_grad_share_low_prob": share(weighted=True),
+        "tr_grad_share_low_prob_uniform": share(weighted=False),
+    }
+
+
+def metrics_of(inputs, weighting=None):
+    return compute_policy_loss(*inputs, weighting or TokenWeighting(), CLIP).metrics
+
+
+def test_figures_follow_their_definitions():
+    inputs = batch(rows=8, length=16)
+    metrics = metrics_of(inputs)
+    expected = by_hand(inputs[1].detach(), inputs[2], inputs[3])
+    assert 0 < expected["tr_weight_at_lower"] < 1 and 0 < expected["tr_weight_at_upper"] < 1
+    for name, value in expected.items():
+        assert metrics[name] == pytest.approx(value, rel=1e-6), name
+    assert metrics["tr_zero_grad_frac"] == pytest.approx(metrics["pg_clipfrac"] + metrics["pg_clipfrac_lower"])
+
+
+def test_weights_are_reported_before_normalisation():
+    inputs = batch()
+    plain, normalized = metrics_of(inputs), metrics_of(inputs, TokenWeighting(normalize="token_mean"))
+    assert normalized["tr_weight_mean"] == plain["tr_weight_mean"] > 1.0
+
+
+def test_host_figures():
+    old_log_prob, log_prob, advantages, mask = batch()
+    metrics = metrics_of((old_log_prob, log_prob, advantages, mask))
+    n = int(mask.sum())
+    ratio = torch.exp(log_prob - old_log_prob)
+    beyond = ((ratio > 1 + CLIP.high) & (advantages > 0)) | ((ratio < 1 - CLIP.low) & (advantages < 0))
+    capped = (ratio > CLIP.dual) & (advantages < 0)
+    assert metrics["pg_clipfrac"] == int((beyond & mask).sum()) / n
+    assert metrics["pg_clipfrac_lower"] == int((capped & mask).sum()) / n
+    assert metrics["ppo_kl"] == pytest.approx((old_log_prob - log_prob)[mask].mean().item())
+
+
+def test_pooling_micro_batches_of_unequal_length_is_exact():
+    old_log_prob, log_prob, advantages, mask = batch(rows=9, length=12)
+    whole = metrics_of((old_log_prob, log_prob, advantages, mask))
+    parts = []
+    for rows in (slice(0, 1), slice(1, 7), slice(7, 9)):
+        parts.append(metrics_of((old_log_prob[rows], log_prob[rows].detach(), advantages[rows], mask[rows])))
+    biased = 0
+    for name, value in whole.items():
+        if isinstance(value, TokenStatistic):
+            assert TokenStatistic.merge(part[name] for part in parts) == pytest.approx(value, rel=1e-6), name
+            biased += abs(statistics.fmean(part[name] for part in parts) - value) > 1e-3
+    assert biased > 0, "a batch on which plain averaging is right proves nothing"
+
+
+def test_statistics_travel_between_processes():
+    statistic = TokenStatistic("std", (1.0, 2.0, 4.0))
+    again = pickle.loads(pickle.dumps(statistic))
+    assert again == statistic == pytest.approx(math.sqrt(2 / 4 - (1 / 4) ** 2))
+    assert again.sums == statistic.sums
+
+
+def test_statistics_of_nothing_are_zero():
+    assert TokenStatistic("ratio", (0.0, 0.0)) == 0.0
+    assert TokenStatistic("std", (0.0, 0.0, 0.0)) == 0.0

@@ -1,0 +1,284 @@
+"""The policy loss against token-by-token arithmetic, and the invariances it promises."""
+
+import math
+
+import pytest
+import torch
+
+from tests.core.reference import aggregate, published_weight, token_loss, token_slope
+from verl_trgrpo.core import LOSS_AGG_MODES, ClipRange, TokenWeighting, compute_policy_loss, make_shaping
+
+CLIP = ClipRange(low=0.2, high=0.28, dual=2.5)
+
+
+def batch(seed=0, rows=8, length=12, dtype=torch.float64):
+    """Random log-probabilities with ratios on both sides of every clip, advantages of both signs, ragged masks."""
+    generator = torch.Generator().manual_seed(seed)
+    old_log_prob = -3 * torch.rand(rows, length, generator=generator, dtype=torch.float64)
+    log_prob = (old_log_prob + 1.2 * torch.randn(rows, length, generator=generator, dtype=torch.float64)).clamp(max=0)
+    advantages = torch.randn(rows, 1, generator=generator, dtype=torch.float64).expand(rows, length).clone()
+    lengths = torch.randint(1, length + 1, (rows, 1), generator=generator)
+    mask = torch.arange(length)[None] < lengths
+    return old_log_prob.to(dtype), log_prob.to(dtype).requires_grad_(), advantages.to(dtype), mask
+
+
+def run(inputs, weighting=None, clip=CLIP, mode="token-mean", **kwargs):
+    old_log_prob, log_prob, advantages, mask = inputs
+    result = compute_policy_loss(
+        old_log_prob, log_prob, advantages, mask, weighting or TokenWeighting(), clip, mode, **kwargs
+    )
+    (gradient,) = torch.autograd.grad(result.loss, log_prob)
+    return result, gradient
+
+
+def weights_of(weighting, log_prob, old_log_prob, mask):
+    source = log_prob if weighting.prob_source == "current" else old_log_prob
+    weights = [[published_weight(math.exp(x)) for x in row] for row in source.tolist()]
+    if weighting.normalize == "token_mean":
+        kept = [
+            w for row, keep in zip(weights, mask.tolist(), strict=True) for w, m in zip(row, keep, strict=True) if m
+        ]
+        weights = [[w * len(kept) / sum(kept) for w in row] for row in weights]
+    return weights
+
+
+@pytest.mark.parametrize("placement", ["outside", "inside"])
+@pytest.mark.parametrize("prob_source", ["current", "old"])
+@pytest.mark.parametrize("normalize", ["none", "token_mean"])
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+def test_loss_and_gradient_follow_the_formula(placement, prob_source, normalize, mode):
+    inputs = batch()
+    old_log_prob, log_prob, advantages, mask = inputs
+    weighting = TokenWeighting(placement=placement, prob_source=prob_source, normalize=normalize)
+    is_weights = torch.rand(mask.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.5
+    result, gradient = run(inputs, weighting, mode=mode, rollout_is_weights=is_weights)
+
+    weights = weights_of(weighting, log_prob.detach(), old_log_prob, mask)
+    columns = zip(
+        log_prob.tolist(), old_log_prob.tolist(), advantages.tolist(), weights, is_weights.tolist(), strict=True
+    )
+    losses, slopes = [], []
+    for row in columns:
+        tokens = list(zip(*row, strict=True))
+        args = (CLIP.low, CLIP.high, CLIP.dual, placement == "inside")
+        losses.append([token_loss(x, o, a, w, *args) * c for x, o, a, w, c in tokens])
+        slopes.append([token_slope(x, o, a, w, *args) * c for x, o, a, w, c in tokens])
+    keep = mask.tolist()
+    assert result.loss.item() == pytest.approx(aggregate(losses, keep, mode), rel=1e-6)
+    expected = torch.zeros_like(gradient)
+    for i, row in enumerate(slopes):
+        for t, slope in enumerate(row):
+            if keep[i][t]:
+                only = [[slope if (i, t) == (j, s) else 0.0 for s in range(len(row))] for j in range(len(slopes))]
+                expected[i, t] = aggregate(only, keep, mode)
+    torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-8)
+    assert (gradient[~mask] == 0).all()
+
+
+def test_the_cases_of_the_batch_cover_every_branch():
+    result, _ = run(batch())
+    assert 0 < result.metrics["pg_clipfrac"] < 1
+    assert 0 < result.metrics["pg_clipfrac_lower"] < 1
+
+
+def test_weights_carry_no_gradient():
+    """With a gradient through w the slope at ratio 1 would be A (w + p w'(p)), not A w."""
+    log_prob = torch.full((1, 1), math.log(0.25), dtype=torch.float64, requires_grad=True)
+    inputs = (
+        log_prob.detach().clone(),
+        log_prob,
+        torch.ones(1, 1, dtype=torch.float64),
+        torch.ones(1, 1, dtype=torch.bool),
+    )
+    _, gradient = run(inputs, clip=ClipRange())
+    assert gradient.item() == pytest.approx(-published_weight(0.25), rel=1e-9)
+
+
+def test_log_ratios_are_clamped_as_verl_clamps_them():
+    """r = exp(20), not exp(30), where nothing else bounds it; beyond the clamp there is no gradient."""
+    log_prob = torch.tensor([[0.0, -1.0]], dtype=torch.float64, requires_grad=True)
+    inputs = (torch.tensor([[-30.0, -1.5]]).double(), log_prob, torch.tensor([[1.0, 1.0]]).double(), torch.ones(1, 2))
+    uniform = TokenWeighting(shaping=make_shaping("uniform"))
+    result, gradient = run(inputs, uniform, clip=ClipRange(high=math.inf), mode="token-sum")
+    assert result.loss.item() == pytest.approx(-math.exp(20) - math.exp(0.5))
+    assert gradient.tolist() == [[0.0, pytest.approx(-math.exp(0.5))]]
+
+
+def test_inside_silences_confident_correct_tokens_and_says_so():
+    log_prob = torch.log(torch.tensor([[0.05, 0.9]], dtype=torch.float64)).requires_grad_()
+    inputs = (
+        log_prob.detach().clone(),
+        log_prob,
+        torch.ones(1, 2, dtype=torch.float64),
+        torch.ones(1, 2, dtype=torch.bool),
+    )
+    result, gradient = run(inputs, TokenWeighting(placement="inside"), clip=ClipRange())
+    assert gradient.tolist() == [[pytest.approx(-0.5), 0.0]]  # w r = 1.4 > 1.2 for the second token
+    assert result.metrics["tr_zero_grad_frac"] == 0.5
+    assert result.metrics["tr_zero_grad_frac_uniform"] == 0.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("weighting", [TokenWeighting(), TokenWeighting(shaping=make_shaping("uniform"))])
+def test_lower_precision_agrees_with_double(dtype, weighting):
+    exact, exact_gradient = run(batch(), weighting)
+    result, gradient = run(batch(dtype=dtype), weighting)
+    tolerance = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 5e-2}[dtype]
+    assert result.loss.item() == pytest.approx(exact.loss.item(), abs=tolerance)
+    assert gradient.dtype == dtype
+    # In lower precision a token next to a clip edge may fall on its other side: compare the bulk, not the worst.
+    close = (gradient.double() - exact_gradient).abs() < tolerance
+    assert close.double().mean() > 0.9
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_extreme_log_probs_stay_finite(dtype):
+    inf = float("inf")
+    log_prob = torch.tensor([[-inf, 0.0, -inf, 0.0, -50.0, 0.0]], dtype=dtype, requires_grad=True)
+    old_log_prob = torch.tensor([[-inf, 0.0, 0.0, -inf, 0.0, -50.0]], dtype=dtype)
+    for sign in (1.0, -1.0):
+        for weighting in (
+            TokenWeighting(),
+            TokenWeighting(placement="inside"),
+            TokenWeighting(normalize="token_mean"),
+        ):
+            inputs = (old_log_prob, log_prob, torch.full_like(old_log_prob, sign), torch.ones(1, 6))
+            result, gradient = run(inputs, weighting)
+            assert torch.isfinite(result.loss)
+            assert torch.isfinite(gradient).all()
+            assert all(math.isfinite(value) for value in result.metrics.values())
+
+
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+def test_nan_outside_the_mask_does_not_leak(mode):
+    clean = batch()
+    _, clean_gradient = run(clean, TokenWeighting(normalize="token_mean"), mode=mode)
+    old_log_prob, log_prob, advantages, mask = batch()
+    nan = float("nan")
+    spoiled = [torch.where(mask, x.detach(), nan) for x in (old_log_prob, log_prob, advantages)]
+    is_weights = torch.where(mask, 1.0, nan)
+    inputs = (spoiled[0], spoiled[1].requires_grad_(), spoiled[2], mask)
+    result, gradient = run(inputs, TokenWeighting(normalize="token_mean"), mode=mode, rollout_is_weights=is_weights)
+    expected, _ = run(clean, TokenWeighting(normalize="token_mean"), mode=mode)
+    assert result.loss.item() == expected.loss.item()
+    assert torch.equal(gradient, clean_gradient)
+    assert result.metrics == expected.metrics
+
+
+def test_nan_inside_the_mask_is_not_hidden():
+    old_log_prob, log_prob, advantages, mask = batch()
+    spoiled = log_prob.detach().clone()
+    spoiled[0, 0] = float("nan")
+    result = compute_policy_loss(old_log_prob, spoiled, advantages, mask, TokenWeighting(), CLIP)
+    assert torch.isnan(result.loss)
+
+
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+@pytest.mark.parametrize("shaping", ["sigmoid", "uniform"])
+def test_an_empty_mask_costs_nothing_and_still_backpropagates(mode, shaping):
+    old_log_prob, log_prob, advantages, mask = batch()
+    weighting = TokenWeighting(shaping=make_shaping(shaping), normalize="token_mean")
+    result, gradient = run((old_log_prob, log_prob, advantages, torch.zeros_like(mask)), weighting, mode=mode)
+    assert result.loss.item() == 0.0
+    assert result.loss.requires_grad
+    assert torch.equal(gradient, torch.zeros_like(log_prob))
+    assert all(math.isfinite(value) for value in result.metrics.values())
+
+
+@pytest.mark.parametrize("mode", LOSS_AGG_MODES)
+@pytest.mark.parametrize("split", [1, 2, 4])
+def test_micro_batches_and_ranks_add_up(mode, split):
+    """Summed over micro-batches and averaged over two ranks, loss and gradient are those of the whole batch."""
+    old_log_prob, log_prob, advantages, mask = batch(rows=8)
+    whole, whole_gradient = run((old_log_prob, log_prob, advantages, mask), mode=mode)
+    counts = {"batch_num_tokens": int(mask.sum()), "global_batch_size": int(mask.any(dim=-1).sum()), "dp_size": 2}
+    total, gradient = 0.0, torch.zeros_like(whole_gradient)
+    for rank in torch.arange(8).chunk(2):
+        for rows in rank.chunk(split):
+            part = log_prob[rows].detach().requires_grad_()
+            result, part_gradient = run((old_log_prob[rows], part, advantages[rows], mask[rows]), mode=mode, **counts)
+            total += result.loss.item() / 2
+            gradient[rows] += part_gradient / 2
+    assert total == pytest.approx(whole.loss.item(), rel=1e-12)
+    torch.testing.assert_close(gradient, whole_gradient)
+
+
+def test_a_common_factor_is_removed_by_token_mean():
+    inputs = batch()
+    narrow = TokenWeighting(shaping=make_shaping("threshold", lower=1.0, upper=1.5), normalize="token_mean")
+    scaled = TokenWeighting(shaping=make_shaping("threshold", lower=3.0, upper=4.5), normalize="token_mean")
+    one, one_gradient = run(inputs, narrow)
+    other, other_gradient = run(inputs, scaled)
+    assert one.loss.item() == pytest.approx(other.loss.item(), rel=1e-12)
+    torch.testing.assert_close(one_gradient, other_gradient)
+
+
+def test_the_gradient_passes_gradcheck():
+    old_log_prob, log_prob, advantages, mask = batch(rows=3, length=5)
+    weighting = TokenWeighting(prob_source="old")  # weights that do not move with log_prob
+    assert torch.autograd.gradcheck(
+        lambda x: compute_policy_loss(old_log_prob, x, advantages, mask, weighting, CLIP).loss, (log_prob,)
+    )
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_wrong_shapes_are_named(which):
+    old_log_prob, log_prob, advantages, mask = batch()
+    tensors = [
+        old_log_prob,
+        log_prob.detach(),
+        advantages,
+        mask,
+        torch.ones_like(advantages),
+        torch.ones_like(advantages),
+    ]
+    tensors[which] = tensors[which][:, :-1]
+    with pytest.raises(ValueError, match=r"one shape \(batch, response_length\).*\(8, 11\)"):
+        compute_policy_loss(*tensors[:4], TokenWeighting(), CLIP, rollout_is_weights=tensors[4], entropy=tensors[5])
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (
+            {"placement": "middle", "prob_source": "new", "normalize": "max", "kl": "k4"},
+            r"(?s)placement.*prob_source.*normalize.*kl",
+        ),
+        ({"shaping": "sigmoid"}, "not a Shaping"),
+        ({"kl": "literal", "shaping": make_shaping("power", lower=0.0)}, "literal.*weight 0"),
+    ],
+)
+def test_impossible_options_are_refused_together(options, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        TokenWeighting(**options)
+
+
+def test_impossible_clip_ranges_are_refused_together():
+    with pytest.raises(ValueError, match=r"(?s)clip_ratio_low=1.5.*clip_ratio_high=-0.1.*clip_ratio_c=1.0"):
+        ClipRange(low=1.5, high=-0.1, dual=1.0)
+
+
+def test_a_shaping_may_return_weights_of_any_number_type():
+    """The natural way to write a hard gate gives integers."""
+    inputs = batch(dtype=torch.float32)
+    gate = TokenWeighting(shaping=make_shaping("tests.core.test_shaping.hard_gate"))
+    same = TokenWeighting(shaping=make_shaping("threshold", eta=0.5, lower=1.0, upper=2.0))
+    result, gradient = run(inputs, gate)
+    expected, expected_gradient = run(inputs, same)
+    assert result.loss == expected.loss and torch.equal(gradient, expected_gradient)
+    assert result.metrics["tr_weight_mean"] == expected.metrics["tr_weight_mean"]
+
+
+def test_weights_that_are_all_zero_stay_zero_when_normalised():
+    gate = TokenWeighting(shaping=make_shaping("threshold", lower=0.0, upper=1.0), normalize="token_mean")
+    log_prob = torch.full((1, 1), -2.0, requires_grad=True)
+    result, gradient = run((log_prob.detach().clone(), log_prob, torch.ones(1, 1), torch.ones(1, 1)), gate)
+    assert result.loss.item() == 0.0 and gradient.item() == 0.0
+
+
+def test_inside_reports_what_clipping_would_silence_without_weights():
+    inputs = batch()
+    inside = run(inputs, TokenWeighting(placement="inside"))[0].metrics
+    uniform = run(inputs, TokenWeighting(shaping=make_shaping("uniform")))[0].metrics
+    assert inside["tr_zero_grad_frac_uniform"] == uniform["tr_zero_grad_frac"] > 0
+    assert inside["tr_zero_grad_frac"] != uniform["tr_zero_grad_frac"]

@@ -1,0 +1,180 @@
+"""The contract of a shaping: what it may ask for, users' own functions, and what is refused with which words."""
+
+import pickle
+
+import pytest
+import torch
+
+from verl_trgrpo.core import (
+    Tokens,
+    asks_for_entropy,
+    available_shapings,
+    make_shaping,
+    register_shaping,
+    shaping,
+    shapings,
+)
+
+
+@pytest.fixture
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(shaping, "_REGISTRY", dict(shaping._REGISTRY))
+
+
+def cosine(probs, *, floor=0.5):
+    """A user's function, also reachable as tests.core.test_shaping.cosine."""
+    return floor + (1 - floor) * (1 - torch.cos(torch.pi * probs)) / 2
+
+
+def everything(probs, old_probs, log_prob, old_log_prob, advantages, entropy, response_mask, positions, *, factor=1.0):
+    assert response_mask.dtype == torch.bool
+    assert not any(x.requires_grad for x in (probs, log_prob))
+    torch.testing.assert_close(log_prob.exp(), probs)
+    torch.testing.assert_close(old_log_prob.exp(), old_probs)
+    return factor * (probs + old_probs + advantages.abs() + entropy.abs() + positions)
+
+
+def stapo(probs, entropy, advantages, *, threshold=0.01):
+    return 1 - ((probs < threshold) & (entropy < threshold) & (advantages > 0)).long()
+
+
+def hard_gate(probs):
+    return (probs > 0.5).long() + 1
+
+
+def constant(probs):
+    return torch.full_like(probs, 1.3)
+
+
+def one_number(probs):
+    return probs.sum()
+
+
+def negative(probs):
+    return probs - 0.5
+
+
+def infinite_at_one_half(probs):
+    return torch.where(probs == 0.5, torch.inf, probs)
+
+
+def in_place(probs):
+    return probs.mul_(0.4).add_(1.0)
+
+
+def broken(probs):
+    raise RuntimeError("no such luck")
+
+
+def unknown_input(probs, logits):
+    return probs
+
+
+def positional_parameter(probs, floor=0.5):
+    return probs.clamp(min=floor)
+
+
+def negative_advantages(advantages):
+    return advantages
+
+
+def batch(entropy=True):
+    """Two responses, of three tokens and of one; NaN stands outside the mask."""
+    nan = float("nan")
+    return Tokens.of_batch(
+        torch.tensor([[0.5, 0.2, 0.9], [0.3, nan, nan]]).log(),
+        torch.tensor([[0.005, 0.3, 0.8], [0.001, nan, nan]]).log().requires_grad_(),
+        torch.tensor([[1.0, 1.0, 1.0], [-1.0, nan, nan]]),
+        torch.tensor([[1, 1, 1], [1, 0, 0]]),
+        torch.tensor([[0.001, 0.5, 0.001], [0.001, nan, nan]]) if entropy else None,
+    )
+
+
+def test_inputs_come_by_name():
+    """p + p_old + |A| + H + position, doubled; weights outside the mask are 1."""
+    weights = make_shaping(f"{__name__}.everything", factor=2.0).weigh(batch())
+    expected = [[2 * (0.005 + 0.5 + 1 + 0.001), 2 * (0.3 + 0.2 + 1 + 0.5 + 1), 2 * (0.8 + 0.9 + 1 + 0.001 + 2)],
+                [2 * (0.001 + 0.3 + 1 + 0.001), 1.0, 1.0]]  # fmt: skip
+    torch.testing.assert_close(weights, torch.tensor(expected))
+
+
+def test_a_shaping_of_entropy_and_advantages():
+    assert make_shaping(f"{__name__}.stapo").weigh(batch()).tolist() == [[0, 1, 1], [1, 1, 1]]
+
+
+def test_prob_source_says_whose_probabilities_probs_are():
+    linear = make_shaping("linear", alpha=0.5)
+    tokens = batch()
+    torch.testing.assert_close(linear.weigh(tokens)[0], 0.5 * torch.tensor([0.005, 0.3, 0.8]) + 0.5)
+    torch.testing.assert_close(linear.weigh(tokens, "old")[0], 0.5 * torch.tensor([0.5, 0.2, 0.9]) + 0.5)
+
+
+def test_an_entropy_that_nobody_computed_is_named():
+    assert asks_for_entropy("top_entropy") and asks_for_entropy(f"{__name__}.stapo")
+    assert not asks_for_entropy("sigmoid") and not asks_for_entropy("nosuch")
+    with pytest.raises(ValueError, match=r"asks for entropy.*calculate_entropy=true"):
+        make_shaping("top_entropy").weigh(batch(entropy=False))
+
+
+def test_a_registered_function_with_parameters(clean_registry):
+    assert register_shaping("cosine", {"floor": "[0, 1)"})(cosine) is cosine
+    assert "cosine" in available_shapings()
+    weights = make_shaping("cosine", reverse=True, floor=0.2)(torch.tensor([0.0, 0.5, 1.0]))
+    torch.testing.assert_close(weights, torch.tensor([1.0, 0.6, 0.2]))
+    assert make_shaping("cosine").bounds == pytest.approx((0.5, 1.0))
+    with pytest.raises(ValueError, match=r"floor=1 is out of range; give a number in \[0, 1\)"):
+        make_shaping("cosine", floor=1)
+
+
+def test_duplicates_and_bad_names_are_refused(clean_registry):
+    with pytest.raises(ValueError, match="already registered"):
+        register_shaping("sigmoid")(cosine)
+    assert register_shaping("sigmoid")(shapings.sigmoid) is shapings.sigmoid  # the same thing twice is a re-import
+    for name in ("", "my.shaping"):
+        with pytest.raises(ValueError, match="non-empty and without dots"):
+            register_shaping(name)
+
+
+def test_an_import_path():
+    shaping = make_shaping(f"{__name__}.cosine", floor=0.25)
+    torch.testing.assert_close(shaping(torch.tensor([0.0, 1.0])), torch.tensor([0.25, 1.0]))
+    assert make_shaping("torch.square")(torch.tensor([0.5])).item() == 0.25
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        ("constant", "same weight 1.3"), ("one_number", "one weight for each"), ("negative", "the weight -0.5"),
+        ("infinite_at_one_half", "the weight inf"), ("broken", "RuntimeError: no such luck"),
+        ("in_place", "changes the probabilities"), ("unknown_input", "asks for 'logits', which is not among probs, old"),
+        ("positional_parameter", r"'floor', .* stands behind a \*"), ("negative_advantages", "the weight -1"),
+    ],
+)  # fmt: skip
+def test_functions_that_break_the_contract(function, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make_shaping(f"{__name__}.{function}")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "complaint"),
+    [
+        ("sigmoit", {}, r"Did you mean 'sigmoid'.*linear.*uniform"),
+        ("no_such_package.module.fn", {}, "cannot be imported"),
+        ("math.nope", {}, "cannot be imported"),
+        ("math.pi", {}, "not a callable"),
+        ("linear", {"tau": 3.0}, r"no parameter tau; it takes alpha.*write shaping=linear"),
+        ("uniform", {"alpha": 1.0}, r"no parameter alpha; it takes no parameters"),
+        ("sigmoid", {"reverse": "yes"}, "not a boolean"),
+        ("top_entropy", {"reverse": True}, "not for probs alone"),
+    ],
+)
+def test_what_cannot_be_built_says_why(name, parameters, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make_shaping(name, **parameters)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "uniform", f"{__name__}.cosine"])
+def test_shapings_travel_to_workers(name):
+    shaping = make_shaping(name)
+    probs = torch.linspace(0, 1, 11)
+    assert torch.equal(pickle.loads(pickle.dumps(shaping))(probs), shaping(probs))

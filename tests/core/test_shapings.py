@@ -1,0 +1,159 @@
+"""Built-in shapings against closed forms evaluated with the standard library."""
+
+import math
+
+import pytest
+import torch
+
+from verl_trgrpo.core import available_shapings, make_shaping
+
+PROBS = [0.0, 1e-6, 0.1, 0.122, 0.25, 0.327, 0.4999, 0.5, 0.75, 1.0]
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def clip(x: float, low: float, high: float) -> float:
+    return min(max(x, low), high)
+
+
+CLOSED_FORMS = {
+    "sigmoid": ({}, lambda p: clip(2.0 * (sigmoid(9.0 * p) - 0.25), 1.0, 1.4)),
+    "sigmoid-other": (
+        {"alpha": 3.0, "tau": 4.0, "mu": 0.5, "lower": 0.2, "upper": 1.1},
+        lambda p: clip(3.0 * (sigmoid(4.0 * p) - 0.5), 0.2, 1.1),
+    ),
+    "sigmoid_centered": ({}, lambda p: clip(2.0 * sigmoid(9.0 * (p - 0.25)), 1.0, 1.4)),
+    "sigmoid_centered-both": (
+        {"alpha": 2.0, "tau": 5.0, "mu": 0.4, "lower": 0.0, "upper": 2.0},
+        lambda p: 2.0 * sigmoid(5.0 * (p - 0.4)),
+    ),
+    "linear": ({}, lambda p: 0.2 * p + 0.8),
+    "linear-lopti": ({"alpha": 0.3}, lambda p: 0.3 * p + 0.7),
+    "power": ({}, lambda p: max(math.sqrt(p), 0.1)),
+    "power-steep": ({"gamma": 2.0, "lower": 0.0}, lambda p: p * p),
+    "threshold": ({}, lambda p: 1.4 if p >= 0.5 else 1.0),
+    "threshold-low": ({"eta": 0.25, "lower": 0.0, "upper": 1.0}, lambda p: 1.0 if p >= 0.25 else 0.0),
+    "uniform": ({}, lambda p: 1.0),
+}
+
+
+@pytest.mark.parametrize("case", CLOSED_FORMS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_weights_follow_the_formula(case, reverse):
+    parameters, formula = CLOSED_FORMS[case]
+    shaping = make_shaping(case.split("-")[0], reverse=reverse, **parameters)
+    probs = torch.tensor(PROBS, dtype=torch.float64)
+    expected = [formula(1 - p if reverse else p) for p in PROBS]
+    torch.testing.assert_close(shaping(probs), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+
+
+def test_published_constants_saturate_where_the_method_says():
+    shaping = make_shaping()
+    # alpha (sigmoid(tau p) - mu) = w  <=>  p = logit(w / alpha + mu) / tau
+    at_lower, at_upper = (math.log(x / (1 - x)) / 9.0 for x in (1.0 / 2 + 0.25, 1.4 / 2 + 0.25))
+    assert round(at_lower, 3) == 0.122
+    assert round(at_upper, 3) == 0.327
+    weights = shaping(torch.tensor([at_lower - 1e-4, at_lower + 1e-3, at_upper - 1e-3, at_upper + 1e-4]).double())
+    assert weights[0] == 1.0 < weights[1] < weights[2] < weights[3] == 1.4
+
+
+@pytest.mark.parametrize("name", sorted(set(available_shapings()) & {case.split("-")[0] for case in CLOSED_FORMS}))
+def test_any_shape_and_dtype_come_back(name):
+    shaping = make_shaping(name)
+    for shape in [(), (0,), (3,), (2, 5), (2, 3, 4)]:
+        for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            weights = shaping(torch.full(shape, 0.3, dtype=dtype))
+            assert weights.shape == shape
+            assert weights.dtype == dtype
+
+
+@pytest.mark.parametrize("name", sorted({case.split("-")[0] for case in CLOSED_FORMS}))
+@pytest.mark.parametrize("reverse", [False, True])
+def test_monotone_bounded_and_input_untouched(name, reverse):
+    shaping = make_shaping(name, reverse=reverse)
+    probs = torch.linspace(0, 1, 1001)
+    before = probs.clone()
+    weights = shaping(probs)
+    assert torch.equal(probs, before)
+    steps = weights.diff()
+    assert bool((steps <= 1e-7).all() if reverse else (steps >= -1e-7).all())
+    lower, upper = shaping.bounds
+    assert lower - 1e-6 <= weights.min() and weights.max() <= upper + 1e-6
+
+
+BAD_PARAMETERS = [
+    ("sigmoid", {"tau": 0}, "tau=0"),
+    ("sigmoid", {"tau": -9.0}, "tau=-9.0"),
+    ("sigmoid", {"tau": float("nan")}, "tau=nan"),
+    ("sigmoid", {"tau": "nine"}, "tau='nine'"),
+    ("sigmoid", {"mu": 1.5}, "mu=1.5"),
+    ("sigmoid", {"alpha": 0.0}, "alpha=0.0"),
+    ("sigmoid", {"lower": -0.1}, "lower=-0.1"),
+    ("sigmoid", {"lower": 1.4}, "not below"),
+    ("sigmoid", {"lower": 2.0, "upper": 1.0}, "not below"),
+    ("linear", {"alpha": 0}, "alpha=0"),
+    ("linear", {"alpha": 1.1}, "alpha=1.1"),
+    ("power", {"gamma": 0}, "gamma=0"),
+    ("power", {"lower": 1}, "lower=1"),
+    ("threshold", {"eta": 0}, "eta=0"),
+    ("threshold", {"eta": 1.01}, "eta=1.01"),
+    ("threshold", {"lower": 1.4}, "not below"),
+]
+
+
+@pytest.mark.parametrize(("name", "parameters", "complaint"), BAD_PARAMETERS)
+def test_bad_parameters_are_refused(name, parameters, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make_shaping(name, **parameters)
+
+
+def test_all_problems_come_at_once():
+    with pytest.raises(ValueError, match=r"(?s)tau=-1.*mu=3.*lower=-2"):
+        make_shaping("sigmoid", tau=-1, mu=3, lower=-2)
+
+
+CONSTANT = [
+    {"tau": 1 / 9},  # the published constants with tau as a divisor
+    {"tau": 0.5},
+    {"lower": 1.6, "upper": 2.0},
+    {"name": "sigmoid_centered", "tau": 1e-9},
+    {"name": "power", "lower": 0.9999999},
+]
+
+
+@pytest.mark.parametrize("parameters", CONSTANT)
+def test_constant_weights_are_refused_with_the_remedy(parameters):
+    with pytest.raises(ValueError, match=r"same weight .* inverse temperature .*uniform"):
+        make_shaping(**parameters)
+
+
+def binary_entropy(p):
+    return -sum(x * math.log(x) for x in (p, 1 - p) if x > 0)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(1.0, 1.4), (0.0, 2.0)])
+def test_binary_entropy_follows_the_formula(lower, upper):
+    shaping = make_shaping("binary_entropy", lower=lower, upper=upper)
+    expected = [lower + (upper - lower) * binary_entropy(p) / math.log(2) for p in PROBS]
+    weights = shaping(torch.tensor(PROBS, dtype=torch.float64))
+    torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    assert shaping.bounds == (lower, upper)
+
+
+def test_binary_entropy_is_a_lower_bound_of_the_policy_s_entropy_that_two_tokens_reach():
+    generator = torch.Generator().manual_seed(0)
+    weights_of = make_shaping("binary_entropy", lower=0.0, upper=math.log(2))
+    for vocabulary in (2, 3, 50):
+        policies = torch.softmax(3 * torch.randn(200, vocabulary, generator=generator, dtype=torch.float64), -1)
+        entropy = -torch.xlogy(policies, policies).sum(-1, keepdim=True)
+        bound = weights_of(policies)
+        assert (bound <= entropy + 1e-12).all()
+        if vocabulary == 2:
+            torch.testing.assert_close(bound, entropy.expand_as(bound))
+
+
+def test_binary_entropy_cannot_be_reversed():
+    with pytest.raises(ValueError, match="reverse=true changes nothing"):
+        make_shaping("binary_entropy", reverse=True)

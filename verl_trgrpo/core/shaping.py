@@ -1,0 +1,288 @@
+"""Token shapings: functions from what is known of a token to the weight of its loss, and building one by name.
+
+A shaping names what it needs, as pytest fixtures do: its positional parameters are tensors of the micro-batch, found by name
+among :data:`INPUTS`; its keyword-only parameters come from the configuration.
+
+    @register_shaping("square", ranges={"floor": "[0, 1)"})
+    def square(probs, *, floor=0.1):
+        return probs.square().clamp(min=floor)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.core.ranges import range_problems
+from verl_trgrpo.core.tokens import Tokens
+
+Function = TypeVar("Function", bound=Callable[..., torch.Tensor])
+
+# What a shaping may ask for; all (batch, response_length), without gradient, 0 outside the mask (probabilities are 1 there).
+INPUTS: dict[str, Callable[[Tokens], torch.Tensor | None]] = {
+    "probs": lambda tokens: tokens.probs,
+    "old_probs": lambda tokens: tokens.old_probs,
+    "log_prob": lambda tokens: tokens.log_prob.detach(),
+    "old_log_prob": lambda tokens: tokens.old_log_prob,
+    "advantages": lambda tokens: tokens.advantages,
+    "entropy": lambda tokens: tokens.entropy,
+    "response_mask": lambda tokens: tokens.valid,
+    "positions": lambda tokens: torch.arange(tokens.valid.shape[1], device=tokens.valid.device).expand(
+        tokens.valid.shape
+    ),
+}
+
+# Points of [0, 1] at which a shaping is tried; odd, so that 0, 1/2 and 1 are among them.
+_GRID_POINTS = 4097
+# Weights closer together than this cannot be told apart in half precision: the shaping does nothing.
+_SMALLEST_SPREAD = 1e-6
+
+
+class _Registered(NamedTuple):
+    function: Callable[..., torch.Tensor]
+    ranges: Mapping[str, str] = {}
+    constant: bool = False
+
+
+_REGISTRY: dict[str, _Registered] = {}
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """A shaping with its parameters, checked; :func:`make_shaping` builds it.
+
+    Args:
+        name: registered name or import path.
+        function: the shaping itself.
+        inputs: names of its positional parameters, keys of :data:`INPUTS`.
+        parameters: values of its keyword-only parameters.
+        reverse: put 1 - p for p.
+        bounds: smallest and largest weight (L, U) on [0, 1] for a shaping of ``probs`` alone; (0, inf) for another.
+    """
+
+    name: str
+    function: Callable[..., torch.Tensor]
+    inputs: tuple[str, ...] = ("probs",)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    reverse: bool = False
+    bounds: tuple[float, float] = (0.0, float("inf"))
+
+    def __str__(self) -> str:
+        given = [f"{key}={value}" for key, value in self.parameters.items()] + ["reverse"] * self.reverse
+        return f"{self.name}({', '.join(given)})"
+
+    @property
+    def probs_only(self) -> bool:
+        """Whether a weight depends on its token's probability alone."""
+        return self.inputs == ("probs",)
+
+    def __call__(self, probs: torch.Tensor) -> torch.Tensor:
+        """Return the weights of probabilities in [0, 1] of any shape, in the same shape.
+
+        Raises:
+            ValueError: if the shaping asks for more than ``probs``.
+        """
+        if not self.probs_only:
+            raise ValueError(f"shaping {self} asks for {', '.join(self.inputs)}, not for probs alone")
+        return self.function(1 - probs if self.reverse else probs, **self.parameters)
+
+    @torch.no_grad()
+    def weigh(self, tokens: Tokens, prob_source: str = "current") -> torch.Tensor:
+        """Return the (batch, response_length) weights of a micro-batch's tokens: finite, >= 0, and 1 outside the mask.
+
+        Args:
+            tokens: of the micro-batch.
+            prob_source: whose probabilities ``probs`` are: ``current`` (pi_theta) or ``old`` (pi_old).
+
+        Raises:
+            ValueError: if the shaping asks for an entropy that is not there, or returns another shape.
+        """
+        source = {"probs": "old_probs"} if prob_source == "old" else {}
+        given: list[torch.Tensor] = []
+        for name in self.inputs:
+            tensor = INPUTS[source.get(name, name)](tokens)
+            if tensor is None:
+                raise ValueError(
+                    f"shaping {self} asks for {name}, which this run does not compute; "
+                    "set actor_rollout_ref.actor.calculate_entropy=true"
+                )
+            given.append(tensor)
+        weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
+        _check_shape(self, weights, tokens.valid)
+        return weights.to(tokens.probs.dtype).masked_fill(~tokens.valid, 1.0)
+
+
+def register_shaping(
+    name: str, ranges: Mapping[str, str] | None = None, constant: bool = False
+) -> Callable[[Function], Function]:
+    """Decorator that makes a function available as a shaping under ``name``.
+
+    Args:
+        name: for ``shaping.name`` in a configuration.
+        ranges: intervals of its numeric parameters, for example ``{"alpha": "(0, 1]"}``.
+        constant: accept equal weights for all probabilities.
+
+    Raises:
+        ValueError: when the name is empty, contains a dot (dots mean an import path) or is taken by something else.
+    """
+    if not name or "." in name:
+        raise ValueError(f"shaping name {name!r} must be non-empty and without dots; dots mean an import path")
+
+    def decorator(function: Function) -> Function:
+        taken = _REGISTRY.get(name)
+        if taken is not None and taken.function is not function:
+            raise ValueError(f"shaping {name!r} is already registered as {taken.function!r}; choose another name")
+        _REGISTRY[name] = _Registered(function, ranges or {}, constant)
+        return function
+
+    return decorator
+
+
+def available_shapings() -> tuple[str, ...]:
+    """Registered names, sorted."""
+    return tuple(sorted(_REGISTRY))
+
+
+def make_shaping(name: str = "sigmoid", reverse: bool = False, **parameters: Any) -> Shaping:
+    """Build and check a shaping; this is what ``policy_loss.shaping`` in a configuration calls.
+
+    Args:
+        name: registered name or import path ``package.module.function``.
+        reverse: put 1 - p for p; only for a shaping of ``probs`` alone.
+        **parameters: the shaping's own; those left out keep their defaults.
+
+    Raises:
+        ValueError: listing all problems: unknown name, inputs that nobody has, unknown parameters, parameters out of range,
+            weights that are not finite, negative or of another shape, or the same weight for every probability.
+    """
+    function, ranges, constant = _find(name)
+    inputs, defaults, takes_any = _signature(function)
+    foreign = [] if takes_any else sorted(set(parameters) - set(defaults))
+    values = defaults | parameters
+    problems = [
+        f"it asks for {asked!r}, which is not among {', '.join(INPUTS)}; a parameter for the configuration stands behind a *"
+        for asked in inputs
+        if asked not in INPUTS
+    ]
+    if foreign:
+        group = name if name in _REGISTRY else "custom"
+        problems.append(
+            f"it has no parameter {', '.join(foreign)}; it takes {', '.join(defaults) or 'no parameters'}. To change the "
+            f"shaping of a run write shaping={group}, which brings its own parameters, instead of shaping.name={name}"
+        )
+    problems += range_problems(values, ranges)
+    if not problems and {"lower", "upper"} <= ranges.keys() and values["lower"] >= values["upper"]:
+        problems.append(f"lower={values['lower']} is not below upper={values['upper']}")
+    if not isinstance(reverse, bool):
+        problems.append(f"reverse={reverse!r} is not a boolean; give true or false")
+    elif reverse and inputs != ("probs",):
+        problems.append(f"reverse=true puts 1 - p for p, but it asks for {', '.join(inputs)}, not for probs alone")
+    raise_problems([f"shaping {name!r}: {problem}" for problem in problems])
+    shaping = Shaping(name, function, inputs, values, reverse)
+    return dataclasses.replace(shaping, bounds=_try_out(shaping, constant))
+
+
+def asks_for_entropy(name: str) -> bool:
+    """Whether the shaping of this name takes the entropy; False for one that does not exist."""
+    try:
+        return "entropy" in _signature(_find(name).function)[0]
+    except ValueError:
+        return False
+
+
+def _find(name: str) -> _Registered:
+    if name in _REGISTRY:
+        return _REGISTRY[name]
+    if isinstance(name, str) and "." in name:
+        return _Registered(_import(name))
+    close = difflib.get_close_matches(str(name), _REGISTRY, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ValueError(
+        f"unknown shaping {name!r}.{hint} Known: {', '.join(available_shapings())}. "
+        "Your own: register it with @register_shaping, or give its import path, e.g. my_package.my_module.my_shaping"
+    )
+
+
+def _import(path: str) -> Callable[..., torch.Tensor]:
+    module_name, _, attribute = path.rpartition(".")
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"shaping {path!r} cannot be imported: {error}. "
+            f"Known names: {', '.join(available_shapings())}; an import path must be importable in every worker"
+        ) from error
+    if not callable(function):
+        raise ValueError(f"shaping {path!r} is a {type(function).__name__}, not a callable")
+    return function
+
+
+def _signature(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any], bool]:
+    """Names of the inputs, keyword-only parameters with their defaults, and whether it takes any other keyword."""
+    try:
+        signature = inspect.signature(function).parameters.values()
+    except ValueError:  # functions written in C may not tell; torch's take probabilities
+        return ("probs",), {}, False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    inputs = tuple(one.name for one in signature if one.kind in positional)
+    defaults = {one.name: one.default for one in signature if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    return inputs, defaults, any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature)
+
+
+def _try_out(shaping: Shaping, constant: bool) -> tuple[float, float]:
+    """Return the bounds of a shaping that does what it must on sample tokens of every probability; else a ValueError."""
+    probs = torch.linspace(0.0, 1.0, _GRID_POINTS, dtype=torch.float64)[None]
+    given = probs.clone()
+    try:
+        weights = shaping(given) if shaping.probs_only else shaping.weigh(_sample_tokens(given))
+    except ValueError:
+        raise
+    except Exception as error:  # a user's code may raise anything; say where it came from
+        raise ValueError(
+            f"calling shaping {shaping} on sample tokens failed with {type(error).__name__}: {error}"
+        ) from error
+    _check_shape(shaping, weights, probs)
+    if not torch.isfinite(weights).all() or bool((weights < 0).any()):
+        worst = weights[~torch.isfinite(weights) | (weights < 0)][0].item()
+        raise ValueError(f"shaping {shaping} gives the weight {worst}; weights must be finite and not negative")
+    if not torch.equal(given, probs):
+        raise ValueError(
+            f"shaping {shaping} changes the probabilities it is given; they are used again, so compute the weights into a "
+            "new tensor (mul instead of mul_)"
+        )
+    if not shaping.probs_only:
+        return 0.0, float("inf")
+    lowest, highest = weights.min().item(), weights.max().item()
+    if not constant and highest - lowest < _SMALLEST_SPREAD:
+        raise ValueError(
+            f"shaping {shaping} gives the same weight {lowest:g} to every probability in [0, 1], so training would be plain "
+            "GRPO. Check the parameters (tau is an inverse temperature that multiplies the probability: 9, not 1/9; lower "
+            "and upper must leave room between them), or ask for shaping=uniform if that is what you want"
+        )
+    if not constant and shaping.reverse and torch.allclose(weights, weights.flip(-1)):
+        raise ValueError(f"shaping {shaping}: reverse=true changes nothing, because p and 1 - p have the same weight")
+    return lowest, highest
+
+
+def _sample_tokens(probs: torch.Tensor) -> Tokens:
+    log_prob = probs.clamp(min=1e-6).log()
+    advantages = torch.where(probs > 0.5, 1.0, -1.0)
+    mask = torch.ones_like(probs, dtype=torch.bool)
+    return Tokens.of_batch(log_prob.flip(-1), log_prob, advantages, mask, entropy=-probs * log_prob)
+
+
+def _check_shape(shaping: Shaping, weights: object, tokens: torch.Tensor) -> None:
+    if not isinstance(weights, torch.Tensor) or weights.shape != tokens.shape:
+        got = tuple(weights.shape) if isinstance(weights, torch.Tensor) else type(weights).__name__
+        raise ValueError(
+            f"shaping {shaping} returned {got} for tokens of shape {tuple(tokens.shape)}; "
+            "it must return one weight for each token"
+        )

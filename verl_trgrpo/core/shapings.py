@@ -1,0 +1,95 @@
+"""The shapings that ship with the project. p is the probability of the sampled token, w the weight of its loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from verl_trgrpo.core.shaping import register_shaping
+
+_SIGMOID = {"alpha": "(0, inf)", "tau": "(0, inf)", "mu": "[0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"}
+
+
+@register_shaping("sigmoid", _SIGMOID)
+def sigmoid(
+    probs: torch.Tensor,
+    *,
+    alpha: float = 2.0,
+    tau: float = 9.0,
+    mu: float = 0.25,
+    lower: float = 1.0,
+    upper: float = 1.4,
+) -> torch.Tensor:
+    """TR-GRPO's weight: ``clip(alpha * (sigmoid(tau * p) - mu), lower, upper)`` (arXiv 2511.00066).
+
+    The published constants are the defaults: w is 1.0 up to p = 0.122 and 1.4 from p = 0.327. Secondary sources print
+    ``p / tau``; with these constants that form is 1.0 everywhere, so here tau multiplies (an inverse temperature).
+    """
+    return torch.sigmoid(probs * tau).sub_(mu).mul_(alpha).clamp_(lower, upper)
+
+
+@register_shaping("sigmoid_centered", _SIGMOID)
+def sigmoid_centered(
+    probs: torch.Tensor,
+    *,
+    alpha: float = 2.0,
+    tau: float = 9.0,
+    mu: float = 0.25,
+    lower: float = 1.0,
+    upper: float = 1.4,
+) -> torch.Tensor:
+    """``clip(alpha * sigmoid(tau * (p - mu)), lower, upper)``: crosses alpha / 2 (1 by default) at p = mu.
+
+    The shape of the ``both_sigmoid`` option in the public code of arXiv 2505.12929 (slope 5, centre 0.4 there);
+    the constants here are TR-GRPO's.
+    """
+    return torch.sigmoid((probs - mu).mul_(tau)).mul_(alpha).clamp_(lower, upper)
+
+
+@register_shaping("linear", {"alpha": "(0, 1]"})
+def linear(probs: torch.Tensor, *, alpha: float = 0.2) -> torch.Tensor:
+    """``alpha * p + (1 - alpha)``: Advantage Reweighting of arXiv 2505.12929 (alpha 0.2 alone, 0.3 with Lopti)."""
+    return (probs * alpha).add_(1 - alpha)
+
+
+@register_shaping("power", {"gamma": "(0, inf)", "lower": "[0, 1)"})
+def power(probs: torch.Tensor, *, gamma: float = 0.5, lower: float = 0.1) -> torch.Tensor:
+    """``max(p ** gamma, lower)``, this project's own smooth alternative; a larger gamma suppresses rare tokens more."""
+    return torch.pow(probs, gamma).clamp_(min=lower)
+
+
+@register_shaping("threshold", {"eta": "(0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"})
+def threshold(probs: torch.Tensor, *, eta: float = 0.5, lower: float = 1.0, upper: float = 1.4) -> torch.Tensor:
+    """``upper`` from p = eta on, else ``lower``: a hard gate; eta 0.5 is the split of Lopti, arXiv 2505.12929."""
+    return torch.full_like(probs, lower).masked_fill_(probs >= eta, upper)
+
+
+@register_shaping("binary_entropy", {"lower": "[0, inf)", "upper": "[0, inf)"})
+def binary_entropy(probs: torch.Tensor, *, lower: float = 1.0, upper: float = 1.4) -> torch.Tensor:
+    """``lower + (upper - lower) h(p) / log 2`` with h(p) = -p log p - (1 - p) log(1 - p): this project's own.
+
+    h(p) is the largest lower bound of the policy's entropy at a position that the sampled token's probability alone
+    allows: a smooth weight for uncertain positions, in the spirit of arXiv 2506.01939, that needs no entropy.
+    """
+    entropy = torch.special.entr(probs) + torch.special.entr(1 - probs)
+    return entropy.mul_((upper - lower) / math.log(2)).add_(lower).clamp_(lower, upper)
+
+
+@register_shaping("top_entropy", {"share": "(0, 1)"})
+def top_entropy(entropy: torch.Tensor, response_mask: torch.Tensor, *, share: float = 0.2) -> torch.Tensor:
+    """1 for the ceil(share n) of the n tokens of the micro-batch with the highest entropy, else 0 (arXiv 2506.01939).
+
+    Ties with the last of them are kept, too.
+    """
+    candidates = entropy[response_mask]
+    if not len(candidates):
+        return torch.zeros_like(entropy)
+    kept = math.ceil(share * len(candidates) - 1e-9)  # 0.1 of 30 is 3, although 0.1 * 30 is a little more
+    return (entropy >= torch.topk(candidates, kept).values[-1]).to(entropy.dtype)
+
+
+@register_shaping("uniform", constant=True)
+def uniform(probs: torch.Tensor) -> torch.Tensor:
+    """``1`` for every token: plain GRPO, the baseline of every comparison."""
+    return torch.ones_like(probs)

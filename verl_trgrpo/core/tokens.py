@@ -1,0 +1,87 @@
+"""The tokens of a micro-batch with everything outside the mask made harmless, once, before anything is computed."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+
+# veRL's bound of log-ratios.
+MAX_LOG_RATIO = 20.0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tensors (batch, response_length) in float32 or wider; what they hold outside the mask is 0.
+
+    Args:
+        log_prob: log pi_theta of the sampled tokens, with gradient.
+        old_log_prob: log pi_old of the same tokens.
+        log_ratio: log r with gradient, clamped as in veRL's vanilla loss; none beyond the bounds.
+        advantages: A.
+        valid: bool, True for tokens that the model generated.
+        entropy: of pi_theta at each position in nats; None where the run does not compute it.
+    """
+
+    log_prob: torch.Tensor
+    old_log_prob: torch.Tensor
+    log_ratio: torch.Tensor
+    advantages: torch.Tensor
+    valid: torch.Tensor
+    entropy: torch.Tensor | None = None
+
+    @classmethod
+    def of_batch(
+        cls,
+        old_log_prob: torch.Tensor,
+        log_prob: torch.Tensor,
+        advantages: torch.Tensor,
+        response_mask: torch.Tensor,
+        entropy: torch.Tensor | None = None,
+    ) -> Tokens:
+        """Take tensors (batch, response_length) as a trainer has them; anything may stand outside the mask, NaN too.
+
+        Raises:
+            ValueError: for tensors of different shapes.
+        """
+        given = {"old_log_prob": old_log_prob, "log_prob": log_prob, "advantages": advantages, "entropy": entropy}
+        check_shapes(response_mask=response_mask, **given)
+        valid = response_mask.bool()
+        outside = ~valid
+        log_prob, old_log_prob = masked(log_prob, outside), masked(old_log_prob.detach(), outside)
+        # A token of probability 0 under both policies would have the log-ratio -inf - -inf, which is no number.
+        old_log_prob.clamp_(min=torch.finfo(old_log_prob.dtype).min)
+        return cls(
+            log_prob,
+            old_log_prob,
+            (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO),
+            masked(advantages.detach(), outside),
+            valid,
+            None if entropy is None else masked(entropy.detach(), outside),
+        )
+
+    @functools.cached_property
+    def probs(self) -> torch.Tensor:
+        """pi_theta of the sampled tokens in [0, 1], no gradient."""
+        return self.log_prob.detach().exp().clamp_(max=1.0)
+
+    @functools.cached_property
+    def old_probs(self) -> torch.Tensor:
+        """pi_old of the sampled tokens in [0, 1]."""
+        return self.old_log_prob.exp().clamp_(max=1.0)
+
+
+def masked(tensor: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
+    """Return a copy in float32 or wider with 0 where ``outside`` is True."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32)).masked_fill(outside, 0.0)
+
+
+def check_shapes(**tensors: torch.Tensor | None) -> None:
+    """Raise a ValueError that names all shapes unless they are one and the same, (batch, response_length)."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor is not None}
+    if len(set(shapes.values())) > 1 or len(next(iter(shapes.values()))) != 2:
+        raise ValueError(
+            f"all inputs must have one shape (batch, response_length), got {shapes}; "
+            "pad or select them alike before calling"
+        )
