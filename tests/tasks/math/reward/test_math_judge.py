@@ -144,11 +144,6 @@ def test_a_comparison_is_stopped_at_its_limit_and_reported():
     assert both_verdicts() == (1.0, 0.0)
 
 
-def test_a_limit_too_short_for_any_formula_stops_it():
-    result = score_math(r"\boxed{(x+1)(x+2)(x+3)(x+4)-z}", "x^4+q", math_time_limit=1e-4)
-    assert (result.acc, result.timed_out) == (0.0, 1.0)
-
-
 def test_a_killed_judge_is_replaced():
     both_verdicts()
     old = judge.pid

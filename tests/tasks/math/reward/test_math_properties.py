@@ -111,12 +111,6 @@ def test_20_kilobytes_with_a_long_answer_take_less_than_50_milliseconds(parts, g
 
 
 @given(long_responses, st.sampled_from(PLAIN_GOLDS), st.sampled_from(FORMATS))
-@settings(max_examples=150, deadline=None)
-def test_20_kilobytes_take_less_than_50_milliseconds(parts, gold, answer_format):
-    assert seconds(fill(*parts, 20_000), gold, answer_format) < 0.05
-
-
-@given(long_responses, st.sampled_from(PLAIN_GOLDS), st.sampled_from(FORMATS))
 @settings(max_examples=25, deadline=None)
 @example((r"\boxed{", ""), "5", "boxed")
 @example(("{", r"\boxed{5}"), "5", "boxed")
@@ -134,69 +128,44 @@ def test_where_a_formula_is_asked_for_the_limit_of_the_judge_bounds_the_time(res
     assert seconds(response, gold) < 2 * LIMIT + 0.05
 
 
-integers = st.integers(-(10**12), 10**12)
-small = st.integers(2, 60)
-
-
 @st.composite
 def golds_with_mutants(draw):
     """A ground truth and the same with another value, both by construction."""
-    n, k = draw(integers), draw(st.integers(1, 99))
-    d, r = draw(small), draw(small.filter(lambda r: math.isqrt(r) ** 2 != r))
+    n, k, d = draw(st.integers(-(10**12), 10**12)), draw(st.integers(1, 99)), draw(st.integers(2, 60))
+    r = draw(st.integers(2, 60).filter(lambda r: math.isqrt(r) ** 2 != r))
     letter = draw(st.sampled_from("abcfghjkmnprstuvwxyzABCFGHKMNPRSTUVWXYZ"))
+    swapped = letter.swapcase()
     capitals = "".join(draw(st.lists(st.sampled_from(string.ascii_uppercase), min_size=2, max_size=6, unique=True)))
-    return draw(
-        st.sampled_from(
-            [
-                (f"{n}", f"{n + k}"),
-                (f"{n}", f"{n}{k % 10}" if n else f"{k}"),
-                (f"{n}.5", f"{n}.25"),
-                (rf"\frac{{{n}}}{{{d}}}", rf"\frac{{{n + k}}}{{{d}}}"),
-                (rf"{d}\sqrt{{{r}}}", rf"-{d}\sqrt{{{r}}}"),
-                (rf"{d}\sqrt{{{r}}}", rf"{d + k}\sqrt{{{r}}}"),
-                (rf"{d}x^{{{k}}}+{r}", rf"{d}x^{{{k + 1}}}+{r}"),
-                (rf"{d}x+{r}y", rf"{d}x-{r}y"),
-                (f"({n},{n + k}]", f"[{n},{n + k}]"),
-                (f"({n},{n + k})", f"({n + k},{n})"),
-                (f"{n}, {n + k}, {d}.5", f"{n}, {n + k}"),
-                (f"{n}, {n + k}, {d}.5", f"{n}, {n + k}, {d}.5, {n + k + 1}"),
-                (rf"\{{{n},{n + k}\}}", rf"\{{{n},{n + k + 1}\}}"),
-                (rf"{d}\pi", rf"{d}\pi, {r}\pi"),
-                (rf"{d}{letter}+{r}", rf"{d}{letter.swapcase()}+{r}"),
-                (rf"\frac{{{letter}}}{{{d}q}}", rf"\frac{{{letter.swapcase()}}}{{{d}q}}"),
-                (letter, letter.swapcase()),
-                (rf"{letter}q^2", rf"{letter}Q^2"),
-                (capitals, capitals[1:] + capitals[0]),
-                (capitals, capitals[1] + capitals[0] + capitals[2:]),
-                (
-                    rf"\begin{{pmatrix}} {n} \\ {k} \end{{pmatrix}}",
-                    rf"\begin{{pmatrix}} {k - 100} \\ {k} \end{{pmatrix}}",
-                ),
-            ]
-        ).filter(lambda pair: not (str(n) == str(k - 100) and "pmatrix" in pair[0]))
-    )
+    matrix = r"\begin{{pmatrix}} {} \\ {} \end{{pmatrix}}"
+    pairs = [
+        (f"{n}", f"{n + k}"),
+        (f"{n}.5", f"{n}.25"),
+        (rf"\frac{{{n}}}{{{d}}}", rf"\frac{{{n + k}}}{{{d}}}"),
+        (rf"{d}\sqrt{{{r}}}", rf"-{d}\sqrt{{{r}}}"),
+        (rf"{d}\sqrt{{{r}}}", rf"{d + k}\sqrt{{{r}}}"),
+        (rf"{d}x^{{{k}}}+{r}", rf"{d}x^{{{k + 1}}}+{r}"),
+        (f"{d}x+{r}y", f"{d}x-{r}y"),
+        (f"({n},{n + k}]", f"[{n},{n + k}]"),
+        (f"({n},{n + k})", f"({n + k},{n})"),
+        (f"{n}, {n + k}, {d}.5", f"{n}, {n + k}"),
+        (f"{n}, {n + k}, {d}.5", f"{n}, {n + k}, {d}.5, {n + k + 1}"),
+        (rf"\{{{n},{n + k}\}}", rf"\{{{n},{n + k + 1}\}}"),
+        (rf"{d}\pi", rf"{d}\pi, {r}\pi"),
+        (f"{d}{letter}+{r}", f"{d}{swapped}+{r}"),
+        (letter, swapped),
+        (f"{letter}q^2", f"{letter}Q^2"),
+        (capitals, capitals[1:] + capitals[0]),
+        (matrix.format(n, k), matrix.format(n + 1, k)),
+    ]
+    return draw(st.sampled_from(pairs))
 
 
-@given(golds_with_mutants())
-@settings(max_examples=150, deadline=None)
-def test_the_gold_scores_and_its_mutant_does_not(pair):
-    gold, mutant = pair
-    assert compute_score("math", rf"It is $\boxed{{{gold}}}$.", gold)["score"] == 1.0
-    assert compute_score("math", rf"It is $\boxed{{{mutant}}}$.", gold)["score"] == 0.0
-
-
-@given(golds_with_mutants(), st.text(" \n\t", max_size=5), st.text(" \n\t", min_size=1, max_size=5), st.booleans())
-@settings(max_examples=100, deadline=None)
-def test_white_space_changes_nothing(pair, around, between, is_gold):
-    gold, mutant = pair
-    answer = gold if is_gold else mutant
-    spaced = answer.replace(" ", between).replace(",", f",{between}").replace("+", f"{between}+{between}")
-    response = rf"{around}It is{between}\boxed{{{around}{spaced}{around}}}{around}"
-    assert compute_score("math", response, gold)["score"] == float(is_gold)
-
-
-@given(responses, st.sampled_from(PLAIN_GOLDS), st.text(" \n\t", max_size=9))
-@settings(max_examples=150, deadline=None)
-def test_white_space_around_a_response_changes_nothing(response, gold, space):
-    plain = compute_score("math", response, gold)
-    assert compute_score("math", space + response + space, gold) == plain
+@given(golds_with_mutants(), st.text(" \n\t", max_size=5), st.text(" \n\t", min_size=1, max_size=5))
+@settings(max_examples=200, deadline=None)
+def test_the_gold_scores_and_its_mutant_does_not_in_any_spacing(pair, around, between):
+    gold = pair[0]
+    for answer in pair:
+        spaced = answer.replace(" ", between).replace(",", f",{between}").replace("+", f"{between}+{between}")
+        for text in (answer, f"{around}{spaced}{around}"):
+            response = rf"{around}It is{between}\boxed{{{text}}}{around}"
+            assert compute_score("math", response, gold)["score"] == float(answer == gold)

@@ -53,7 +53,7 @@ _RULES = tuple(
         (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),
     )
 )
-_MAX_OUTER_BRACES = 20  # each pair is one more look over the text
+_MAX_OUTER_BRACES = 3  # each pair is one more look over the text
 _OPENERS, _CLOSERS = frozenset(("(", "[", "{", r"\{")), frozenset((")", "]", "}", r"\}"))
 _BRACKET = re.compile(r"\\begin\{[a-z]*\*?\}|\\end\{[a-z]*\*?\}|\\[{}]|[()\[\]{}]")
 
@@ -98,7 +98,7 @@ def split_top_level(text: str, separator: str) -> list[str]:
 
 def nesting(text: str) -> int:
     """Return the depth of nested brackets."""
-    return max((depth for _, depth in _walk(_BRACKET, text)), default=0)
+    return max([0, *(depth for _, depth in _walk(_BRACKET, text))])
 
 
 def _walk(pattern: re.Pattern[str], text: str, start: int = 0) -> Iterator[tuple[re.Match[str], int]]:

@@ -65,11 +65,8 @@ def score_math(
 
     Raises:
         ValueError: a ground truth of another type, or empty; or an option out of range.
-        TypeError: the response is not a string.
         RuntimeError: the process that compares formulas cannot be started.
     """
-    if not isinstance(response, str):
-        raise TypeError(f"the response is {type(response).__name__}, not str; decode the tokens before scoring them")
     _check_options(answer_format, rounded_gold, math_time_limit)
     golds = gold_texts(ground_truth)
     answer = extract_answer(response, answer_format)

@@ -2,40 +2,15 @@ r"""Units behind a value, such as `\text{ cm}^2`, `^\circ` or ` dollars`."""
 
 import re
 
-_WORDS = {
-    "cm": ("centimeter", "centimetre"),
-    "mm": ("millimeter", "millimetre"),
-    "km": ("kilometer", "kilometre"),
-    "m": ("meter", "metre"),
-    "inch": ("inches", "in"),
-    "foot": ("feet", "ft"),
-    "yard": ("yd",),
-    "mile": (),
-    "second": ("sec", "s"),
-    "minute": ("min",),
-    "hour": ("hr", "h"),
-    "day": (),
-    "week": (),
-    "month": (),
-    "year": ("yr",),
-    "kg": ("kilogram",),
-    "gram": ("g",),
-    "pound": ("lb",),
-    "liter": ("litre", "l"),
-    "dollar": ("usd",),
-    "cent": (),
-    "degree": ("deg",),
-    "radian": ("rad",),
-    "unit": (),
-    "mph": ("mileperhour", "mile/hour"),
-    "hz": ("hertz",),
-    "percent": (),
-    "angstrom": (),
-    "euro": ("eur",),
-}
-_SAME = {other: name for name, others in _WORDS.items() for other in others}
+_SPELLINGS = (
+    "cm centimeter centimetre", "mm millimeter millimetre", "km kilometer kilometre", "m meter metre", "inch inches in",
+    "foot feet ft", "yard yd", "mile", "second sec s", "ms", "minute min", "hour hr h", "day", "week", "month", "year yr",
+    "kg kilogram", "gram g", "pound lb", "liter litre l", "dollar usd", "cent", "euro eur", "degree deg", "radian rad",
+    "unit", "mph mileperhour mile/hour", "hz hertz", "percent", "angstrom",
+)  # fmt: skip
+_SAME = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
 # One letter without \text is a variable, so `6m` keeps its m.
-_PLAIN = sorted({w for n, o in _WORDS.items() for w in (n, n + "s", *o, *(x + "s" for x in o)) if len(w) > 1})
+_PLAIN = sorted({word + plural for word in _SAME if len(word) > 1 for plural in ("", "s")})
 _RATIO = (
     r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"  # 9.8 m/s^2 is no formula
 )
