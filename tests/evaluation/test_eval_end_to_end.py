@@ -37,7 +37,7 @@ def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_f
     assert (out / "report.txt").read_text() in table and found["prompts"] == rows
 
     manifest = json.loads((CHECKPOINT / "manifest.json").read_text())
-    stated, n_stated = manifest["accuracy"]["3ppl"]["greedy"], manifest["arguments"]["test_puzzles"]
+    stated, n_stated = manifest["accuracy"]["3ppl"]["greedy"], manifest["arguments"]["test_tasks"]
     deviation = math.sqrt(stated * (1 - stated) * (1 / n_stated + 1 / rows))
     assert found["avg"]["mean"] == pytest.approx(stated, abs=3 * deviation)
 

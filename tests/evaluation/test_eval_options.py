@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, default_out
+from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
 from verl_trgrpo.evaluation.rows import load_rows
 
 
@@ -28,44 +28,43 @@ def raw_row(**changes):
 
 def test_all_problems_come_in_one_message(tmp_path):
     with pytest.raises(ValueError, match="11 problems") as caught:
-        EvalOptions("", (tmp_path / "none",), tmp_path, k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
-                    tensor_parallel=0, max_model_len=0, search={"topk": 0})  # fmt: skip
+        EvalOptions(model="", data=(tmp_path / "none",), k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
+                    tensor_parallel=0, max_model_len=0, search=("topk=0",))  # fmt: skip
     for part in ("none is not a file", "model is empty", "temperature 0", "top_p is 0.0", "topk is 0", "seed is -1"):
         assert part in str(caught.value)
 
 
-def test_presets_are_valid_options(tmp_path):
+def test_presets_are_valid_and_what_is_given_overrides_them(tmp_path):
     file = write(tmp_path / "a.parquet", [raw_row()])
-    for preset in PRESETS.values():
-        EvalOptions("model", (file,), tmp_path, preset.k, preset.temperature, preset.top_p, preset.max_tokens)
-    assert PRESETS["aime"].k == 16
+    for preset, sampling in PRESETS.items():
+        assert EvalOptions(model="model", data=(file,), preset=preset).sampling == sampling
+    options = EvalOptions(model="model", data=(file,), preset="aime", max_tokens=4096, temperature=0.7)
+    assert options.sampling == Sampling(16, 0.7, 0.95, 4096)
 
 
-def test_the_same_file_twice_is_refused(tmp_path):
+def test_search_settings_keep_their_types(tmp_path):
     file = write(tmp_path / "a.parquet", [raw_row()])
-    with pytest.raises(ValueError, match="given twice"):
-        EvalOptions("model", (file, tmp_path / "." / "a.parquet"), tmp_path)
+    options = EvalOptions(model="model", data=(file,), search=("url=http://127.0.0.1:8000/retrieve", "topk=2"))
+    assert options.search_settings == {"url": "http://127.0.0.1:8000/retrieve", "topk": 2}
+    with pytest.raises(ValueError, match="topk is not KEY=VALUE"):
+        EvalOptions(model="model", data=(file,), search=("topk",))
 
 
 def test_checkpoints_of_different_runs_and_steps_get_different_directories(tmp_path):
+    file = write(tmp_path / "a.parquet", [raw_row()])
+
+    def directory(model):
+        return EvalOptions(model=str(model), data=(file,), preset="kk").directory
+
     names = set()
     for run in ("grpo", "tr_grpo"):
         for step in (10, 20):
             path = tmp_path / run / f"global_step_{step}" / "actor"
             path.mkdir(parents=True)
-            names |= {default_out(str(path), "kk"), default_out(str(path.parent), "kk")}
-    names.add(default_out("Qwen/Qwen2.5-3B", "kk"))
+            names |= {directory(path), directory(path.parent)}
+    names.add(directory("Qwen/Qwen2.5-3B"))
     assert len(names) == 5
     assert Path("runs/eval/Qwen-Qwen2.5-3B-kk") in names and Path("runs/eval/tr_grpo-global_step_20-kk") in names
-
-
-def test_rows_are_read_as_they_are(tmp_path):
-    file = write(tmp_path / "a.parquet", [raw_row(), raw_row(data_source="math500", agent_name="trgrpo_search")])
-    ((first, second),) = load_rows([file], None, 0)
-    assert (first.position, first.data_source, first.agent_name) == (0, "kk_3ppl", "single_turn_agent")
-    assert first.messages == [{"role": "user", "content": "Who is a knave?"}]
-    assert (first.ground_truth, first.extra_info) == ("(1) Zoe is a knave", {"index": 0})
-    assert (second.data_source, second.agent_name) == ("math500", "trgrpo_search")
 
 
 def test_limit_draws_rows_with_the_seed(tmp_path):

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from verl_trgrpo.evaluation.report import render
+from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.evaluation.scoring import Verdict, score_responses
-from verl_trgrpo.evaluation.store import Response
-from verl_trgrpo.evaluation.summary import k_values, summarize
+from verl_trgrpo.evaluation.summary import summarize
 
 
 def row(position, source="math500", text=None, gold="4"):
@@ -92,10 +92,6 @@ def test_the_table_lines_up_and_the_report_is_json():
     read = json.loads(json.dumps(summary.as_dict()))
     assert read["sources"]["aime2024"]["pass_at"]["2"]["mean"] == 1.0
     assert read["sources"]["aime2024"]["avg"] == {"mean": 0.5, "low": None, "high": None}
-
-
-def test_powers_of_two_and_k_itself_are_reported():
-    assert [k_values(k) for k in (1, 2, 6, 16)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8, 16]]
 
 
 def test_responses_are_scored_by_the_reward_of_their_row():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.evaluation.summary import Source, Summary
 from verl_trgrpo.runs.statistics import Estimate
 
@@ -18,18 +19,14 @@ def render(summary: Summary) -> str:
     if largest:
         header.append(f"pass@{largest}")
     header += ["format ok", "tokens", "cut", "timed out", "unscorable"]
-    lines = [header, *(_line(source, largest) for source in summary.sources)]
+    lines = [_line(source, largest) for source in summary.sources]
     if summary.mean:
         mean = ["mean of sources", "", "", _shown(summary.mean)]
         if largest:
             mean.append(_shown(summary.mean_pass_at.get(largest)))
         lines.append(mean + [""] * (len(header) - len(mean)))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
-    table = []
-    for first, *others in lines:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        table.append("  ".join(cells).rstrip())
-    return "\n".join([*table, *(note for source in summary.sources for note in _notes(source)), _METHOD]) + "\n"
+    table = text_table(lines, header, align="l".ljust(len(header), "r"))
+    return "\n".join([table, *(note for source in summary.sources for note in _notes(source)), _METHOD]) + "\n"
 
 
 def _line(source: Source, largest: int | None) -> list[str]:

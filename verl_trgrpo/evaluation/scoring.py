@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
+from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
-from verl_trgrpo.evaluation.store import Response
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.registry import import_external_modules
 

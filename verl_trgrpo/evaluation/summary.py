@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.evaluation.scoring import Verdict
-from verl_trgrpo.evaluation.store import Response
 from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 
 
@@ -68,21 +68,7 @@ class Summary:
         }
 
 
-@dataclass(frozen=True)
-class _Prompt:
-    """The verdicts on all responses to one prompt; accs are 1.0, 0.0 or None."""
-
-    accs: list[float | None]
-
-    @property
-    def known(self) -> list[float]:
-        return [acc for acc in self.accs if acc is not None]
-
-    def avg(self) -> float:
-        return sum(self.known) / len(self.known)
-
-    def pass_at(self, k: int) -> float:
-        return pass_at_k(len(self.known), sum(acc == 1.0 for acc in self.known), k)
+Item = tuple[EvalRow, Response, Verdict]
 
 
 def k_values(k: int) -> list[int]:
@@ -90,7 +76,7 @@ def k_values(k: int) -> list[int]:
     return [*(2**i for i in range(k.bit_length()) if 2**i < k), k]
 
 
-def summarize(items: Iterable[tuple[EvalRow, Response, Verdict]], k: int, seed: int) -> Summary:
+def summarize(items: Iterable[Item], k: int, seed: int) -> Summary:
     """Return the figures of an evaluation.
 
     Rows with the same data source and messages are one prompt: some test files repeat each problem.
@@ -100,50 +86,55 @@ def summarize(items: Iterable[tuple[EvalRow, Response, Verdict]], k: int, seed: 
         k: samples per row.
         seed: of the intervals.
     """
-    by_source: dict[str, list[tuple[EvalRow, Response, Verdict]]] = {}
+    by_source: dict[str, list[Item]] = {}
     for item in items:
         by_source.setdefault(item[0].data_source, []).append(item)
-    grouped = {name: _prompts(by_source[name]) for name in sorted(by_source)}
-    sources = [_source(name, by_source[name], prompts, k, seed) for name, prompts in grouped.items()]
-    known = [[prompt for prompt in prompts if prompt.known] for prompts in grouped.values()]
-    if len(sources) < 2 or not all(known):
+    sources = [_source(name, by_source[name], k, seed) for name in sorted(by_source)]
+    if len(sources) < 2:
         return Summary(k, sources, None, {})
-    mean = mean_interval(*[[prompt.avg() for prompt in prompts] for prompts in known], seed=seed)
-    pass_at = {}
-    for value in k_values(k):
-        groups = [_pass_values(prompts, value) for prompts in known]
-        if all(groups):
-            pass_at[value] = mean_interval(*groups, seed=seed)
-    return Summary(k, sources, mean, pass_at)
+    known = [_known(_verdicts_by_prompt(by_source[name])) for name in sorted(by_source)]
+
+    def over_sources(groups: list[list[float]]) -> Estimate | None:
+        return mean_interval(*groups, seed=seed) if all(groups) else None
+
+    mean = over_sources([[_mean(accs) for accs in prompts] for prompts in known])
+    pass_at = {value: over_sources([_pass_values(prompts, value) for prompts in known]) for value in k_values(k)}
+    return Summary(k, sources, mean, {value: estimate for value, estimate in pass_at.items() if estimate})
 
 
-def _prompts(items: Sequence[tuple[EvalRow, Response, Verdict]]) -> list[_Prompt]:
+def _verdicts_by_prompt(items: Iterable[Item]) -> list[list[float | None]]:
+    """Return 1.0, 0.0 or None for each response to each prompt."""
     accs: dict[str, list[float | None]] = {}
     for row, _, verdict in items:
         accs.setdefault(json.dumps(row.messages), []).append(verdict.acc)
-    return [_Prompt(values) for values in accs.values()]
+    return [*accs.values()]
 
 
-def _pass_values(prompts: Sequence[_Prompt], k: int) -> list[float]:
-    return [prompt.pass_at(k) for prompt in prompts if len(prompt.known) >= k]
+def _known(prompts: Iterable[Sequence[float | None]]) -> list[list[float]]:
+    """Return the verdicts that are known, of the prompts that have any."""
+    known = [[acc for acc in accs if acc is not None] for accs in prompts]
+    return [accs for accs in known if accs]
 
 
-def _source(
-    name: str, items: Sequence[tuple[EvalRow, Response, Verdict]], prompts: Sequence[_Prompt], k: int, seed: int
-) -> Source:
-    known = [prompt for prompt in prompts if prompt.known]
+def _pass_values(prompts: Iterable[list[float]], k: int) -> list[float]:
+    return [pass_at_k(len(accs), accs.count(1.0), k) for accs in prompts if len(accs) >= k]
+
+
+def _source(name: str, items: Sequence[Item], k: int, seed: int) -> Source:
+    prompts = _verdicts_by_prompt(items)
+    known = _known(prompts)
     verdicts = [verdict for _, _, verdict in items]
     timed_out = sum(verdict.reason == "timed_out" for verdict in verdicts)
     reasons = list(dict.fromkeys(verdict.reason for verdict in verdicts if verdict.reason not in ("", "timed_out")))
 
     def bound(unknown: float) -> float:
-        return _mean([_mean([unknown if acc is None else acc for acc in prompt.accs]) for prompt in prompts])
+        return _mean([_mean([unknown if acc is None else acc for acc in accs]) for accs in prompts])
 
     return Source(
         data_source=name,
         prompts=len(prompts),
         responses=len(items),
-        avg=mean_interval([prompt.avg() for prompt in known], seed=seed) if known else None,
+        avg=mean_interval([_mean(accs) for accs in known], seed=seed) if known else None,
         pass_at={
             value: mean_interval(values, seed=seed) for value in k_values(k) if (values := _pass_values(known, value))
         },

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from verl_trgrpo.evaluation.store import Response, ResponseStore
+from verl_trgrpo.evaluation.responses import Response, open_store
 
 
 def response(row, sample, text="text"):
@@ -19,7 +19,7 @@ def data(tmp_path):
 
 
 def test_what_is_appended_is_read_in_order_of_row_and_sample(tmp_path, data):
-    with ResponseStore(tmp_path / "out", {"k": 2}, data) as store:
+    with open_store(tmp_path / "out", {"k": 2}, data) as store:
         for row, sample in [(3, 1), (0, 0), (3, 0)]:
             store.append(1, response(row, sample, "a\nb\u2028c"))
         assert [found.key for found in store.read(1)] == [(0, 0), (3, 0), (3, 1)]
@@ -28,16 +28,16 @@ def test_what_is_appended_is_read_in_order_of_row_and_sample(tmp_path, data):
 
 
 def test_files_of_the_same_name_are_kept_apart(tmp_path, data):
-    with ResponseStore(tmp_path / "out", {}, data) as store:
+    with open_store(tmp_path / "out", {}, data) as store:
         assert len({store.path(number) for number in range(3)}) == 3
 
 
 def test_a_line_cut_short_by_a_kill_is_dropped_and_the_file_goes_on(tmp_path, data):
-    with ResponseStore(tmp_path / "out", {}, data) as store:
+    with open_store(tmp_path / "out", {}, data) as store:
         store.append(0, response(0, 0))
         path = store.path(0)
     path.write_bytes(path.read_bytes() + b'{"row": 1, "sample": 0, "te')
-    with ResponseStore(tmp_path / "out", {}, data) as store:
+    with open_store(tmp_path / "out", {}, data) as store:
         assert [found.key for found in store.read(0)] == [(0, 0)]
         store.append(0, response(1, 0))
         assert store.read(0) == [response(0, 0), response(1, 0)]
@@ -47,8 +47,8 @@ def test_responses_of_a_killed_process_are_there(tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from verl_trgrpo.evaluation.store import Response, ResponseStore
-with ResponseStore(Path({str(tmp_path / "out")!r}), {{}}, [Path("a.parquet")]) as store:
+from verl_trgrpo.evaluation.responses import Response, open_store
+with open_store(Path({str(tmp_path / "out")!r}), {{}}, [Path("a.parquet")]) as store:
     for row in range(100):
         store.append(0, Response(row, 0, "x" * 1000, 1, False))
     print("written", flush=True)
@@ -56,27 +56,31 @@ with ResponseStore(Path({str(tmp_path / "out")!r}), {{}}, [Path("a.parquet")]) a
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "written\n"
-    with pytest.raises(ValueError, match="in use by another evaluation"):
-        ResponseStore(tmp_path / "out", {}, [tmp_path / "a.parquet"])
+    with (
+        pytest.raises(ValueError, match="in use by another evaluation"),
+        open_store(tmp_path / "out", {}, [tmp_path / "a.parquet"]),
+    ):
+        pass
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    with ResponseStore(tmp_path / "out", {}, [tmp_path / "a.parquet"]) as store:
+    with open_store(tmp_path / "out", {}, [tmp_path / "a.parquet"]) as store:
         assert [found.row for found in store.read(0)] == [*range(100)]
 
 
 def test_other_arguments_are_refused_and_named(tmp_path, data):
-    with ResponseStore(tmp_path / "out", {"k": 2, "temperature": 1.0}, data):
+    with open_store(tmp_path / "out", {"k": 2, "temperature": 1.0}, data):
         pass
-    with pytest.raises(ValueError, match=r"temperature was 1\.0, now 0\.6.*another --out") as caught:
-        ResponseStore(tmp_path / "out", {"k": 2, "temperature": 0.6}, data)
+    other = open_store(tmp_path / "out", {"k": 2, "temperature": 0.6}, data)
+    with pytest.raises(ValueError, match=r"temperature was 1\.0, now 0\.6.*another --out") as caught, other:
+        pass
     assert "k was" not in str(caught.value)
-    with ResponseStore(tmp_path / "out", {"k": 2, "temperature": 1.0}, data):
+    with open_store(tmp_path / "out", {"k": 2, "temperature": 1.0}, data):
         pass  # the refusal let go of the lock
 
 
 def test_a_damaged_line_is_named(tmp_path, data):
-    with ResponseStore(tmp_path / "out", {}, data) as store:
+    with open_store(tmp_path / "out", {}, data) as store:
         store.append(0, response(0, 0))
         store.path(0).write_text(store.path(0).read_text() + '{"row": 1}\n')
         with pytest.raises(ValueError, match="line 2 is damaged"):
@@ -85,5 +89,6 @@ def test_a_damaged_line_is_named(tmp_path, data):
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, data):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="choose another --out"):
-        ResponseStore(tmp_path / "file" / "out", {}, data)
+    store = open_store(tmp_path / "file" / "out", {}, data)
+    with pytest.raises(ValueError, match="choose another --out"), store:
+        pass
