@@ -31,11 +31,11 @@ def test_a_comparison_becomes_a_page(tmp_path, capsys, monkeypatch):
     ]
     assert main(words) == 0
     captured = capsys.readouterr()
-    # Three pairs with the same sign: p = 2 / 2^3; one arm is tested on each figure.
+    # Three pairs with the same sign: p = 2 / 2^3; three figures of one arm are tested.
     assert captured.out.splitlines()[:2] == [
-        "tr_grpo: validation accuracy 0.640 [0.620, 0.660], 3 runs. This is the baseline.",
-        "grpo: validation accuracy 0.520 [0.500, 0.540], 3 runs. -0.120 [-0.120, -0.120] against tr_grpo: these runs do not "
-        "tell them apart (p = 0.25, corrected 0.25, 3 pairs; so few pairs cannot give p below 0.25).",
+        "tr_grpo: validation accuracy 0.640 [0.590, 0.690], 3 runs. This is the baseline.",
+        "grpo: validation accuracy 0.520 [0.470, 0.570], 3 runs. -0.120 against tr_grpo: these runs do not "
+        "tell them apart (p = 0.25, corrected 0.75, 3 pairs; so few pairs cannot give p below 0.25).",
     ]
     assert captured.out.endswith("report.html, 7 pictures in report_figures\n")
     assert "note: The comparison takes steps up to 4" in captured.err

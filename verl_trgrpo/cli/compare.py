@@ -1,14 +1,5 @@
-"""``verl-trgrpo compare``: algorithms times seeds on one task, and a table with intervals."""
+"""Train every arm of a study with every seed, and print a table of means with 95 % intervals and paired tests.
 
-from __future__ import annotations
-
-import argparse
-import logging
-import signal
-import sys
-from pathlib import Path
-
-_EPILOG = """\
 examples:
   verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2           the table of docs/results.md
   verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --out runs/try
@@ -22,41 +13,70 @@ table.json; `verl-trgrpo report OUT --out report.html` draws the curves.
 Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted.
 """
 
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Which study to run, and how.
+
+    Args:
+        study: a YAML file with arms, seeds and settings; KEY=VALUE words give other values for its keys.
+        arms: only these arms; all of the study if left out.
+        out: directory of the study; runs/compare/STUDY if left out.
+        jobs: runs at once.
+        table: only make the table of the runs that are finished.
+    """
+
+    study: Path
+    arms: tuple[str, ...] = ()
+    out: Path | None = None
+    jobs: int = 1
+    table: bool = False
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ValueError(f"--jobs is {self.jobs}; it must be at least 1")
+
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "compare",
-        help="train several algorithms with several seeds and compare them, with intervals and paired tests",
-        description="Train every arm of a study with every seed, and print a table of means with 95 % intervals.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run, when_interrupted="the same command goes on from the latest checkpoint of each run")
-    parser.add_argument("study", type=Path, metavar="STUDY.yaml", help="arms, seeds and settings")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="other values for keys of the study")
-    parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="only these (default: all of the study)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: runs/compare/STUDY")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
-    parser.add_argument("--table", action="store_true", help="only make the table of the runs that are finished")
+    about = "train several algorithms with several seeds and compare them, with intervals and paired tests"
+    # All words, --help too, are left to tyro: nothing begins with this prefix.
+    parser = commands.add_parser("compare", help=about, add_help=False, prefix_chars="\0")
+    parser.add_argument("words", nargs="*")
+    parser.set_defaults(run=lambda arguments: main(arguments.words))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(words: Sequence[str]) -> int:
+    """Run ``verl-trgrpo compare``; returns its exit code."""
+    from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.runs.compare import make_inputs, read_study, run_study
-
-    study = read_study(arguments.study, arguments.overrides, arguments.arms)
-    if arguments.jobs < 1:
-        raise ValueError(f"--jobs is {arguments.jobs}; it must be at least 1")
-    out = arguments.out or Path("runs") / "compare" / arguments.study.stem
-    failures = []
-    if not arguments.table:
-        logging.getLogger("verl_trgrpo").setLevel(logging.INFO)
-        with interruptible(signal.SIGTERM) as progress:
-            inputs = make_inputs(study, out.resolve(), progress)
-            print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
-            failures = run_study(study, inputs, out.resolve(), arguments.jobs, progress)
     from verl_trgrpo.runs.compare.table import write_tables
 
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    others = [word for word in words if word not in overrides]
+    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, others, ["study"])
+    study = read_study(options.study, overrides, options.arms)
+    out = options.out or Path("runs") / "compare" / options.study.stem
+    failures = []
+    if not options.table:
+        logging.getLogger("verl_trgrpo").setLevel(logging.INFO)
+        try:
+            with interruptible(signal.SIGTERM) as progress:
+                inputs = make_inputs(study, out.resolve(), progress)
+                print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
+                failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the same command goes on from the latest checkpoint of each run") from None
     print(write_tables(study, out))
     print(f"\n{out / 'table.md'}, {out / 'table.json'}")
     for failure in failures:

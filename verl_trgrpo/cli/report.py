@@ -1,12 +1,5 @@
-"""``verl-trgrpo report``: training runs compared, on one page."""
+"""Compare training runs on one self-contained HTML page.
 
-from __future__ import annotations
-
-import argparse
-import sys
-from pathlib import Path
-
-_EPILOG = """\
 examples:
   verl-trgrpo report runs/quickstart                                all runs in there; ARM-seedN are seeds of ARM
   verl-trgrpo report runs/compare/study --out study.html            a directory that `verl-trgrpo compare` wrote
@@ -22,58 +15,27 @@ See docs/report.md for what each figure means.
 Exit code: 0 fine, 2 wrong input, 130 interrupted.
 """
 
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "report",
-        help="compare training runs on one HTML page: curves, weights, table with intervals, responses",
-        description="Compare training runs on one self-contained HTML page.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="[LABEL=]PATH, see below")
-    parser.add_argument(
-        "--out", type=Path, default=Path("report.html"), metavar="FILE", help="default: %(default)s; replaced if there"
-    )
-    parser.add_argument("--title", default="Training runs compared", help="default: %(default)s")
-    parser.add_argument(
-        "--baseline", metavar="LABEL", help="arm to compare with (default: grpo if there, else the first)"
-    )
-    parser.add_argument("--metric", metavar="NAME", help="validation metric (default: mean accuracy over data sources)")
-    parser.add_argument(
-        "--upto",
-        type=int,
-        metavar="STEP",
-        help="compare at this step (default: the last that all finished runs reached)",
-    )
-    parser.add_argument(
-        "--gradients", type=Path, nargs="+", default=[], metavar="FILE", help="gradients.json of `verl-trgrpo analyze`"
-    )
-    parser.add_argument(
-        "--generations",
-        nargs="+",
-        default=[],
-        metavar="DIR",
-        help="[LABEL=]DIR: further directories of validation dumps",
-    )
-    parser.add_argument("--samples", type=int, default=4, metavar="N", help="prompts shown of each arm (default: 4)")
+    about = "compare training runs on one HTML page: curves, weights, table with intervals, responses"
+    # All words, --help too, are left to tyro: nothing begins with this prefix.
+    parser = commands.add_parser("report", help=about, add_help=False, prefix_chars="\0")
+    parser.add_argument("words", nargs="*")
+    parser.set_defaults(run=lambda arguments: main(arguments.words))
 
 
-def run(arguments: argparse.Namespace) -> int:
+def main(words: Sequence[str]) -> int:
+    """Run ``verl-trgrpo report``; returns its exit code."""
+    from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.runs.report.build import ReportOptions, build_report
 
-    options = ReportOptions(
-        runs=tuple(arguments.runs),
-        out=arguments.out,
-        title=arguments.title,
-        baseline=arguments.baseline,
-        metric=arguments.metric,
-        gradients=tuple(arguments.gradients),
-        generations=tuple(arguments.generations),
-        samples=arguments.samples,
-        upto=arguments.upto,
-    )
+    options = parse_options(ReportOptions, "verl-trgrpo report", __doc__, words, ["runs"])
     report = build_report(options)
     print("\n".join(report.summary))
     for note in report.notes:

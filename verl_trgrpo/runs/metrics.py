@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,31 +92,51 @@ class MetricsLog:
         self._steps[record["step"]] = Step(record["step"], {**known.metrics, **metrics} if known else metrics)
 
 
-def event_files(directory: Path) -> list[Path]:
-    """Return tensorboard's event files in a directory, oldest first: their names begin with the second they were opened in."""
-    return sorted(directory.glob("events.out.tfevents.*"))
+def logger_of(path: Path) -> str | None:
+    """Return which of veRL's loggers wrote a file or into a directory: ``file``, ``tensorboard``, or None.
+
+    Where both did it is ``file``, whose figures have more digits.
+    """
+    if path.is_dir():
+        return "file" if MetricsLog(path).attempts() else "tensorboard" if _event_files(path) else None
+    if path.suffix != ".jsonl":
+        return None
+    with path.open("rb") as file:
+        first = file.readline(1 << 20).lstrip()  # generations are dumped under the same suffix
+    return "file" if first.startswith(b'{"step"') and b'"data"' in first else None
 
 
-def read_events(files: Sequence[Path]) -> list[Step]:
-    """Read the scalars of tensorboard's event files.
+def read_steps(path: Path, logger: str) -> list[Step]:
+    """Read what a run has logged so far.
 
     Args:
-        files: oldest first; a step that was repeated after a resume counts once, the later wins.
+        path: the run's directory, or a file of the ``file`` logger.
+        logger: as `logger_of` returns it.
 
     Returns:
-        steps in order. Values are single precision, as tensorboard stores them. A record still being written ends its
-        file.
+        steps in order; one that was repeated after a resume counts once, the later wins. Values that tensorboard stored are
+        single precision. What is still being written is left out.
+
+    Raises:
+        ValueError: for a line that veRL's ``file`` logger did not write.
     """
+    if logger == "file":
+        return MetricsLog(path).read()
     # verl requires tensorboard; its import takes a moment.
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
     steps: dict[int, dict[str, float]] = {}
-    for path in files:
-        for event in LegacyEventFileLoader(str(path)).Load():
+    for events in _event_files(path):
+        for event in LegacyEventFileLoader(str(events)).Load():
             for value in event.summary.value:
                 if value.WhichOneof("value") == "simple_value":
                     steps.setdefault(event.step, {})[value.tag] = value.simple_value
     return [Step(number, steps[number]) for number in sorted(steps)]
+
+
+def _event_files(directory: Path) -> list[Path]:
+    """Event files in a directory, oldest first: their names begin with the second they were opened in."""
+    return sorted(directory.glob("events.out.tfevents.*"))
 
 
 def summarize(steps: list[Step]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def test_it_loads_fits_and_runs_nothing(tmp_path, width):
     rows = {step: [generation("p", attack, float(step))] for step in (0, 1)}
     write_generations(study / "runs" / "grpo" / "seed-0" / "validation", rows)
     files = (gradients(tmp_path / "gradients.json"),)
-    report = build_report(ReportOptions((str(study),), tmp_path / "r.html", gradients=files))
+    report = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "r.html", gradients=files))
     # The page forbids all scripts; a copy without that, with one that measures.
     source = report.page.read_text()
     open_source = re.sub(r"<meta http-equiv=.*?>\n", "", source).replace("</body>", MEASURE)

@@ -1,99 +1,42 @@
-"""What is compared: the figures of one run, from its metrics."""
+"""What is compared: the figures of one run, from its metrics, and its outcome on each test prompt."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy
 
 from verl_trgrpo.runs.metrics import GRAD_NORM, Step
+from verl_trgrpo.runs.responses import DIRECTORY, dump_files, read_responses
+
+# Name and meaning.
+FIGURES = {
+    "final_accuracy": "validation accuracy after the last step",
+    "best_accuracy": "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)",
+    "area": "mean height of the validation curve over the steps",
+    "gap": "accuracy on train prompts minus validation accuracy, after the last step",
+    "grad_norm": "mean gradient norm before clipping",
+    "grad_roughness": "root mean square of the steps of log(gradient norm)",
+    "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
+    "response_length": "mean tokens of a response over the last five steps",
+}
+
+# By seed; the tests of an arm pair what has the same seed.
+RunFigures = Mapping[int, Mapping[str, float]]
 
 
-class Figure(NamedTuple):
-    """A figure of a run: what it means, and how to get it from the steps and a validation metric (None: not there)."""
-
-    about: str
-    of: Callable[[Sequence[Step], str | None], float | None]
+def series(steps: Sequence[Step], name: str) -> list[tuple[float, float]]:
+    """Return (step, value) of a metric where it was logged."""
+    return [(float(step.number), step.metrics[name]) for step in steps if name in step.metrics]
 
 
 def accuracies(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
     """Return (step, validation accuracy): that of `metric`, or (None) the mean over data sources."""
-    values = ((step.number, step.accuracy if metric is None else step.metrics.get(metric)) for step in steps)
-    return [(float(number), value) for number, value in values if value is not None]
-
-
-def _final(steps: Sequence[Step], metric: str | None) -> float | None:
-    points = accuracies(steps, metric)
-    return points[-1][1] if points else None
-
-
-def _best(steps: Sequence[Step], metric: str | None) -> float | None:
-    return max((y for _, y in accuracies(steps, metric)), default=None)
-
-
-def _area(steps: Sequence[Step], metric: str | None) -> float | None:
-    points = accuracies(steps, metric)
-    return area_under_curve(points) if points else None
-
-
-def _gap(steps: Sequence[Step], metric: str | None) -> float | None:
-    final = _final(steps, metric)
-    suffix = metric.removeprefix("val-core/") if metric else ""
-    last = [value for name, value in steps[-1].metrics.items() if name.startswith(f"val-train/{suffix}")]
-    return sum(last) / len(last) - final if last and final is not None else None
-
-
-def _mean_of(name: str, last: int = 0) -> Callable[[Sequence[Step], str | None], float | None]:
-    """Mean of a metric over all steps that have it, or over the last ones."""
-
-    def mean(steps: Sequence[Step], metric: str | None) -> float | None:
-        values = [step.metrics[name] for step in steps if name in step.metrics][-last:]  # [-0:] is all
-        return math.fsum(values) / len(values) if values else None
-
-    return mean
-
-
-def _roughness(steps: Sequence[Step], metric: str | None) -> float | None:
-    return roughness([step.metrics[GRAD_NORM] for step in steps if GRAD_NORM in step.metrics])
-
-
-def area_under_curve(points: Sequence[tuple[float, float]]) -> float:
-    """Return the mean height of the line through `points`, (x, y) with x rising, by trapezoids; one point: its height."""
-    if len(points) < 2:
-        return points[0][1]
-    pairs = list(itertools.pairwise(points))
-    return math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairs) / (points[-1][0] - points[0][0])
-
-
-def roughness(values: Sequence[float]) -> float | None:
-    """Return the root mean square of the steps of log(values): 0.1 means that neighbours differ by about 10 %.
-
-    A common factor changes nothing, so that arms whose weights make all gradients larger can be compared. Values that are
-    not positive are left out; None for fewer than two.
-    """
-    logs = [math.log(value) for value in values if value > 0]
-    if len(logs) < 2:
-        return None
-    return math.sqrt(math.fsum((b - a) ** 2 for a, b in itertools.pairwise(logs)) / (len(logs) - 1))
-
-
-FIGURES = {
-    "final_accuracy": Figure("validation accuracy after the last step", _final),
-    "best_accuracy": Figure(
-        "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)", _best
-    ),
-    "area": Figure("mean height of the validation curve over the steps", _area),
-    "gap": Figure("accuracy on train prompts minus validation accuracy, after the last step", _gap),
-    "grad_norm": Figure("mean gradient norm before clipping", _mean_of(GRAD_NORM)),
-    "grad_roughness": Figure("root mean square of the steps of log(gradient norm)", _roughness),
-    "entropy": Figure(
-        "mean entropy of the sampled tokens over the last five steps, nats", _mean_of("actor/entropy", last=5)
-    ),
-    "response_length": Figure(
-        "mean tokens of a response over the last five steps", _mean_of("response_length/mean", last=5)
-    ),
-}
+    if metric is not None:
+        return series(steps, metric)
+    return [(float(step.number), step.accuracy) for step in steps if step.accuracy is not None]
 
 
 def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
@@ -103,5 +46,51 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         steps: in order.
         metric: validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
     """
-    found = {name: figure.of(steps, metric) for name, figure in FIGURES.items()} if steps else {}
-    return {name: value for name, value in found.items() if value is not None}
+    found: dict[str, float] = {}
+    if points := accuracies(steps, metric):
+        at, heights = zip(*points, strict=True)
+        width = at[-1] - at[0]
+        found["final_accuracy"], found["best_accuracy"] = heights[-1], max(heights)
+        found["area"] = float(numpy.trapezoid(heights, at)) / width if width else heights[0]
+        probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
+        if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
+            found["gap"] = _mean(train) - heights[-1]
+    if norms := [value for _, value in series(steps, GRAD_NORM)]:
+        found["grad_norm"] = _mean(norms)
+        # Of the logarithm: a common factor changes nothing, so that arms whose weights make all gradients larger can be
+        # compared. 0.1 means that neighbours differ by about 10 %.
+        logs = numpy.log([norm for norm in norms if norm > 0])
+        if len(logs) > 1:
+            found["grad_roughness"] = float(numpy.sqrt(numpy.mean(numpy.diff(logs) ** 2)))
+    for figure, name in (("entropy", "actor/entropy"), ("response_length", "response_length/mean")):
+        if values := [value for _, value in series(steps, name)]:
+            found[figure] = _mean(values[-5:])
+    return {name: found[name] for name in FIGURES if name in found}
+
+
+def prompt_outcomes(run_dir: Path, metric: str | None, final: float) -> dict[tuple[str, str], float]:
+    """Return how a run did on each test prompt in its last validation.
+
+    Args:
+        run_dir: with ``validation/STEP.jsonl``.
+        metric: as in `run_figures`; its data source is taken.
+        final: the accuracy that was logged.
+
+    Returns:
+        share of right responses by prompt and ground truth. {} without dumps, or where their mean is not `final`: veRL's
+        dumps do not name data sources, so that a test set of several cannot be taken apart.
+    """
+    files = dump_files(run_dir / DIRECTORY)
+    if not files:
+        return {}
+    source = metric.split("/")[1] if metric else ""
+    rights: dict[tuple[str, str], list[float]] = {}
+    for response in read_responses(files[max(files)]):
+        if response.right is not None and (not source or response.source in ("", source)):
+            rights.setdefault((response.prompt, response.truth), []).append(float(response.right))
+    outcomes = {key: _mean(values) for key, values in rights.items()}
+    return outcomes if outcomes and math.isclose(_mean(list(outcomes.values())), final, abs_tol=1e-6) else {}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

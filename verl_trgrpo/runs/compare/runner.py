@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -15,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.runs.compare.commands import Inputs, run_command
 from verl_trgrpo.runs.compare.study import Study
-from verl_trgrpo.runs.launch.claim import lock
 from verl_trgrpo.runs.record import environment, read_record, write_record
 
-LOG = "run.log"
+LOG, LOCK = "run.log", "run.lock"
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +37,28 @@ class _Children:
     lock: threading.Lock = field(default_factory=threading.Lock)
     ended: bool = False
 
-    def run(self, command: Sequence[str], output: BinaryIO) -> int | None:
-        """Run a command to its end, its output in a file; return its exit code, or None when it may not start any more."""
+    def run(self, command: Sequence[str], output: BinaryIO, lock_file: int) -> int | None:
+        """Run a command to its end; return its exit code, or None when it may not start any more.
+
+        Args:
+            command: words.
+            output: file for stdout and stderr.
+            lock_file: descriptor of the run's lock. The process holds it, too: one that outlives a killed command is found.
+        """
         with self.lock:
             if self.ended:
                 return None
             # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[lock_file],
             )
             self.processes.add(process)
+        name_holder(lock_file, process.pid)
         try:
             return process.wait()
         finally:
@@ -56,13 +66,12 @@ class _Children:
                 self.processes.discard(process)
 
     def end(self) -> None:
-        """Ask all processes to stop, and kill after a while those that do not."""
+        """Ask all processes to stop, and kill after a minute those that do not."""
         with self.lock:
             self.ended = True
             running = list(self.processes)
         for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+            process.terminate()
         deadline = time.monotonic() + 60
         for process in running:
             try:
@@ -122,8 +131,14 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
                 found = "was started with another command" if "command" in record else "does not say how it was started"
                 raise ValueError(f"{run_dir} {found}, see {run_dir / 'run.json'}; choose another --out")
             if not record.get("finished"):
-                settings = {**study.settings, **study.arms[arm]}
-                start = {"arm": arm, "seed": seed, "trainer": study.trainer, "settings": settings, "command": command}
+                start = {
+                    "arm": arm,
+                    "seed": seed,
+                    "study": {"baseline": study.baseline, "primary": study.primary, "margin": study.margin},
+                    "trainer": study.trainer,
+                    "settings": {**study.settings, **study.arms[arm]},
+                    "command": command,
+                }
                 todo.append((run_dir, start | facts | {"attempts": record.get("attempts", []), "finished": False}))
     return todo
 
@@ -134,19 +149,19 @@ def _run(children: _Children, run_dir: Path, record: dict[str, Any]) -> str:
         return ""
     run_dir.mkdir(parents=True, exist_ok=True)
     log = run_dir / LOG
-    with log.open("ab") as output:
-        # The trainer inherits the log and thereby the lock, and holds it as long as it lives: one that a killed command
-        # left behind is found here, before its record is touched.
-        if not lock(output.fileno()):
-            logger.warning("%s is still written by another process", log)
-            return f"{log} is still written by another process; let it end, or stop it"
-        write_record(run_dir, record)
-        started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-        code = children.run([sys.executable, *record["command"]], output)
-        if code is None:
-            return ""
-        attempt = {"started": started, "seconds": round(time.monotonic() - clock, 1), "exit_code": code}
-        write_record(run_dir, record | {"attempts": [*record["attempts"], attempt], "finished": code == 0})
+    busy = f"{run_dir}: still trained by another process ({{holder}}); let it end, or stop it"
+    try:
+        with lock(run_dir / LOCK, busy) as lock_file, log.open("ab") as output:
+            write_record(run_dir, record)
+            started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+            code = children.run([sys.executable, *record["command"]], output, lock_file)
+            if code is None:
+                return ""
+            attempt = {"started": started, "seconds": round(time.monotonic() - clock, 1), "exit_code": code}
+            write_record(run_dir, record | {"attempts": [*record["attempts"], attempt], "finished": code == 0})
+    except BusyError as error:
+        logger.warning("%s", error)
+        return str(error)
     if code == 0 or children.ended:
         return ""
     logger.warning("%s failed with exit code %d; see %s", run_dir, code, log)
@@ -155,6 +170,6 @@ def _run(children: _Children, run_dir: Path, record: dict[str, Any]) -> str:
 
 def _last_line(log: Path) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096), os.SEEK_SET)
+        file.seek(max(0, log.stat().st_size - 4096))
         lines = [line.strip() for line in file.read().decode(errors="replace").replace("\r", "\n").splitlines()]
     return next((line for line in reversed(lines) if line), "no output")

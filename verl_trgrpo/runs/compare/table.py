@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.runs.compare.differences import TESTED, Difference, RunFigures, differences
-from verl_trgrpo.runs.compare.figures import FIGURES, run_figures
+from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, Entry, Test, compare
+from verl_trgrpo.runs.compare.figures import FIGURES, prompt_outcomes, run_figures
 from verl_trgrpo.runs.compare.runner import run_directory
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.record import read_record
-from verl_trgrpo.runs.statistics import Estimate, mean_interval
+from verl_trgrpo.runs.statistics import Estimate
 
 
 def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, float]]]:
@@ -28,15 +30,6 @@ def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, floa
     return found
 
 
-def means(figures: RunFigures) -> dict[str, dict[str, Estimate]]:
-    """Return mean and interval of every figure, by arm and name."""
-    result: dict[str, dict[str, Estimate]] = {}
-    for arm, runs in figures.items():
-        columns = {name: [run[name] for run in runs.values() if name in run] for name in FIGURES}
-        result[arm] = {name: mean_interval(values) for name, values in columns.items() if values}
-    return result
-
-
 def write_tables(study: Study, out: Path) -> str:
     """Write ``table.md`` and ``table.json`` to `out`, and return the former.
 
@@ -46,82 +39,103 @@ def write_tables(study: Study, out: Path) -> str:
     figures = finished_runs(study, out)
     if not any(figures.values()):
         raise ValueError(f"{out} has no finished run of this study; run it without --table, or check --out")
-    averages, apart = means(figures), differences(figures, study.baseline, study.primary)
-    text = "\n".join(_lines(study, figures, averages, apart)) + "\n"
-    (out / "table.md").write_text(text, encoding="utf-8")
-    content: dict[str, Any] = {
+    outcomes = {
+        arm: {
+            seed: prompt_outcomes(run_directory(out, arm, seed), study.accuracy or None, run[OUTCOME])
+            for seed, run in runs.items()
+            if OUTCOME in run
+        }
+        for arm, runs in figures.items()
+    }
+    found = compare(figures, study.baseline, study.primary, study.margin, outcomes)
+    missing = sum(seed not in figures[arm] for arm in study.arms for seed in study.seeds)
+    text = "\n".join(_lines(study, found, {arm: len(runs) for arm, runs in figures.items()}, missing)) + "\n"
+    write_text(out / "table.md", text)
+    content = {
         "title": study.title,
         "hypotheses": list(study.hypotheses),
         "baseline": study.baseline,
         "primary": study.primary,
+        "margin": study.margin,
         "accuracy": study.accuracy or "mean over data sources",
-        "runs": {arm: {str(seed): dict(run) for seed, run in runs.items()} for arm, runs in figures.items()},
-        "means": {arm: {name: asdict(value) for name, value in row.items()} for arm, row in averages.items()},
+        "runs": {arm: {str(seed): run for seed, run in runs.items()} for arm, runs in figures.items()},
+        "means": {arm: {name: asdict(entry.estimate) for name, entry in row.items()} for arm, row in found.items()},
         "differences": {
-            arm: {
-                name: {**asdict(value.interval), "p": value.p, "p_holm": value.p_holm, "pairs": value.pairs}
-                for name, value in row.items()
-            }
-            for arm, row in apart.items()
+            arm: {name: _as_dict(entry.difference) for name, entry in row.items() if entry.difference}
+            for arm, row in found.items()
+            if arm != study.baseline
         },
     }
-    (out / "table.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_text(out / "table.json", json.dumps(content, indent=2) + "\n")
     return text
 
 
-def _lines(
-    study: Study,
-    figures: RunFigures,
-    averages: Mapping[str, Mapping[str, Estimate]],
-    apart: Mapping[str, Mapping[str, Difference]],
-) -> list[str]:
-    names = [name for name in FIGURES if any(name in row for row in averages.values())]
+def _as_dict(difference: Difference) -> dict[str, Any]:
+    """As JSON types; ``p_holm`` is null for the primary outcome."""
+    found: dict[str, Any] = {**asdict(difference.estimate), "pairs": difference.pairs}
+    for name, test in (("p", difference.test), ("p_equivalent", difference.equivalence)):
+        if test:
+            found |= {name: test.p, f"{name}_holm": test.corrected}
+    if difference.over_prompts:
+        found["over_prompts"] = asdict(difference.over_prompts)
+    return found
+
+
+def _lines(study: Study, found: Comparison, runs: dict[str, int], missing: int) -> list[str]:
+    names = [name for name in FIGURES if any(name in row for row in found.values())]
+    others = {
+        f"{arm} (primary)" if arm == study.primary else arm: row for arm, row in found.items() if arm != study.baseline
+    }
     lines = [f"## {study.title}", ""]
-    missing = sum(seed not in figures[arm] for arm in study.arms for seed in study.seeds)
     if missing:
         lines += [f"{missing} of {len(study.arms) * len(study.seeds)} runs are not finished.", ""]
-    lines += ["Means over seeds, with 95 % bootstrap intervals.", ""]
-    rows = [
-        [arm, str(len(figures[arm])), *(_interval(row[name]) if name in row else "-" for name in names)]
-        for arm, row in averages.items()
-    ]
-    lines += _table(["arm", "seeds", *(name.replace("_", " ") for name in names)], rows)
-    lines += [
-        "",
-        f"Differences from {study.baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected.",
-        "",
-    ]
-    tested = [name for name in TESTED if any(name in row for row in apart.values())]
-    rows = [
-        [f"{arm} (primary)" if arm == study.primary else arm]
-        + [_difference(row[name]) if name in row else "-" for name in tested]
-        for arm, row in apart.items()
-    ]
-    lines += _table(["arm", *(name.replace("_", " ") for name in tested)], rows)
-    lines += ["", *(f"- {name.replace('_', ' ')}: {FIGURES[name].about}" for name in names)]
+    lines += ["Means over seeds, with 95 % intervals.", ""]
+    lines += [_table(found, names, lambda entry: _estimate(entry.estimate), [str(count) for count in runs.values()])]
+    about = "mean, interval, p (sign-flip test), p corrected for all tests but the primary"
+    lines += ["", f"Differences from {study.baseline}, paired by seed: {about}.", ""]
+    lines += [_table(others, [name for name in TESTED if name in names], lambda entry: _difference(entry.difference))]
+    equivalence = {arm: row[OUTCOME].difference for arm, row in others.items() if OUTCOME in row}
+    if any(one and (one.equivalence or one.over_prompts) for one in equivalence.values()):
+        head = ["arm", "over seeds and prompts", f"p of equivalence within {study.margin}"][: 3 if study.margin else 2]
+        rows = [
+            [arm, _estimate(one.over_prompts, "+") if one.over_prompts else "-", _test(one.equivalence) or "-"]
+            for arm, one in equivalence.items()
+            if one
+        ]
+        lines += [
+            "",
+            f"{OUTCOME.replace('_', ' ')}: the same difference with an interval over other seeds and other prompts",
+        ]
+        lines[-1] += ", and a test that it is small (TOST)." if study.margin else "."
+        lines += ["", markdown_table([row[: len(head)] for row in rows], head)]
+    lines += ["", *(f"- {name.replace('_', ' ')}: {FIGURES[name]}" for name in names)]
     if study.hypotheses:
         lines += ["", "Stated before the runs:", "", *(f"- {text}" for text in study.hypotheses)]
     return lines
 
 
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Markdown that is readable as text, too: columns are padded."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    padded = [" | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
-    return [f"| {line} |" for line in (padded[0], " | ".join("-" * width for width in widths), *padded[1:])]
+def _table(
+    found: Comparison, names: Sequence[str], cell: Callable[[Entry], str], counts: Sequence[str] | None = None
+) -> str:
+    """A line for each arm, a column for each figure; with `counts` a column of seeds."""
+    header = ["arm", *(["seeds"] if counts else []), *(name.replace("_", " ") for name in names)]
+    rows = [[arm, *(cell(row[name]) if name in row else "-" for name in names)] for arm, row in found.items()]
+    if counts:
+        rows = [[row[0], count, *row[1:]] for row, count in zip(rows, counts, strict=True)]
+    return markdown_table(rows, header)
 
 
-def _interval(value: Estimate) -> str:
+def _estimate(value: Estimate, sign: str = "") -> str:
     if value.low is None or value.high is None:
-        return f"{value.mean:.3g}"
-    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
+        return f"{value.mean:{sign}.3f}"
+    return f"{value.mean:{sign}.3f} [{value.low:{sign}.3f}, {value.high:{sign}.3f}]"
 
 
-def _difference(value: Difference) -> str:
-    interval = value.interval
-    text = f"{interval.mean:+.3f}"
-    if interval.low is not None:
-        text += f" [{interval.low:+.3f}, {interval.high:+.3f}]"
-    if value.p is not None:
-        text += f" p={value.p:.3f}"
-    return text + (f" ({value.p_holm:.2f})" if value.p_holm is not None else "")
+def _difference(value: Difference | None) -> str:
+    return " ".join(filter(None, [_estimate(value.estimate, "+"), _test(value.test)])) if value else "-"
+
+
+def _test(value: Test | None) -> str:
+    if value is None:
+        return ""
+    return f"p={value.p:.3f}" + (f" ({value.corrected:.2f})" if value.corrected is not None else "")

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
-from verl_trgrpo.runs.curves import plot_curves
+from verl_trgrpo.runs.charts import plot_curves
 from verl_trgrpo.runs.launch.checkpoints import (
     abandon_checkpoints,
     checkpoints,

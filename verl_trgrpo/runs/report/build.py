@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.report.arms import Arm, group_arms
-from verl_trgrpo.runs.report.charts import Chart
-from verl_trgrpo.runs.report.comparison import compare, last_common_step
+from verl_trgrpo.runs.charts import Chart
+from verl_trgrpo.runs.compare.comparison import Comparison, compare
+from verl_trgrpo.runs.compare.figures import run_figures
+from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.gradient_charts import gradient_charts
-from verl_trgrpo.runs.report.origin import notes, origin, validation_metrics
-from verl_trgrpo.runs.report.page import Content, RunSamples, render, summary
-from verl_trgrpo.runs.report.runs import Run, read_runs, split_label
-from verl_trgrpo.runs.report.samples import VALIDATION, read_samples
+from verl_trgrpo.runs.report.notes import notes, run_table, settings, validation_metrics
+from verl_trgrpo.runs.report.page import render, summary
+from verl_trgrpo.runs.report.runs import Arm, Run, group_arms, last_common_step, read_runs, split_label
+from verl_trgrpo.runs.report.samples import Samples, read_samples
 from verl_trgrpo.runs.report.training_charts import curve_charts, gradient_share_chart, weight_charts
+from verl_trgrpo.runs.responses import DIRECTORY
 
 DEFAULT_BASELINE = "grpo"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     """What to report, and where to.
 
     Args:
-        runs: places of the runs, as :func:`~verl_trgrpo.runs.report.runs.read_runs` takes them.
-        out: HTML file; its pictures go to ``<stem>_figures`` beside it.
+        runs: [LABEL=]PATH: directories with veRL's logs, files of its file logger, or directories with such runs below.
+        out: HTML file, replaced if there; its pictures go to NAME_figures beside it.
         title: of the page.
-        baseline: label of the arm to compare with; None for ``grpo`` or, without it, the first.
-        metric: validation metric; None for the mean accuracy over data sources.
-        gradients: files that ``verl-trgrpo analyze`` wrote.
-        generations: directories of veRL's validation dumps, ``[LABEL=]DIR``, beside those in the runs' directories.
-        samples: prompts shown of each arm; 0 for none.
-        upto: step to compare at; runs that end before are left out of the comparison. None for the last step that all
-            reached, unfinished ones apart.
+        baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
+        metric: validation metric; mean accuracy over data sources if left out.
+        upto: step to compare at; runs that end before are not compared. The last that all finished runs reached if left out.
+        gradients: gradients.json files of `verl-trgrpo analyze`.
+        generations: [LABEL=]DIR: further directories of veRL's validation dumps.
+        samples: prompts shown of each arm.
 
     Raises:
         ValueError: with all problems.
     """
 
     runs: tuple[str, ...]
-    out: Path
+    out: Path = Path("report.html")
     title: str = "Training runs compared"
     baseline: str | None = None
     metric: str | None = None
+    upto: int | None = None
     gradients: tuple[Path, ...] = ()
     generations: tuple[str, ...] = ()
     samples: int = 4
-    upto: int | None = None
 
     def __post_init__(self) -> None:
         problems = [] if self.runs else ["no runs were given; name at least one directory"]
@@ -86,35 +90,55 @@ def build_report(options: ReportOptions) -> Report:
         ValueError: with all problems of the input; nothing is written then.
     """
     runs = read_runs(options.runs)
-    baseline = _baseline(options, runs)
+    _check(options, runs)
+    # What `verl-trgrpo compare` was told beforehand, so that the page has the p-values of its table.
+    studies = [run.record.get("study", {}) for run in runs]
+    study = studies[0] if all(one == studies[0] for one in studies) else {}
+    labels = list(dict.fromkeys(run.label for run in runs))
+    choices = (options.baseline, study.get("baseline"), DEFAULT_BASELINE)
+    baseline = next((label for label in choices if label in labels), labels[0])
+    if baseline != study.get("baseline"):
+        study = {}
     arms = group_arms(runs, baseline)
     upto = last_common_step(runs) if options.upto is None else options.upto
-    sections = compare(arms, baseline, options.metric, upto)
+    comparison = compare_arms(arms, baseline, options.metric, upto, study.get("primary", ""), study.get("margin"))
     weights, weight_notes = weight_charts(arms, upto)
     share = gradient_share_chart(arms, upto)
-    gradients = [(path, gradient_charts(path, place)) for place, path in enumerate(options.gradients, start=1)]
-    content = Content(
+    same, different = settings(arms)
+    sections: dict[str, list[Chart]] = {
+        "curves": curve_charts(arms, options.metric, upto),
+        "weights": weights,
+        "shares": [share] if share else [],
+    }
+    gradients = {str(path): gradient_charts(path, place) for place, path in enumerate(options.gradients, start=1)}
+    glance = summary(comparison, baseline, options.metric or "validation accuracy")
+    remarks = notes(arms, baseline, options.metric, upto)
+    page = render(
         title=options.title,
         baseline=baseline,
-        metric=options.metric,
         upto=upto,
-        sections=sections,
-        notes=notes(arms, baseline, options.metric, upto),
-        curves=curve_charts(arms, options.metric, upto),
-        weights=weights,
+        comparison=comparison,
+        margin=study.get("margin"),
+        glance=glance,
+        notes=remarks,
         weight_notes=weight_notes,
-        shares=[share] if share else [],
-        gradients=[(str(path), charts) for path, charts in gradients],
+        gradients=gradients,
         samples=list(_samples(arms, options)),
-        origin=origin(arms, options.metric),
+        runs=run_table([run for arm in arms for run in arm.runs], options.metric),
+        same=same,
+        different=different,
+        **sections,
     )
-    page = render(content)
-    pictures = _write_pictures(options.figures, content.charts())
-    _write(options.out, page.encode("utf-8", errors="replace"))
-    return Report(options.out, pictures, summary(content), content.notes)
+    options.figures.mkdir(parents=True, exist_ok=True)
+    pictures = []
+    for chart in itertools.chain(*sections.values(), *gradients.values()):
+        pictures.append(options.figures / f"{chart.name}.png")
+        write_bytes(pictures[-1], chart.png)
+    write_bytes(options.out, page.encode("utf-8", errors="replace"))
+    return Report(options.out, pictures, glance, remarks)
 
 
-def _baseline(options: ReportOptions, runs: Sequence[Run]) -> str:
+def _check(options: ReportOptions, runs: Sequence[Run]) -> None:
     labels = list(dict.fromkeys(run.label for run in runs))
     problems = []
     if options.baseline is not None and options.baseline not in labels:
@@ -126,38 +150,40 @@ def _baseline(options: ReportOptions, runs: Sequence[Run]) -> str:
     if options.upto is not None and not 0 <= options.upto <= last:
         problems.append(f"--upto {options.upto} is no step of any run; the longest ends at {last}")
     raise_problems(problems)
-    return options.baseline or (DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0])
 
 
-def _samples(arms: Sequence[Arm], options: ReportOptions) -> Iterator[RunSamples]:
+def compare_arms(
+    arms: Sequence[Arm],
+    baseline: str,
+    metric: str | None = None,
+    upto: int = 0,
+    primary: str = "",
+    margin: float | None = None,
+) -> Comparison:
+    """Compare arms over the steps up to `upto`, so that all had the same training; runs that ended before are left out.
+
+    Values that are not finite are left out, too; the report's notes count them.
+    """
+    figures: dict[str, dict[int, dict[str, float]]] = {}
+    unknown = itertools.count(-1, -1)  # seeds that nothing says have a number of their own, and no pair
+    for arm in arms:
+        for run in arm.runs:
+            steps = [
+                Step(step.number, {name: value for name, value in step.metrics.items() if math.isfinite(value)})
+                for step in run.steps
+                if step.number <= upto <= run.last_step
+            ]
+            seed = next(unknown) if run.seed is None else run.seed
+            figures.setdefault(arm.label, {})[seed] = run_figures(steps, metric)
+    return compare(figures, baseline, primary, margin)
+
+
+def _samples(arms: Sequence[Arm], options: ReportOptions) -> Iterator[Samples]:
     """Samples of the first run of each arm that has some, then of the directories the user named."""
-    places = [next(_dumps(arm, options.samples), None) for arm in arms]
-    for found in places:
-        if found:
-            yield found
+    for arm in arms:
+        found = (read_samples(run.path / DIRECTORY, options.samples, run.name) for run in arm.runs)
+        yield from itertools.islice(filter(None, found), 1)
     for text in options.generations:
         label, path = split_label(text)
-        if samples := read_samples(path, options.samples):
-            yield RunSamples(label or str(path), samples)
-
-
-def _dumps(arm: Arm, most: int) -> Iterator[RunSamples]:
-    for run in arm.runs:
-        if (run.path / VALIDATION).is_dir() and (samples := read_samples(run.path / VALIDATION, most)):
-            yield RunSamples(run.name, samples)
-
-
-def _write_pictures(directory: Path, charts: Sequence[Chart]) -> list[Path]:
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = [directory / f"{chart.name}.png" for chart in charts]
-    for path, chart in zip(paths, charts, strict=True):
-        _write(path, chart.png)
-    return paths
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+        if samples := read_samples(path, options.samples, label or str(path)):
+            yield samples

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.runs.report.charts import COLORS, Chart, as_png, legend, new_figure, number, plain
+from verl_trgrpo.runs.charts import COLORS, Chart, as_png, legend, new_figure, number, plain
 
 _HATCHES = ("", "///", "...", "xx", "\\\\\\", "++")
 _PNG = b"\x89PNG\r\n\x1a\n"

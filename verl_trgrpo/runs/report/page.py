@@ -1,69 +1,31 @@
-"""The page: what the template needs, as text, and the template filled in."""
+"""The page: figures as text, and the template filled in."""
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from verl_trgrpo import __version__
-from verl_trgrpo.runs.compare.differences import Difference
-from verl_trgrpo.runs.report.charts import Chart, number
-from verl_trgrpo.runs.report.comparison import Entry, Section
-from verl_trgrpo.runs.report.origin import Origin
-from verl_trgrpo.runs.report.samples import Samples
+from verl_trgrpo.common.problems import count_of
+from verl_trgrpo.runs.charts import number
+from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, Entry
+from verl_trgrpo.runs.compare.figures import FIGURES
+from verl_trgrpo.runs.report.samples import VERDICTS
 from verl_trgrpo.runs.statistics import Estimate
 
 TEMPLATE = "page.html.jinja"
-OUTCOME = "final_accuracy"
 # A model may write anything; HTML has no place for these.
 _CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
+_HEAD, _TAIL = 2500, 1500
 
 
-class RunSamples(NamedTuple):
-    """Samples, and whose they are."""
-
-    name: str
-    samples: Samples
-
-
-@dataclass(frozen=True)
-class Content:
-    """Everything on the page; see :class:`~verl_trgrpo.runs.report.build.ReportOptions` for the first three.
+def render(**content: Any) -> str:
+    """Return the page: one file that needs nothing else. All text is escaped, the models' above all.
 
     Args:
-        upto: last step that the comparison takes.
-        sections: the comparison.
-        notes: sentences on what limits it.
-        curves, weights, shares: pictures of the training.
-        weight_notes: about arms without a picture of weights.
-        gradients: pictures by file of ``verl-trgrpo analyze``.
-        samples: responses before and after.
-        origin: what was run.
+        content: what `build_report` found, by the names that the template uses.
     """
-
-    title: str
-    baseline: str
-    metric: str | None
-    upto: int
-    sections: list[Section]
-    notes: list[str]
-    curves: list[Chart]
-    weights: list[Chart]
-    weight_notes: list[str]
-    shares: list[Chart]
-    gradients: list[tuple[str, list[Chart]]]
-    samples: list[RunSamples]
-    origin: Origin
-
-    def charts(self) -> list[Chart]:
-        """All pictures."""
-        return [*self.curves, *self.weights, *self.shares, *(chart for _, charts in self.gradients for chart in charts)]
-
-
-def render(content: Content) -> str:
-    """Return the page: one file that needs nothing else. All text is escaped, the models' above all."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -73,48 +35,49 @@ def render(content: Content) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(interval=interval_text, signed=_signed, p_value=_p_value, data_uri=_data_uri)
-    tests = [
-        section.name
-        for section in content.sections
-        for entry in section.entries
-        if entry.difference and entry.difference.p is not None
-    ]
+    environment.filters.update(
+        interval=interval_text,
+        signed=lambda value: interval_text(value, "+"),
+        p_value=_p_value,
+        data_uri=lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
+        verdict=VERDICTS.__getitem__,
+        shortened=_middle_left_out,
+    )
     page = environment.get_template(TEMPLATE).render(
-        report=content,
-        glance=summary(content),
-        tests=len(tests),
-        tested=list(dict.fromkeys(tests)),
-        version=__version__,
+        **content, figures=FIGURES, tested=[name.replace("_", " ") for name in TESTED], version=__version__
     )
     return page.translate(_CONTROL)
 
 
-def summary(content: Content) -> list[str]:
+def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
     """Return a sentence for each arm: the validation accuracy at the end, and whether it differs from the baseline's."""
-    what = content.metric or "validation accuracy"
-    for section in content.sections:
-        if section.name == OUTCOME:
-            return [f"{entry.arm.label}: {what} {_sentence(entry, content.baseline)}" for entry in section.entries]
-    return [f"No {what} was logged."]
+    found = [
+        f"{arm}: {what} {_sentence(row[OUTCOME], arm, baseline)}" for arm, row in comparison.items() if OUTCOME in row
+    ]
+    return found or [f"No {what} was logged."]
 
 
-def _sentence(entry: Entry, baseline: str) -> str:
-    text = f"{interval_text(entry.interval)}, {_count(entry.runs, 'run')}."
-    if entry.arm.label == baseline:
+def _sentence(entry: Entry, arm: str, baseline: str) -> str:
+    text = f"{interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}."
+    if arm == baseline:
         return f"{text} This is the baseline."
     if entry.difference is None:
         return f"{text} No run has a seed in common with {baseline}."
-    return f"{text} {_signed(entry.difference.interval)} against {baseline}: {_verdict(entry.difference)}."
+    difference = entry.difference
+    return f"{text} {interval_text(difference.estimate, '+')} against {baseline}: {_verdict(difference)}."
 
 
 def _verdict(difference: Difference) -> str:
-    if difference.p is None:
+    test = difference.test
+    if test is None:
         return "one pair of runs shows no difference beyond chance"
-    p = f"p = {_p_value(difference.p)}, corrected {_p_value(difference.p_holm)}, {_count(difference.pairs, 'pair')}"
-    if difference.significant:
+    corrected = "" if test.corrected is None else f", corrected {_p_value(test.corrected)}"
+    p = f"p = {_p_value(test.p)}{corrected}, {count_of(difference.pairs, 'pair')}"
+    if test.significant:
         return f"they differ ({p})"
-    least = difference.smallest_p
+    if difference.equivalence and difference.equivalence.significant:
+        return f"they are equivalent ({p})"
+    least = 2.0 / 2**difference.pairs
     why = f"; so few pairs cannot give p below {_p_value(least)}" if least >= 0.05 else ""
     return f"these runs do not tell them apart ({p}{why})"
 
@@ -127,17 +90,11 @@ def interval_text(value: Estimate, sign: str = "") -> str:
     return f"{mean} [{', '.join(ends)}]" if ends else mean
 
 
-def _signed(value: Estimate) -> str:
-    return interval_text(value, "+")
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
-def _p_value(p: float | None) -> str:
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}" if n == 1 else f"{n} {word}s"
-
-
-def _data_uri(png: bytes) -> Any:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+def _middle_left_out(text: str) -> str:
+    """The answer stands at the end, the beginning of the reasoning at the start."""
+    missing = len(text) - _HEAD - _TAIL
+    return text if missing <= 0 else f"{text[:_HEAD]}\n[... {missing:,} characters left out ...]\n{text[-_TAIL:]}"

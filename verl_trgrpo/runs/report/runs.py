@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.metrics import MetricsLog, Step, event_files, read_events
+from verl_trgrpo.runs.metrics import Step, logger_of, read_steps
 from verl_trgrpo.runs.record import FILE, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
@@ -46,6 +46,35 @@ class Run:
         return self.steps[-1].number
 
 
+@dataclass(frozen=True)
+class Arm:
+    """All runs with one label; ``number`` is its place among the arms, which decides how it is drawn."""
+
+    label: str
+    number: int
+    runs: tuple[Run, ...]
+
+
+def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:
+    """Return the arms in the order of their first runs, the baseline first."""
+    labels = sorted(dict.fromkeys(run.label for run in runs), key=lambda label: label != baseline)
+    return [Arm(label, number, tuple(run for run in runs if run.label == label)) for number, label in enumerate(labels)]
+
+
+def last_common_step(runs: Sequence[Run]) -> int:
+    """The last step that all runs reached; those that are known not to be finished do not count where others are there."""
+    counted = [run for run in runs if run.record.get("finished") is not False] or runs
+    return min(run.last_step for run in counted)
+
+
+def split_label(argument: str) -> tuple[str | None, Path]:
+    """Return label and path of ``LABEL=PATH`` or ``PATH``; what exists as it stands is a path, whatever its name."""
+    label, sign, rest = argument.partition("=")
+    if not sign or not label.strip() or Path(argument).exists():
+        return None, Path(argument)
+    return label.strip(), Path(rest)
+
+
 def read_runs(arguments: Sequence[str]) -> list[Run]:
     """Read all runs below the given places.
 
@@ -67,13 +96,6 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
             runs += _below(path, label)
         except (ValueError, OSError) as error:
             problems.append(str(error))
-    problems += _repeated(runs)
-    raise_problems(problems)
-    return runs
-
-
-def _repeated(runs: Sequence[Run]) -> list[str]:
-    problems = []
     places: set[Path] = set()
     names: dict[str, Path] = {}
     for run in runs:
@@ -82,82 +104,44 @@ def _repeated(runs: Sequence[Run]) -> list[str]:
         elif run.seed is not None and (other := names.setdefault(run.name, run.path)) is not run.path:
             problems.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
         places.add(place)
-    return problems
-
-
-def split_label(argument: str) -> tuple[str | None, Path]:
-    """Return label and path of ``LABEL=PATH`` or ``PATH``; what exists as it stands is a path, whatever its name."""
-    label, sign, rest = argument.partition("=")
-    if not sign or not label.strip() or Path(argument).exists():
-        return None, Path(argument)
-    return label.strip(), Path(rest)
+    raise_problems(problems)
+    return runs
 
 
 def _below(path: Path, label: str | None) -> list[Run]:
     if not path.exists():
         raise ValueError(f"{path} does not exist; give a run's directory or a file of veRL's file logger")
-    found = [_read(place, *log) for place in _places(path, _DEPTH) if (log := _log_of(place))]
-    runs = sorted(
-        (run for run in found if run.steps), key=lambda run: (run.label, -1 if run.seed is None else run.seed)
-    )
+    runs = [run for place, logger in _places(path, _DEPTH) if (run := _read(place, logger)).steps]
     if not runs:
         raise ValueError(
             f"{path} has no metrics: neither metrics-N.jsonl or another file of veRL's file logger, nor tensorboard's "
             'events.out.tfevents.*; train with trainer.logger=["console","file"] or "tensorboard"'
         )
-    if label is None:
-        return runs
+    runs.sort(key=lambda run: (run.label, -1 if run.seed is None else run.seed))
     several = len({run.label for run in runs}) > 1
-    return [_relabelled(run, f"{label} {run.label}" if several else label) for run in runs]
+    return [replace(run, label=f"{label} {run.label}" if several else label) for run in runs] if label else runs
 
 
-def _relabelled(run: Run, label: str) -> Run:
-    return Run(label, run.seed, run.path, run.steps, run.logger, run.record)
-
-
-def _places(path: Path, depth: int) -> Iterator[Path]:
-    """Everything that could be a run at or below a path; what is inside a run is not looked at."""
-    yield path
-    if depth and path.is_dir() and _log_of(path) is None:
+def _places(path: Path, depth: int) -> Iterator[tuple[Path, str]]:
+    """Every run at or below a path, and its logger; what is inside a run is not looked at."""
+    if logger := logger_of(path):
+        yield path, logger
+    elif depth and path.is_dir():
         for child in sorted(path.iterdir()):
-            if not child.name.startswith(".") and (child.is_dir() or child.suffix == ".jsonl"):
+            if not child.name.startswith("."):
                 yield from _places(child, depth - 1)
 
 
-def _log_of(path: Path) -> tuple[str, list[Path]] | None:
-    """Which logger wrote here, and its files; the file logger's figures have more digits, so it goes first."""
-    if path.is_file():
-        return ("file", [path]) if path.suffix == ".jsonl" and _is_metrics(path) else None
-    if attempts := MetricsLog(path).attempts():
-        return "file", attempts
-    if files := event_files(path):
-        return "tensorboard", files
-    return None
-
-
-def _is_metrics(path: Path) -> bool:
-    """Whether the first line is the file logger's; generations are dumped under the same suffix."""
-    with path.open("rb") as file:
-        first = file.readline(1 << 20)
-    return first.lstrip().startswith(b'{"step"') and b'"data"' in first
-
-
-def _read(path: Path, logger: str, files: Sequence[Path]) -> Run:
-    steps = read_events(files) if logger == "tensorboard" else MetricsLog(path).read()
+def _read(path: Path, logger: str) -> Run:
+    """Read a run. ``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm."""
+    full = path.resolve()
+    name = full.stem if full.is_file() else full.name
+    label, seed = name, None
+    if match := _SEED.fullmatch(name):
+        label, seed = match["label"] or full.parent.name, int(match["seed"])
     record = read_record(path) if path.is_dir() else {}
-    label, seed = _named(path)
     if "arm" in record:
         label, seed = str(record["arm"]), record.get("seed", seed)
     if seed is not None and not isinstance(seed, int):
         raise ValueError(f"{path / FILE} has seed {seed!r}; it must be a whole number")
-    return Run(label, seed, path, tuple(steps), logger, record)
-
-
-def _named(path: Path) -> tuple[str, int | None]:
-    """Label and seed by name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the label."""
-    full = path.resolve()
-    name = full.stem if full.is_file() else full.name
-    match = _SEED.fullmatch(name)
-    if not match:
-        return name, None
-    return match["label"] or full.parent.name, int(match["seed"])
+    return Run(label, seed, path, tuple(read_steps(path, logger)), logger, record)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.curves import plot_curves
+from verl_trgrpo.runs.charts import plot_curves
 from verl_trgrpo.runs.metrics import MetricsLog, summarize
 
 

@@ -1,0 +1,95 @@
+"""Arms against a baseline: pairs, tests and their correction, on figures with known answers."""
+
+import json
+
+import pytest
+
+from verl_trgrpo.runs.compare.comparison import compare
+from verl_trgrpo.runs.compare.figures import prompt_outcomes
+from verl_trgrpo.runs.statistics import Estimate
+
+
+def figures(values, **others):
+    """Runs of an arm with seeds 0, 1, ..."""
+    return {
+        seed: {"final_accuracy": value} | {name: column[seed] for name, column in others.items()}
+        for seed, value in enumerate(values)
+    }
+
+
+BASE = [0.50, 0.51, 0.52, 0.53, 0.54, 0.55]
+
+
+def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
+    """Six pairs that all have the same sign: p = 2 / 2^6 exactly."""
+    better = [value + 0.1 + 0.01 * seed for seed, value in enumerate(BASE)]
+    found = compare(
+        {
+            "grpo": figures(BASE, area=BASE, entropy=BASE),
+            "tr_grpo": figures(better, area=better, entropy=better),
+            "other": figures(better, area=BASE, entropy=better),
+        },
+        "grpo",
+        "tr_grpo",
+    )
+    primary = found["tr_grpo"]["final_accuracy"]
+    assert primary.estimate.mean == pytest.approx(0.65)
+    assert primary.difference.estimate.mean == pytest.approx(0.125)
+    assert (primary.difference.pairs, primary.difference.test) == (6, (2 / 64, None))
+    assert primary.difference.test.significant
+    # The area of two arms and the other's accuracy: three tests, two of them with the same p.
+    assert found["tr_grpo"]["area"].difference.test == (2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["other"]["final_accuracy"].difference.test == (2 / 64, pytest.approx(3 * 2 / 64))
+    assert not found["other"]["final_accuracy"].difference.test.significant
+    assert found["other"]["area"].difference.test == (1.0, 1.0)
+    assert found["tr_grpo"]["entropy"].difference.test is None, "not among the tested outcomes"
+    assert found["grpo"]["final_accuracy"].difference is None
+
+
+def test_with_a_margin_equivalence_is_tested():
+    near = [value + 0.001 * (-1) ** seed for seed, value in enumerate(BASE)]
+    arms = {"grpo": figures(BASE), "near": figures(near), "far": figures([value + 0.1 for value in BASE])}
+    found = compare(arms, "grpo", "near", margin=0.02)
+    assert found["near"]["final_accuracy"].difference.equivalence.significant
+    assert not found["near"]["final_accuracy"].difference.test.significant
+    assert found["far"]["final_accuracy"].difference.equivalence == (1.0, 1.0)
+    assert compare(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
+
+
+def test_outcomes_on_prompts_give_an_interval_over_prompts_too():
+    arms = {"grpo": figures([0.5, 0.5]), "tr_grpo": figures([0.75, 0.75])}
+    base = {0: {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0}, 1: {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}}
+    own = {0: {"d": 1.0, "a": 1.0, "b": 0.0, "c": 1.0}, 1: {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}}
+    found = compare(arms, "grpo", outcomes={"grpo": base, "tr_grpo": own})["tr_grpo"]["final_accuracy"].difference
+    assert found.over_prompts.mean == pytest.approx(0.25)
+    assert found.over_prompts.low < 0.25 < found.over_prompts.high
+    assert found.estimate == Estimate(0.25), "both seeds differ by the same"
+    # Other prompts, or one seed only: nothing to say.
+    for changed in ({0: own[0], 1: {"a": 1.0}}, {0: own[0], 1: {}}):
+        found = compare(arms, "grpo", outcomes={"grpo": base, "tr_grpo": changed})["tr_grpo"]
+        assert found["final_accuracy"].difference.over_prompts is None
+
+
+def dump(run_dir, step, rows):
+    directory = run_dir / "validation"
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = [{"input": name, "output": "", "gts": "", "score": acc, "acc": acc, **more} for name, acc, more in rows]
+    (directory / f"{step}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_outcomes_are_those_of_the_last_validation_and_of_the_metrics_source(tmp_path):
+    two, three = {"data_source": "kk_2ppl"}, {"data_source": "kk_3ppl"}
+    dump(tmp_path, 0, [("a", 0.0, three)])
+    dump(tmp_path, 10, [("a", 1.0, three), ("a", 0.0, three), ("b", 1.0, three), ("c", 0.0, two)])
+    metric = "val-core/kk_3ppl/acc/mean@2"
+    assert prompt_outcomes(tmp_path, metric, 0.75) == {("a", ""): 0.5, ("b", ""): 1.0}
+    assert prompt_outcomes(tmp_path, metric, 0.5) == {}, "not what was logged"
+    assert prompt_outcomes(tmp_path / "none", metric, 0.5) == {}
+
+
+def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):
+    """As veRL writes them."""
+    dump(tmp_path, 3, [("a", 1.0, {}), ("b", 0.0, {})])
+    assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
+    assert prompt_outcomes(tmp_path, None, 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
+    assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.4) == {}

@@ -1,0 +1,148 @@
+"""Curves over seeds, the comparison with the baseline, and what the notes say of both."""
+
+import math
+
+import pytest
+
+from tests.runs.report.files import metrics, write_record, write_run, write_steps
+from verl_trgrpo.runs.compare.figures import accuracies, series
+from verl_trgrpo.runs.report.build import compare_arms
+from verl_trgrpo.runs.report.notes import notes, run_table, settings
+from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
+from verl_trgrpo.runs.report.training_charts import MOST_POINTS, curves
+
+NORM = "actor/grad_norm"
+
+
+def arms_of(*directories, baseline="grpo"):
+    return group_arms(read_runs([str(directory) for directory in directories]), baseline)
+
+
+def validation(steps):
+    return accuracies(steps, None)
+
+
+def norms(steps):
+    return series(steps, NORM)
+
+
+def sweep(root, slopes, seeds):
+    return [
+        write_run(root / f"{arm}-seed{seed}", slope, seed) for arm, slope in slopes.items() for seed in range(seeds)
+    ]
+
+
+def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_path):
+    arms = arms_of(*sweep(tmp_path, {"tr_grpo": 0.1, "grpo": 0.05}, 3))
+    assert [(arm.label, arm.number, len(arm.runs)) for arm in arms] == [("grpo", 0, 3), ("tr_grpo", 1, 3)]
+    curve = curves(arms, validation, upto=6)[1]
+    assert (curve.width, curve.steps, curve.counted, len(curve.seeds)) == (1, [0, 2, 4, 6], 3, 3)
+    assert curve.mean == pytest.approx([0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)])
+    assert all(one.low < one.mean < one.high for one in curve.means)
+
+
+def test_a_shorter_run_is_drawn_and_does_not_bend_the_mean(tmp_path):
+    runs = [write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed, last) for seed, last in enumerate((6, 6, 2))]
+
+    def reward(steps):
+        return series(steps, "critic/score/mean")
+
+    ((late,), (early,)) = (curves(arms_of(*runs), reward, upto) for upto in (6, 2))
+    assert (len(late.seeds), late.counted) == (3, 2)
+    assert late.mean == pytest.approx([0.1 * step + 0.005 for step in range(7)])
+    # Compared at step 2, all three count, and their mean ends where the shortest ends.
+    assert early.steps == [0, 1, 2]
+    assert early.mean == pytest.approx([0.1 * step + 0.01 for step in range(3)])
+
+
+def test_a_value_that_is_not_a_number_is_a_gap(tmp_path):
+    steps = {step: {NORM: math.nan if step == 2 else 1.0} for step in range(4)}
+    write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", steps)
+    write_run(tmp_path / "grpo-seed1", 0.1, last=3)
+    arms = arms_of(tmp_path)
+    (curve,) = curves(arms, norms, upto=3)
+    assert [math.isnan(mean) for mean in curve.mean] == [False, False, True, False]
+    assert any("grpo seed 0 logged values that are not numbers: actor/grad_norm at step 2." in note
+               for note in notes(arms, "grpo", None, 3))  # fmt: skip
+    assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].runs == 2
+
+
+def test_long_runs_are_averaged_over_neighbouring_steps(tmp_path):
+    count = 2 * MOST_POINTS
+    write_steps(tmp_path / "grpo" / "metrics-1.jsonl", {step: {NORM: float(step)} for step in range(1, count + 1)})
+    (curve,) = curves(arms_of(tmp_path), norms, upto=count)
+    assert curve.width == 2
+    assert curve.steps == [2.0 * i for i in range(1, MOST_POINTS + 1)]
+    assert curve.mean == [2.0 * i - 0.5 for i in range(1, MOST_POINTS + 1)]
+
+
+def test_only_common_seeds_are_paired(tmp_path):
+    runs = [write_run(tmp_path / f"grpo-seed{seed}", 0.05, seed) for seed in (0, 1)]
+    runs += [write_run(tmp_path / f"tr_grpo-seed{seed}", 0.1, seed) for seed in (1, 2)]
+    runs += [write_run(tmp_path / "nameless", 0.1)]
+    arms = arms_of(*runs)
+    found = compare_arms(arms, "grpo", upto=6)
+    entry = found["tr_grpo"]["final_accuracy"]
+    assert (entry.runs, entry.difference.pairs, entry.difference.test) == (2, 1, None)
+    assert entry.difference.estimate.mean == pytest.approx(0.3)
+    assert found["nameless"]["final_accuracy"].difference is None
+    text = " ".join(notes(arms, "grpo", None, 6))
+    assert "Not paired, because grpo has no run with that seed: tr_grpo seed 2." in text
+    assert "nameless has one run" in text
+
+
+def test_runs_are_compared_where_all_of_them_were(tmp_path):
+    runs = [write_run(tmp_path / "grpo-seed0", 0.1, 0, 6), write_run(tmp_path / "tr_grpo-seed0", 0.1, 0, 4)]
+    arms = arms_of(*runs)
+    assert last_common_step(read_runs([str(tmp_path)])) == 4
+    assert compare_arms(arms, "grpo", upto=4)["grpo"]["final_accuracy"].estimate.mean == pytest.approx(0.7)
+    assert any("Longer runs end later: grpo seed 0 at 6." in note for note in notes(arms, "grpo", None, 4))
+    # At step 6 the shorter run has no figures.
+    found = compare_arms(arms, "grpo", upto=6)
+    assert found["grpo"] and not found["tr_grpo"]
+    assert any("end before step 6: tr_grpo seed 0 at 4." in note for note in notes(arms, "grpo", None, 6))
+
+
+def test_a_run_that_is_known_to_be_unfinished_does_not_shorten_the_others(tmp_path):
+    write_run(tmp_path / "grpo-seed0", 0.1, last=6)
+    late = write_run(tmp_path / "grpo-seed1", 0.1, last=1)
+    assert last_common_step(read_runs([str(tmp_path)])) == 1
+    write_record(late, arm="grpo", seed=1, finished=False)
+    assert last_common_step(read_runs([str(tmp_path)])) == 6
+    assert last_common_step(read_runs([str(late)])) == 1
+    assert "Not finished: grpo seed 1." in notes(arms_of(tmp_path), "grpo", None, 6)
+
+
+def test_what_is_common_and_what_differs(tmp_path):
+    for seed, lr in ((0, 1e-4), (1, 1e-4)):
+        run = write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed)
+        write_record(run, arm="grpo", seed=seed, commit=f"c{seed}", machine="m", versions={"torch": "2.13"},
+                     settings={"lr": lr, "algorithm": "grpo", "steps": 6})  # fmt: skip
+    run = write_run(tmp_path / "tr_grpo-seed0", 0.1)
+    write_record(run, arm="tr_grpo", seed=0, commit="c0", machine="m", versions={"torch": "2.13"},
+                 settings={"lr": 1e-3, "algorithm": "tr_grpo", "steps": 6, "tau": 9})  # fmt: skip
+    arms = arms_of(tmp_path)
+    assert settings(arms) == (
+        {"machine": "m", "torch": "2.13", "steps": "6"},
+        {
+            "lr": {"grpo": "0.0001", "tr_grpo": "0.001"},
+            "algorithm": {"grpo": "grpo", "tr_grpo": "tr_grpo"},
+            "tau": {"grpo": "not set", "tr_grpo": "9"},
+        },
+    )
+    assert any("different commits" in note for note in notes(arms, "grpo", None, 6))
+    rows = run_table([run for arm in arms for run in arm.runs], None)
+    assert [row["last validation"] for row in rows] == ["0.900 at step 6", "0.920 at step 6", "0.900 at step 6"]
+
+
+def test_runs_without_validation_have_the_other_figures(tmp_path):
+    steps = {step: {k: v for k, v in metrics(step, 0.1, 0).items() if not k.startswith("val-")} for step in range(3)}
+    name = "val-core/kk/reward/mean@1"
+    steps[2][name] = 0.5
+    write_steps(tmp_path / "grpo" / "metrics-1.jsonl", steps)
+    arms = arms_of(tmp_path)
+    assert {*compare_arms(arms, "grpo", upto=2)["grpo"]} == {
+        "grad_norm", "grad_roughness", "entropy", "response_length",
+    }  # fmt: skip
+    assert any("logged are val-core/kk/reward/mean@1, see --metric" in note for note in notes(arms, "grpo", None, 2))
+    assert compare_arms(arms, "grpo", name, 2)["grpo"]["final_accuracy"].estimate.mean == 0.5
