@@ -15,8 +15,7 @@ from pathlib import Path
 
 from reasoning_gym.logic.knights_knaves import KKProblemSampler, KnightsKnavesDataset
 
-from verl_trgrpo.tasks.knights_and_knaves.build import build
-from verl_trgrpo.tasks.knights_and_knaves.options import KkDatasetOptions
+from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import canonical_key, generate_puzzles
 
 
@@ -52,7 +51,7 @@ def built_per_second(n_people: int, count: int, repeats: int, with_reasoning: bo
     best = 0.0
     for seed in range(repeats):
         with tempfile.TemporaryDirectory() as directory:
-            options = KkDatasetOptions(
+            options = KkOptions(
                 out=Path(directory) / "kk",
                 people=(n_people,),
                 train=count - test,

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 
 from verl_trgrpo import tasks
 from verl_trgrpo.data.check import CheckOptions, check_files
-from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
+from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
 
 def row(i, split="train", **changes):

@@ -13,7 +13,7 @@ from tests.data.contaminated_files import pairs, row, texts, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
 from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination
 from verl_trgrpo.data.prompts import normalize_text, prompt_text, question_text, row_keys, words_of
-from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
+from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def _check(prog: str, description: str, words: Sequence[str]) -> int:
     from verl_trgrpo.common.problems import Level
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.data.check import CheckOptions, check_files
-    from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
+    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
     from verl_trgrpo.tasks.registry import import_external_modules
 
     options = parse_options(CheckOptions, prog, description, words, positional=["files"])
@@ -96,7 +96,7 @@ def _decontaminate(prog: str, description: str, words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination, render, write_clean
-    from verl_trgrpo.tasks.knights_and_knaves.canonical import puzzle_key
+    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
     options = parse_options(ContaminationOptions, prog, description, words, positional=["train"])
     with interruptible() as progress:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, MAX_PEOPLE, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, english, generate_puzzles
 from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
-from verl_trgrpo.tasks.knights_and_knaves.wording import choose_names, english
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
 from verl_trgrpo.tiny.training import Demonstration, Segment, WarmStart

@@ -1,4 +1,4 @@
-"""Statements of Knights-and-Knaves puzzles: their form, their checks and their solutions.
+"""Statements of Knights-and-Knaves puzzles: their form, their checks, their solutions and a canonical form.
 
 Person ``i`` of a puzzle speaks statement ``i``. A statement is a nested tuple in the form of the public data set
 `K-and-K/knights-and-knaves`:
@@ -6,9 +6,14 @@ Person ``i`` of a puzzle speaks statement ``i``. A statement is a nested tuple i
 - ``("telling-truth", i)`` and ``("lying", i)``: person ``i`` is a knight, a knave;
 - ``("not", s)``; ``("and", s, t, ...)`` and ``("or", s, t, ...)`` with two or more operands;
 - ``("->", s, t)`` and ``("<=>", s, t)``.
+
+Sets of assignments are bit sets over the ``2**n`` assignments, one Python integer each. In the number of an assignment
+the first person is the most significant bit and a knight is 0, so that bit 0 stands for "all knights". The truth of a
+statement in all assignments at once is many times faster than assignment after assignment.
 """
 
 import ast
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -22,6 +27,8 @@ MAX_DEPTH = 8
 
 LEAVES = ("telling-truth", "lying")
 _ARITY = {"not": (1, 1), "and": (2, 8), "or": (2, 8), "->": (2, 2), "<=>": (2, 2)}
+_COMMUTATIVE = ("and", "or", "<=>")
+_SELF = -1
 
 
 def check_statements(statements: Any) -> None:
@@ -61,19 +68,13 @@ def _check_statement(statement: Any, n_people: int, where: str, depth: int) -> N
 def parse_statements(text: str) -> tuple[Statement, ...]:
     """Read `text`, a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"``, into checked statements.
 
-    Only literals are read, nothing is evaluated. Raises ValueError for text that is too long or too deeply nested, is
-    not a literal, or fails `check_statements`.
+    Only literals are read, nothing is evaluated. Raises ValueError for text that is too long, is not a literal, or fails
+    `check_statements`.
     """
     if not isinstance(text, str):
         raise ValueError(f"statements are of type {type(text).__name__}; expected a string holding a Python literal")
     if len(text) > MAX_LITERAL_LENGTH:
         raise ValueError(f"statements have {len(text)} characters; at most {MAX_LITERAL_LENGTH} are read")
-    depth = deepest = 0
-    for char in text:
-        depth += (char in "([{") - (char in ")]}")
-        deepest = max(deepest, depth)
-    if deepest > MAX_DEPTH + 2:
-        raise ValueError(f"statements nest {deepest} brackets; at most {MAX_DEPTH + 2} are read")
     try:
         statements = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
@@ -84,8 +85,7 @@ def parse_statements(text: str) -> tuple[Statement, ...]:
 
 def evaluate(statement: Statement, assignment: tuple[bool, ...]) -> bool:
     """Return whether the checked `statement` is true when person ``i`` is a knight exactly where `assignment[i]`."""
-    masks = tuple(int(is_knight) for is_knight in assignment)
-    return bool(_truth_mask(statement, masks, 1))
+    return bool(_truth_mask(statement, tuple(map(int, assignment)), 1))
 
 
 def solve(statements: tuple[Statement, ...]) -> list[tuple[bool, ...]]:
@@ -95,46 +95,20 @@ def solve(statements: tuple[Statement, ...]) -> list[tuple[bool, ...]]:
     ``itertools.product([True, False], repeat=n)``. Raises ValueError for malformed statements.
     """
     check_statements(statements)
-    n_people = len(statements)
-    mask = solution_mask(statements)
-    return [_assignment(number, n_people) for number in range(1 << n_people) if mask >> number & 1]
-
-
-def solution_mask(statements: tuple[Statement, ...]) -> int:
-    """Return the solutions of checked `statements` as a bit set over the ``2**n`` assignments.
-
-    In the number of an assignment the first person is the most significant bit and a knight is 0, so that bit 0
-    stands for "all knights". One Python integer holds the truth of a statement in all assignments at once, which
-    makes this many times faster than evaluating assignment after assignment.
-    """
-    n_people = len(statements)
-    knights = knight_masks(n_people)
-    everything = (1 << (1 << n_people)) - 1
-    mask = everything
-    for knight, statement in zip(knights, statements, strict=True):
-        mask &= ~(knight ^ _truth_mask(statement, knights, everything))
-        if not mask:
-            break
-    return mask
+    mask = _solution_mask(statements)
+    return [_assignment(number, len(statements)) for number in range(1 << len(statements)) if mask >> number & 1]
 
 
 def unique_solution(statements: tuple[Statement, ...]) -> tuple[bool, ...] | None:
     """Return the solution of checked `statements` when there is exactly one, else None."""
-    mask = solution_mask(statements)
+    mask = _solution_mask(statements)
     if not mask or mask & (mask - 1):
         return None
     return _assignment(mask.bit_length() - 1, len(statements))
 
 
-def _assignment(number: int, n_people: int) -> tuple[bool, ...]:
-    return tuple(not number >> (n_people - 1 - person) & 1 for person in range(n_people))
-
-
 def misfit_masks(statements: tuple[Statement, ...]) -> tuple[int, ...]:
-    """Return for each person of checked `statements` the assignments in which what they say does not fit their role.
-
-    They are bit sets like that of `solution_mask`.
-    """
+    """Return for each person the assignments in which what they say does not fit their role, as bit sets."""
     knights = knight_masks(len(statements))
     everything = (1 << (1 << len(statements))) - 1
     return tuple(
@@ -145,12 +119,22 @@ def misfit_masks(statements: tuple[Statement, ...]) -> tuple[int, ...]:
 
 @cache
 def knight_masks(n_people: int) -> tuple[int, ...]:
-    """Return for each of `n_people` people the assignments in which they are a knight, as in `solution_mask`."""
+    """Return for each of `n_people` people the assignments in which they are a knight, as bit sets."""
     numbers = range(1 << n_people)
     return tuple(
-        sum(1 << number for number in numbers if not number >> (n_people - 1 - person) & 1)
-        for person in range(n_people)
+        sum(1 << number for number in numbers if _assignment(number, n_people)[person]) for person in range(n_people)
     )
+
+
+def _solution_mask(statements: tuple[Statement, ...]) -> int:
+    mask = (1 << (1 << len(statements))) - 1
+    for misfits in misfit_masks(statements):
+        mask &= ~misfits
+    return mask
+
+
+def _assignment(number: int, n_people: int) -> tuple[bool, ...]:
+    return tuple(not number >> (n_people - 1 - person) & 1 for person in range(n_people))
 
 
 def _truth_mask(statement: Statement, knights: tuple[int, ...], everything: int) -> int:
@@ -160,14 +144,128 @@ def _truth_mask(statement: Statement, knights: tuple[int, ...], everything: int)
         return knights[statement[1]]
     if operator == "lying":
         return everything ^ knights[statement[1]]
-    masks = [_truth_mask(operand, knights, everything) for operand in statement[1:]]
-    mask = masks[0]
+    mask, *others = [_truth_mask(operand, knights, everything) for operand in statement[1:]]
     if operator == "not":
         return everything ^ mask
-    if operator == "->":
-        return (everything ^ mask) | masks[1]
-    if operator == "<=>":
-        return everything ^ mask ^ masks[1]
-    for other in masks[1:]:
-        mask = mask & other if operator == "and" else mask | other
+    for other in others:
+        if operator == "and":
+            mask &= other
+        elif operator == "or":
+            mask |= other
+        elif operator == "->":
+            mask = (everything ^ mask) | other
+        else:
+            mask = everything ^ mask ^ other
     return mask
+
+
+def canonical_key(statements: tuple[Statement, ...]) -> str:
+    """Return a key that two puzzles share exactly when they are the same puzzle in other words.
+
+    The same means: equal after renaming or reordering the people (speakers and mentions move together) and after
+    reordering the operands of ``and``, ``or`` and ``<=>``. Statements that merely mean the same, such as "not a
+    knight" and "a knave", stay different. The key is itself a literal of statements, those of the canonical puzzle.
+    Raises ValueError for malformed statements.
+
+    The minimum over all ``n!`` orders of the people would be too slow from seven people on. Here people are first told
+    apart by colour refinement (what they say and who says what about them), and only people that this leaves
+    indistinguishable are tried in every order that can matter. The result is exact: refinement and the choice of whom to
+    single out depend on the puzzle's structure alone, never on the names.
+    """
+    check_statements(statements)
+    mentions = [_mentioned(statement) for statement in statements]
+    return repr(_smallest(statements, mentions, _refine(statements, mentions, [0] * len(statements))))
+
+
+def puzzle_key(row: Mapping[str, Any]) -> str | None:
+    """Return the `canonical_key` of the puzzle in a row of a data file, None where there is none.
+
+    Statements are looked for under `extra_info.statements` and `reward_model.ground_truth.statements`, a Python literal
+    as text; they are read as a literal, never evaluated.
+    """
+    reward_model = row.get("reward_model")
+    ground_truth = reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
+    for place in (row.get("extra_info"), ground_truth):
+        statements = place.get("statements") if isinstance(place, Mapping) else None
+        if isinstance(statements, str):
+            try:
+                return canonical_key(parse_statements(statements))
+            except ValueError:
+                continue
+    return None
+
+
+def _relabel(statement: Statement, labels: list[int]) -> Statement:
+    """Return `statement` with person ``i`` replaced by ``labels[i]`` and commutative operands sorted."""
+    operator = statement[0]
+    if operator in LEAVES:
+        return (operator, labels[statement[1]])
+    operands = [_relabel(operand, labels) for operand in statement[1:]]
+    if operator in _COMMUTATIVE:
+        operands.sort()
+    return (operator, *operands)
+
+
+def _mentioned(statement: Statement) -> set[int]:
+    if statement[0] in LEAVES:
+        return {statement[1]}
+    return set().union(*map(_mentioned, statement[1:]))
+
+
+def _refine(statements: tuple[Statement, ...], mentions: list[set[int]], colours: list[int]) -> list[int]:
+    """Return the coarsest stable colouring that is at least as fine as `colours`, as ranks from 0.
+
+    Two people keep one colour only while they say the same and the same is said of them, with every other person
+    seen only by colour.
+    """
+    n_colours = len(set(colours))
+    while n_colours < len(statements):
+        heard: list[list[tuple[int, Statement]]] = [[] for _ in statements]
+        spoken: list[Statement] = [()] * len(statements)
+        for speaker, statement in enumerate(statements):
+            for person in mentions[speaker] | {speaker}:
+                view = _relabel(statement, [*colours[:person], _SELF, *colours[person + 1 :]])
+                if person == speaker:
+                    spoken[person] = view
+                else:
+                    heard[person].append((colours[speaker], view))
+        signatures = [(colours[i], spoken[i], tuple(sorted(heard[i]))) for i in range(len(statements))]
+        ranks = {signature: rank for rank, signature in enumerate(sorted(set(signatures)))}
+        colours = [ranks[signature] for signature in signatures]
+        if len(ranks) == n_colours:
+            break
+        n_colours = len(ranks)
+    return colours
+
+
+def _smallest(statements: tuple[Statement, ...], mentions: list[set[int]], colours: list[int]) -> tuple[Statement, ...]:
+    """Return the smallest relabelled puzzle over all ways to tell equally coloured people apart."""
+    shared = min((colour for colour in colours if colours.count(colour) > 1), default=None)
+    if shared is None:
+        return _permute(statements, colours)
+    tried: list[int] = []
+    candidates = []
+    for person, colour_of_person in enumerate(colours):
+        if colour_of_person != shared or any(_are_twins(statements, person, other) for other in tried):
+            continue
+        tried.append(person)
+        # The colours stay the ranks 0, 1, ...: everybody from `shared` on moves up, except the one singled out.
+        single = [colour + (colour >= shared and i != person) for i, colour in enumerate(colours)]
+        candidates.append(_smallest(statements, mentions, _refine(statements, mentions, single)))
+    return min(candidates)
+
+
+def _permute(statements: tuple[Statement, ...], labels: list[int]) -> tuple[Statement, ...]:
+    """Return the puzzle in which person ``i`` became person ``labels[i]``, as speaker and where mentioned."""
+    renamed: list[Statement] = [()] * len(statements)
+    for speaker, statement in enumerate(statements):
+        renamed[labels[speaker]] = _relabel(statement, labels)
+    return tuple(renamed)
+
+
+def _are_twins(statements: tuple[Statement, ...], one: int, other: int) -> bool:
+    """Return whether exchanging two people changes nothing; then trying both would give the same result twice."""
+    labels = list(range(len(statements)))
+    identity = _permute(statements, labels)
+    labels[one], labels[other] = other, one
+    return _permute(statements, labels) == identity

@@ -1,4 +1,4 @@
-"""Prompts and answers for Knights-and-Knaves puzzles.
+"""Prompts, answers and worked responses for Knights-and-Knaves puzzles.
 
 Every prompt style shares one answer format, so that one reward serves all of them::
 
@@ -8,10 +8,10 @@ Every prompt style shares one answer format, so that one reward serves all of th
 Prompts are plain chat messages: the chat template of the model adds its own tags, exactly once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle
-from verl_trgrpo.tasks.knights_and_knaves.wording import short_quiz
+from verl_trgrpo.tasks.knights_and_knaves.logic import knight_masks, misfit_masks
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, english, short_quiz
 
 PROMPT_STYLES = ("paper", "short")
 
@@ -23,6 +23,19 @@ INSTRUCTION = (
     "<answer>(1) [first character] is a knight\n"
     "(2) [second character] is a knave</answer>"
 )
+
+BEGIN = (
+    "I settle one person after the other and go back as soon as a claim cannot fit the role of the one who makes it."
+)
+END = "Everybody has a role and every claim fits, so this is the solution."
+
+_TRY = {True: "Suppose {name} is a knight.", False: "Then let {name} be a knave."}
+_FITS = "No claim is ruled out so far."
+_MISFIT = {
+    True: "This cannot be: {speaker}, a knight, claims that {claim}, which is now false.",
+    False: "This cannot be: {speaker}, a knave, claims that {claim}, which is now true.",
+}
+_BACK = "Neither role works for {name} here, so back to {earlier}."
 
 
 def format_solution(names: Sequence[str], solution: Sequence[bool]) -> str:
@@ -38,12 +51,12 @@ def format_response(reasoning: str, names: Sequence[str], solution: Sequence[boo
     return f"<think>{reasoning}</think><answer>{format_solution(names, solution)}</answer>"
 
 
-def build_prompt(quiz: str, style: str, system: bool = False) -> list[dict[str, str]]:
-    """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the solution of `quiz`.
+def puzzle_prompt(puzzle: Puzzle, style: str, system: bool = False) -> list[dict[str, str]]:
+    """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the solution of `puzzle`.
 
     Args:
-        quiz: the text of the puzzle; `puzzle_prompt` chooses the one that belongs to the style.
-        style: ``paper`` puts instructions before the quiz, ``short`` is the quiz alone.
+        puzzle: to solve.
+        style: ``paper`` puts instructions before the quiz, ``short`` is one terse line per person and nothing else.
         system: with ``paper``, give the instructions as a system message of their own.
 
     Raises:
@@ -54,13 +67,51 @@ def build_prompt(quiz: str, style: str, system: bool = False) -> list[dict[str, 
     if style == "short":
         if system:
             raise ValueError("prompt style 'short' has no instructions to put into a system message; leave system out")
-        return [{"role": "user", "content": quiz}]
+        return [{"role": "user", "content": short_quiz(puzzle.names, puzzle.statements)}]
     if system:
-        return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": quiz}]
-    return [{"role": "user", "content": f"{INSTRUCTION}\n\n{quiz}"}]
+        return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": puzzle.quiz}]
+    return [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
 
 
-def puzzle_prompt(puzzle: Puzzle, style: str, system: bool = False) -> list[dict[str, str]]:
-    """Return `build_prompt` of the text that belongs to `style`: the quiz, or for ``short`` its terse rendering."""
-    quiz = short_quiz(puzzle.names, puzzle.statements) if style == "short" else puzzle.quiz
-    return build_prompt(quiz, style, system)
+def search_text(puzzle: Puzzle) -> str:
+    """Return a search for the solution of `puzzle` in words, one step per line, to warm a model up for the prompt.
+
+    The search gives the people roles in the order in which the puzzle introduces them, a knight first, and goes back as
+    soon as a claim cannot be what its speaker's role asks for any more. A step gives one person a role, in addition to
+    the roles given before. It names the first person with a role whose claim then has the wrong truth whatever the roles
+    of the others are, if there is one. For example::
+
+        Suppose Zoey is a knight. This cannot be: Zoey, a knight, claims that Zoey is a knave, which is now false.
+    """
+    return "\n".join([BEGIN, *_steps(puzzle), END])
+
+
+def _steps(puzzle: Puzzle) -> Iterator[str]:
+    names = puzzle.names
+    knights, misfits = knight_masks(len(names)), misfit_masks(puzzle.statements)
+    everything = (1 << (1 << len(names))) - 1
+    roles = [True]
+    while True:
+        # The assignments that agree with the roles given so far, as a bit set.
+        open_cases = everything
+        for is_knight, knight in zip(roles, knights, strict=False):
+            open_cases &= knight if is_knight else everything ^ knight
+        words = _TRY[roles[-1]].format(name=names[len(roles) - 1])
+        misfit = next((person for person in range(len(roles)) if not open_cases & ~misfits[person]), None)
+        if misfit is None:
+            yield f"{words} {_FITS}"
+            if len(roles) == len(names):
+                return
+            roles.append(True)
+            continue
+        claim = english(puzzle.statements[misfit], names)
+        yield f"{words} {_MISFIT[roles[misfit]].format(speaker=names[misfit], claim=claim)}"
+        yield from _go_back(roles, names)
+
+
+def _go_back(roles: list[bool], names: Sequence[str]) -> Iterator[str]:
+    """Change `roles` to the next ones to try; a puzzle with a solution always has some."""
+    while not roles[-1]:
+        roles.pop()
+        yield _BACK.format(name=names[len(roles)], earlier=names[len(roles) - 1])
+    roles[-1] = False

@@ -1,0 +1,357 @@
+"""What is in the written files, and which options are refused."""
+
+import json
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.data.builder_files import (
+    command_of,
+    data_in,
+    environment_for,
+    files_in,
+    load_script,
+    repeat_recorded_command,
+    rows_of,
+    run_script,
+    staging_directories,
+    stop_amid_work,
+)
+from tests.tasks.knights_and_knaves.kk_files import build_kk, write_jsonl
+from tests.tasks.knights_and_knaves.kk_oracle import smallest_renaming, solutions
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
+from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
+from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+
+main = load_script("kk").main
+WORDS = ["--people", "3", "--train", "6", "--test", "3"]
+
+
+def keys_of(rows):
+    return [smallest_renaming(parse_statements(row["extra_info"]["statements"])) for row in rows]
+
+
+def sizes_in(rows):
+    return Counter(row["extra_info"]["n_people"] for row in rows)
+
+
+def test_rows_are_what_verl_reads_and_right_and_no_puzzle_occurs_twice(tmp_path):
+    data, manifest = build_kk(tmp_path / "kk", people=(2, 3, 5), train=30, test=12, seed=5)
+    assert sizes_in(data["train"]) == {2: 30, 3: 30, 5: 30} and sizes_in(data["test"]) == {2: 12, 3: 12, 5: 12}
+    assert len(sizes_in(data["train"][:45])) == 3, "sizes must be interleaved"
+    for split, rows in data.items():
+        for position, row in enumerate(rows):
+            info = row["extra_info"]
+            (solution,) = solutions(parse_statements(info["statements"]))
+            roles = ["knight" if is_knight else "knave" for is_knight in solution]
+            said = [f"({k}) {n} is a {r}" for k, (n, r) in enumerate(zip(info["names"], roles, strict=True), start=1)]
+            assert row["reward_model"] == {"style": "rule", "ground_truth": "\n".join(said)}
+            (message,) = row["prompt"]
+            assert message["role"] == "user" and message["content"].startswith(INSTRUCTION)
+            assert all(name in message["content"] for name in info["names"])
+            assert (row["data_source"], row["ability"]) == (f"kk_{info['n_people']}ppl", "logic")
+            assert (info["index"], info["split"]) == (position, split)
+            assert info["origin"].startswith(f"generated/{info['n_people']}ppl/seed5#")
+    keys = keys_of([*data["train"], *data["test"]])
+    assert len(keys) == len(set(keys)) == 3 * 42
+    assert manifest["counts"]["5ppl test"] == {"read": 12, "kept": 12, "dropped": {}}
+    assert manifest["files"]["train.parquet"]["rows"] == 90
+
+
+def test_bytes_depend_on_the_options_alone(tmp_path):
+    """Not on the process, the hash seed, or how many processes share the work; another seed gives other puzzles."""
+    environment = environment_for(tmp_path)
+    words = ["--people", "5", "2", "3", "--train", "6", "--test", "3", "--with-reasoning"]
+    for name, more in (("1", ()), ("2", ("--num-proc", "2")), ("3", ("--seed", "1"))):
+        out = ("--out", tmp_path / name / "kk")
+        done = run_script("kk", environment | {"PYTHONHASHSEED": name}, *words, *out, *more)
+        assert done.returncode == 0
+        assert "%|" in done.stderr and "%|" not in done.stdout
+        assert "5ppl train: 6 kept of 6 read" in done.stdout
+    assert data_in(tmp_path / "1" / "kk") == data_in(tmp_path / "2" / "kk")
+    assert set(keys_of(rows_of(tmp_path / "1/kk/train.parquet"))) != set(
+        keys_of(rows_of(tmp_path / "3/kk/train.parquet"))
+    )
+
+
+def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, monkeypatch):
+    write_jsonl(tmp_path / "sources" / "kk.jsonl", generate_puzzles(3, 12, 1))
+    monkeypatch.chdir(tmp_path)
+    out = Path("some where/kk")
+    words = ["--system", "--seed", "4", "--test-per-size", "--with-reasoning", "--limit", "4", "--on-error", "skip"]
+    assert main(["--out", str(out), *WORDS, "--source", "./sources/kk.jsonl", *words]) == 0
+    before = files_in(out)
+    repeat_recorded_command(out, tmp_path, environment_for(tmp_path) | {"PYTHONHASHSEED": "77"})
+    assert files_in(out) == before
+
+
+def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
+    out = ["--out", str(tmp_path / "kk")]
+    assert main([*out, "--mix", "3=10", "5=5", "2=1", "--test", "4", "--prompt", "short"]) == 0
+    assert sizes_in(rows_of(tmp_path / "kk" / "train.parquet")) == {3: 10, 5: 5, 2: 1}
+    test = rows_of(tmp_path / "kk" / "test.parquet")
+    assert sizes_in(test) == {3: 4, 5: 4, 2: 4}
+    # Another number of train puzzles leaves the test puzzles as they are.
+    build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4, prompt="short"))
+    assert rows_of(tmp_path / "more" / "test.parquet") == test
+
+
+def test_the_papers_merge(tmp_path):
+    build(KkOptions(out=tmp_path, paper=True))
+    assert sizes_in(rows_of(tmp_path / "train.parquet")) == dict.fromkeys((3, 4, 5, 6, 7), 900)
+    assert sizes_in(rows_of(tmp_path / "test.parquet")) == dict.fromkeys((3, 4, 5, 6, 7), 100)
+
+
+def without_index(row):
+    return {**row, "extra_info": {**row["extra_info"], "index": None}}
+
+
+def test_test_files_per_size_share_out_the_merged_one(tmp_path):
+    data, _ = build_kk(tmp_path, people=(4, 2, 3), test=5, test_per_size=True)
+    assert {path.name for path in tmp_path.glob("test*")} == {
+        "test.parquet",
+        *(f"test_{n}ppl.parquet" for n in (2, 3, 4)),
+    }
+    for n_people in (2, 3, 4):
+        part = rows_of(tmp_path / f"test_{n_people}ppl.parquet")
+        same_size = [row for row in data["test"] if row["data_source"] == f"kk_{n_people}ppl"]
+        assert list(map(without_index, part)) == list(map(without_index, same_size))
+        assert [row["extra_info"]["index"] for row in part] == list(range(5))
+    # Without the option they vanish: no file of another data set stays behind.
+    build_kk(tmp_path, people=(4, 2, 3), test=5)
+    assert set(files_in(tmp_path)) == {"train.parquet", "test.parquet", "manifest.json"}
+
+
+def test_a_limit_keeps_some_rows_of_each_file_in_their_order_and_counts_them(tmp_path):
+    every, _ = build_kk(tmp_path / "all", people=(2, 3), train=20, test=15)
+    some, manifest = build_kk(tmp_path / "some", people=(2, 3), train=20, test=15, limit=9, with_reasoning=True)
+    for split, count in (("train", 20), ("test", 15)):
+        positions = [[*map(without_index, every[split])].index(without_index(row)) for row in some[split]]
+        assert len(positions) == 9 and positions == sorted(positions) != list(range(9))
+        assert [row["extra_info"]["index"] for row in some[split]] == list(range(9))
+        assert len(rows_of(tmp_path / "some" / f"sft_{split}.parquet")) == 9
+        for n_people, kept in sizes_in(some[split]).items():
+            dropped = {"not drawn for the limit": count - kept}
+            assert manifest["counts"][f"{n_people}ppl {split}"] == {"read": count, "kept": kept, "dropped": dropped}
+
+
+def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
+    data, _ = build_kk(tmp_path, people=(2, 5), with_reasoning=True, system=True)
+    for split, plain in data.items():
+        worked = rows_of(tmp_path / f"sft_{split}.parquet")
+        assert [{name: value for name, value in row.items() if name != "messages"} for row in worked] == plain
+        for row in worked:
+            *prompt, response = row["messages"]
+            assert prompt == row["prompt"] and response["role"] == "assistant"
+            form = r"<think>(.+)</think><answer>(.+)</answer>"
+            reasoning, answer = re.fullmatch(form, response["content"], re.DOTALL).groups()
+            assert reasoning.count("\n") > row["extra_info"]["n_people"]
+            assert (
+                compute_score(row["data_source"], response["content"], row["reward_model"]["ground_truth"])["acc"] == 1
+            )
+            assert answer == row["reward_model"]["ground_truth"]
+
+
+def test_short_prompts_and_system_messages(tmp_path):
+    short, _ = build_kk(tmp_path / "short", prompt="short")
+    system, _ = build_kk(tmp_path / "system", system=True)
+    for one, other in zip(short["test"], system["test"], strict=True):
+        (message,) = one["prompt"]
+        assert [line.partition(": ")[0] for line in message["content"].split("\n")] == one["extra_info"]["names"]
+        assert [(m["role"], m["content"] == INSTRUCTION) for m in other["prompt"]] == [
+            ("system", True),
+            ("user", False),
+        ]
+        assert one["reward_model"] == other["reward_model"]
+
+
+COUNTS = {"people": (3,), "train": 6, "test": 3}
+PROBLEMS = {
+    "one person": ({**COUNTS, "people": (1,)}, ["people is [1]", "2 to 8"]),
+    "a size twice": ({**COUNTS, "people": (3, 3)}, ["give each number once"]),
+    "no train puzzles": ({**COUNTS, "train": 0}, ["train is 0", "at least 1"]),
+    "generated puzzles without counts": ({"people": (3,)}, ["train is missing", "test is missing"]),
+    "no people": ({"train": 6, "test": 3}, ["people is []"]),
+    "paper and sizes": ({**COUNTS, "paper": True}, ["leave out people, train, test"]),
+    "mix and people": ({**COUNTS, "mix": ("3=4",)}, ["mix takes the place of people and train"]),
+    "a size twice in a mix": ({"mix": ("3=4", "3=5"), "test": 2}, ["give each number once"]),
+    "a mix in other words": ({"mix": ("3:5",), "test": 2}, ["mix is ['3:5']", "3=1000"]),
+    "upper bounds without a source": ({**COUNTS, "at_most": True}, ["at_most has no meaning with source 'generate'"]),
+    "a missing file": ({**COUNTS, "source": ("nowhere.jsonl",)}, ["nowhere.jsonl does not exist"]),
+    "file and generator": ({**COUNTS, "source": ("generate", "x.jsonl")}, ["give 'generate', 'hf' or one or more files"]),
+    "test file without files": ({**COUNTS, "test_source": ("x.jsonl",)}, ["test_source has no meaning"]),
+    "revision without hf": ({**COUNTS, "revision": "abc"}, ["revision has no meaning"]),
+    "system without instructions": ({**COUNTS, "prompt": "short", "system": True}, ["no instructions"]),
+    "unknown style": ({**COUNTS, "prompt": "long"}, ["'long'", "paper or short"]),
+    "several at once": (
+        {"people": (1,), "train": 0, "test": 3, "source": ("x.parquet",), "limit": 0},
+        ["4 problems", "[1]", "train is 0", "x.parquet does not", "limit is 0"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_wrong_options_are_refused_with_all_reasons(name):
+    options, reasons = PROBLEMS[name]
+    with pytest.raises(ValueError) as caught:
+        KkOptions(out=Path("out"), **options)
+    assert all(reason in str(caught.value) for reason in reasons), caught.value
+
+
+def test_the_command_line_reports_errors_in_one_place_and_leaves_the_old_files(tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ["--out", str(out), *WORDS]
+    assert main(words) == 0
+    before = files_in(out)
+    assert main(words) == 0
+    assert "already has this data set" in capsys.readouterr().out
+    (tmp_path / "kk.jsonl").write_text('{"quiz": "Who?"}')
+    for more, reason in (
+        (["--people", "1"], "people is [1]"),
+        (["--people", "2", "--train", "600"], "only 95 different puzzles with 2 people exist"),
+        (["--source", str(tmp_path / "kk.jsonl")], "kk.jsonl, row 1: missing names, solution, statements"),
+    ):
+        assert main([*words, *more]) == 2
+        error = capsys.readouterr().err
+        assert error.count("error:") == 1 and reason in error and "Traceback" not in error
+    assert files_in(out) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, number):
+    out = tmp_path / "kk"
+    build_kk(out)
+    before = data_in(out)
+    command = command_of("kk", "--out", out, "--people", "8", "--train", "1000000", "--test", "3")
+    code, error = stop_amid_work(command, environment_for(tmp_path), out, number)
+    assert data_in(out) == before
+    if number == signal.SIGINT:
+        assert code == 130
+        assert "interrupted; the output directory is as before" in error
+        assert not staging_directories(out)
+    else:
+        assert code == -signal.SIGKILL
+        # What the killed build left does not disturb the next one.
+        build_kk(out, force=True)
+        assert data_in(out) == before
+
+
+def test_the_manifest_tells_files_by_content_and_not_by_place(tmp_path):
+    source = write_jsonl(tmp_path / "kk.jsonl", [*generate_puzzles(3, 12, 1), *generate_puzzles(4, 5, 1)])
+    data, manifest = build_kk(tmp_path / "out", source=(str(source),))
+    quizzes = {puzzle.quiz for puzzle in generate_puzzles(3, 12, 1)}
+    for row in data["train"]:
+        assert row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip() in quizzes
+        assert row["extra_info"]["origin"].startswith("kk.jsonl#")
+    assert manifest["counts"]["4ppl"]["dropped"] == {"this number of people not asked for": 5}
+    assert f"--source {source}" in manifest["command"]
+    assert str(tmp_path) not in json.dumps(manifest | {"command": ""})
+    # A changed source is noticed although its name is the same.
+    write_jsonl(source, generate_puzzles(3, 12, 2))
+    assert build_kk(tmp_path / "out", source=(str(source),))[0] != data
+
+
+HUB_CARD = """---
+configs:
+  - config_name: train
+    data_files:
+      - split: 2ppl
+        path: [train/people2_num200.jsonl]
+      - split: 3ppl
+        path: [train/people3_num1000.jsonl]
+  - config_name: test
+    data_files:
+      - split: 2ppl
+        path: [test/people2_num100.jsonl]
+      - split: 3ppl
+        path: [test/people3_num100.jsonl]
+---
+"""
+
+
+@pytest.fixture
+def hub(tmp_path):
+    """A directory laid out like the public data set; the last four train puzzles of each size are test puzzles, too."""
+    for n_people, train, test in ((2, "people2_num200", "people2_num100"), (3, "people3_num1000", "people3_num100")):
+        puzzles = list(generate_puzzles(n_people, 20, 1))
+        write_jsonl(tmp_path / "copy" / "train" / f"{train}.jsonl", puzzles[:14])
+        write_jsonl(tmp_path / "copy" / "test" / f"{test}.jsonl", puzzles[10:])
+    (tmp_path / "copy" / "README.md").write_text(HUB_CARD)
+    return tmp_path / "copy"
+
+
+def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub):
+    options = {"people": (2, 3), "source": ("hf",), "hf_dataset": str(hub), "test": 5}
+    data, manifest = build_kk(tmp_path / "out", train=10, **options)
+    leaks = {"equals a test puzzle up to names and order": 4}
+    assert manifest["counts"]["3ppl train"] == {"read": 14, "kept": 10, "dropped": leaks}
+    assert manifest["counts"]["3ppl test"] == {"read": 10, "kept": 5, "dropped": {"not asked for": 5}}
+    for split, first, allowed in (("train", 0, range(10)), ("test", 10, range(10, 20))):
+        for row in data[split]:
+            n_people = row["extra_info"]["n_people"]
+            quizzes = [puzzle.quiz for puzzle in generate_puzzles(n_people, 20, 1)]
+            position = quizzes.index(row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip())
+            assert position in allowed
+            assert row["extra_info"]["origin"] == f"copy/{split}/{n_people}ppl#{position - first + 1}"
+    assert str(hub) not in json.dumps(manifest | {"command": ""})
+    # Fewer than asked for is an error unless allowed.
+    with pytest.raises(ValueError, match="24 rows give only 10 train and 5 test"):
+        build_kk(tmp_path / "more", train=11, **options)
+    fewer, _ = build_kk(tmp_path / "more", train=11, at_most=True, with_reasoning=True, **options)
+    assert len(fewer["train"]) == 20
+    response = rows_of(tmp_path / "more" / "sft_train.parquet")[0]["messages"][-1]["content"]
+    assert response.startswith("<think>Let's think step by step.\nOne step.\nDone.</think><answer>(1) ")
+    # A change in the copy is noticed.
+    with (hub / "README.md").open("a") as card:
+        card.write("changed\n")
+    assert build(KkOptions(out=tmp_path / "out", train=10, **options)).built
+
+
+def test_the_public_data_set_without_a_network(tmp_path):
+    words = ["--out", tmp_path / "out", *WORDS, "--source", "hf", "--revision", "v7"]
+    done = run_script("kk", environment_for(tmp_path), *words)
+    assert done.returncode == 2
+    for part in ("could not load K-and-K/knights-and-knaves/train/3ppl", "revision 'v7'", "Check the network"):
+        assert part in done.stderr
+    assert done.stderr.startswith("kk.py: error: "), "no progress bar before it"
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_papers_merge_of_files_takes_what_is_left_without_repeats(tmp_path):
+    """As in the public data, where some sizes have fewer than 900 different train puzzles."""
+    for n_people in (3, 4, 5, 6, 7):
+        puzzles = list(generate_puzzles(n_people, 40, 1))
+        write_jsonl(tmp_path / "copy" / "train" / f"{n_people}.jsonl", [*puzzles[7:], puzzles[-1]])
+        write_jsonl(tmp_path / "copy" / "test" / f"{n_people}.jsonl", puzzles[:10])
+    counts = build(KkOptions(out=tmp_path / "out", paper=True, source=(str(tmp_path / "copy"),))).manifest["counts"]
+    leak, repeat = "equals a test puzzle up to names and order", "repeats a puzzle up to names and order"
+    for n_people in (3, 7):
+        assert counts[f"{n_people}ppl train"] == {"read": 34, "kept": 30, "dropped": {leak: 3, repeat: 1}}
+        assert counts[f"{n_people}ppl test"] == {"read": 10, "kept": 10, "dropped": {}}
+
+
+def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
+    source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
+    with source.open("a") as file:
+        file.write('{"quiz": "Who?"}\n{"quiz"\n')
+    with pytest.raises(ValueError, match=r"(?s)kk.jsonl, row 13: missing names.*kk.jsonl, row 14: it is not JSON"):
+        build_kk(tmp_path / "out", source=(str(source),))
+    _, manifest = build_kk(tmp_path / "out", source=(str(source),), on_error="skip")
+    assert [problem.partition(": ")[0] for problem in manifest["skipped"]] == ["kk.jsonl, row 13", "kk.jsonl, row 14"]
+    assert manifest["counts"] == {
+        "3ppl": {"read": 12, "kept": 9, "dropped": {"not asked for": 3}},
+        "malformed rows": {"read": 2, "kept": 0, "dropped": {"malformed": 2}},
+    }
+
+
+def test_a_file_to_be_split_needs_a_number_of_test_puzzles(tmp_path):
+    source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
+    with pytest.raises(ValueError, match="test is missing; say how many puzzles of the source are for testing"):
+        KkOptions(out=tmp_path / "out", people=(3,), source=(str(source),))
+    data, _ = build_kk(tmp_path / "out", train=None, test=5, source=(str(source),))
+    assert len(data["train"]) == 7
