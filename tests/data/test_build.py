@@ -1,19 +1,12 @@
 """The steps that all builders share: what is written, when nothing has to be, and what stays."""
 
-import contextlib
 import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.common.progress import no_progress, parallel_map
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.data.command import common_problems, run_builder
@@ -151,96 +144,3 @@ def test_a_script_speaks_clearly(tmp_path, capsys):
     assert capsys.readouterr() == ("", "x.py: error: limit is 0\n")
     assert run_builder("x.py", lambda progress: fail(KeyboardInterrupt())) == 130
     assert "the output directory is as before" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_that_somebody_swallows_ends_the_build_all_the_same(tmp_path, capsys, number):
-    build_data_set(plan(tmp_path), data_set)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    done = []
-
-    def swallow(item):
-        if item == 3:
-            with contextlib.suppress(KeyboardInterrupt):
-                signal.raise_signal(number)
-        done.append(item)
-        return row(item)
-
-    def build(progress):
-        def make():
-            rows = list(parallel_map(swallow, range(100), 1, progress))
-            return DataSet([DataFile("train.parquet", rows, schema.arrow_schema([]))], {})
-
-        return tmp_path, build_data_set(plan(tmp_path, seed=1), make)
-
-    assert run_builder("x.py", build) == 130
-    assert done == [0, 1, 2, 3]
-    assert "x.py: interrupted; the output directory is as before" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def process_and_square(number):
-    return os.getpid(), number * number
-
-
-@pytest.mark.parametrize("num_proc", [1, 2])
-def test_shared_work_keeps_its_order(num_proc):
-    seen = []
-
-    def progress(items, total, label):
-        seen.append((total, label))
-        return no_progress(items, total, label)
-
-    results = list(parallel_map(process_and_square, range(100), num_proc, progress, "squares"))
-    assert [square for _, square in results] == [number * number for number in range(100)]
-    assert ({process for process, _ in results} == {os.getpid()}) == (num_proc == 1)
-    assert seen == [(100, "squares")]
-
-
-SLOW_WORK = """
-import time
-from verl_trgrpo.data.command import run_builder
-from verl_trgrpo.common.progress import parallel_map
-
-def work(number):
-    time.sleep(0.05)
-    return "x" * 1_000_000
-
-def show(items, total, label):
-    for item in items:
-        print("working", flush=True)
-        yield item
-
-if __name__ == "__main__":
-    raise SystemExit(run_builder("x.py", lambda progress: list(parallel_map(work, range(400), 2, show))))
-"""
-
-
-def start_slow_work(tmp_path):
-    script = tmp_path / "slow_work.py"
-    script.write_text(SLOW_WORK)
-    process = subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout.readline() == "working\n"
-    return process
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("everybody", [True, False], ids=["to all", "to the parent alone"])
-def test_shared_work_stops_at_once(tmp_path, everybody, number):
-    process = start_slow_work(tmp_path)
-    (os.killpg if everybody else os.kill)(process.pid, number)
-    process.stdout.close()
-    _, error = process.communicate(timeout=600)
-    assert process.returncode == 130
-    assert "x.py: interrupted; the output directory is as before" in error
-
-
-def test_workers_end_with_a_parent_that_was_killed(tmp_path):
-    process = start_slow_work(tmp_path)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    assert len(workers) >= 2
-    process.kill()
-    process.communicate(timeout=600)  # the workers hold its output, too
-    assert psutil.wait_procs(workers, timeout=600)[1] == []

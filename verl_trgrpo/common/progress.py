@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from verl_trgrpo.common.signals import Interrupt, handle_signals
+from verl_trgrpo.common.signals import handle_signals
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,15 +36,28 @@ def show_progress(items: Iterable[Any], total: int | None, label: str) -> Iterab
 def interruptible(*more: signal.Signals) -> Iterator[Progress]:
     """Give `show_progress` with a Ctrl-C that cannot get lost.
 
-    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Where a library swallows that, the next item that the
-    progress display hands out, or the end of its items, raises it again.
+    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Python drops what is raised in a destructor, and a
+    library may swallow it, as NumPy's ``Generator.choice`` now and then does; then the next item that the progress
+    display hands out, or the end of its items, raises it again.
     """
-    interrupt = Interrupt()
+    heard = False
+
+    def interrupt(*_: Any) -> None:
+        nonlocal heard
+        heard = True
+        raise KeyboardInterrupt
 
     def progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
         if total is None and isinstance(items, Sized):
             total = len(items)
-        return show_progress(interrupt.watch(items), total, label)
+        for item in show_progress(items, total, label):
+            if heard:
+                raise KeyboardInterrupt
+            yield item
+            if heard:
+                raise KeyboardInterrupt
+        if heard:
+            raise KeyboardInterrupt
 
     with handle_signals(interrupt, signal.SIGINT, *more):
         yield progress

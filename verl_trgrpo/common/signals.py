@@ -3,10 +3,8 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
-
-Item = TypeVar("Item")
+from collections.abc import Callable, Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -25,33 +23,3 @@ def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Ite
     finally:
         for number, old in previous.items():
             signal.signal(number, old)
-
-
-class Interrupt:
-    """Ctrl-C that cannot get lost: a signal handler that raises KeyboardInterrupt and remembers that it did.
-
-    Python drops an exception that is raised inside a destructor or a callback of the garbage collector, and a library may
-    swallow it, as NumPy's ``Generator.choice`` now and then does. Whoever goes through items with `watch` stops at the next
-    item then.
-    """
-
-    def __init__(self) -> None:
-        self._received = False
-
-    def __call__(self, *_: Any) -> None:
-        self._received = True
-        raise KeyboardInterrupt
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has come."""
-        if self._received:
-            raise KeyboardInterrupt
-
-    def watch(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield `items`; after a signal raise KeyboardInterrupt instead of going on."""
-        self.check()
-        for item in items:
-            self.check()
-            yield item
-            self.check()
-        self.check()

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 NO_ANSWER = "the row has no answer"
 
 ARROW_SCHEMA = schema.arrow_schema(
-    [pa.field("origin", pa.string()), pa.field("level", pa.string()), pa.field("subject", pa.string())],
+    [pa.field(name, pa.string()) for name in ("question", "origin", "level", "subject")],
     # For every set, also where all rows have one answer: veRL can only concatenate files of equal types.
     ground_truth=pa.list_(pa.string()),
 )
@@ -180,7 +180,7 @@ def _rows(options: DeepscalerOptions, name: str, problems: Sequence[Sourced]) ->
             ground_truth=problem.answers,
             index=index,
             split=split_of(name),
-            extra_info={"origin": origin, "level": problem.level, "subject": problem.subject},
+            extra_info={"question": problem.text, "origin": origin, "level": problem.level, "subject": problem.subject},
         )
         for index, (problem, origin) in enumerate(problems)
     ]
