@@ -45,7 +45,7 @@ class Own(Base):
 
 
 def parse(words, **arguments):
-    return parse_options(Own, "prog", "What it does.\n", "\n  prog --out x\n", words.split(), **arguments)
+    return parse_options(Own, "prog", "What it does.\n\n  prog --out x", words.split(), **arguments)
 
 
 @pytest.mark.parametrize(
