@@ -118,7 +118,7 @@ import pandas, pyarrow.parquet  # now, not in every child
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common import options
 from verl_trgrpo.data import command, decontaminate
-from verl_trgrpo.tasks.knights_and_knaves import canonical
+from verl_trgrpo.tasks.knights_and_knaves import logic
 import tyro
 
 number, *words = sys.argv[1:]
