@@ -330,7 +330,7 @@ def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> t
         ):
             found.setdefault(row.source, []).append(score["acc"])
             texts = {"input": tokenizer.decode(row.prompt), "output": tokenizer.decode(ids[keep]), "gts": row.truth}
-            dump.append(texts | {"score": score["score"], "acc": score["acc"]})
+            dump.append(texts | {"score": score["score"], "acc": score["acc"], "data_source": row.source})
     return {f"{source}/acc/mean@1": mean(values) for source, values in found.items()}, dump
 
 

@@ -60,7 +60,8 @@ def mean_interval(*groups: Sequence[float], level: float = LEVEL, seed: int = 0)
         raise ValueError(f"level is {level}; it must be above 0 and below 1")
     mean = math.fsum(math.fsum(group) / len(group) for group in groups) / len(groups)
     n = min(map(len, groups))
-    if n < 2 or all(min(group) == max(group) for group in groups):
+    # Equal but for rounding.
+    if n < 2 or all(max(group) - min(group) <= 1e-12 * max(map(abs, group)) for group in groups):
         return Estimate(mean)
     if len(groups) == 1 and n < FEWEST_FOR_BOOTSTRAP:
         low, high = stats.t.interval(level, n - 1, loc=mean, scale=stats.sem(groups[0]))

@@ -1,12 +1,13 @@
 """Curves over seeds, the comparison with the baseline, and what the notes say of both."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from tests.runs.report.files import metrics, write_record, write_run, write_steps
 from verl_trgrpo.runs.compare.figures import accuracies, series
-from verl_trgrpo.runs.report.build import compare_arms
+from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
 from verl_trgrpo.runs.report.notes import notes, run_table, settings
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.report.training_charts import MOST_POINTS, curves
@@ -30,6 +31,20 @@ def sweep(root, slopes, seeds):
     return [
         write_run(root / f"{arm}-seed{seed}", slope, seed) for arm, slope in slopes.items() for seed in range(seeds)
     ]
+
+
+def test_the_page_tests_what_the_study_named_beforehand(tmp_path):
+    """Six pairs of the same sign: p = 2 / 2^6, which a correction for three tests would not leave below 0.05."""
+    for arm, slope in (("base", 0.05), ("new", 0.06)):
+        for seed in range(6):
+            run = write_run(tmp_path / arm / f"seed-{seed}", slope, seed)
+            study = {"baseline": "base", "primary": "new", "margin": 0.2}
+            write_record(run, arm=arm, seed=seed, finished=True, study=study)
+    options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
+    assert "against base: they differ (p = 0.031, 6 pairs)" in build_report(options).summary[1]
+    assert "equivalence within 0.2" in (tmp_path / "r.html").read_text()
+    # Another baseline was not named.
+    assert "corrected 0.094" in build_report(replace(options, baseline="new")).summary[1]
 
 
 def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_path):
