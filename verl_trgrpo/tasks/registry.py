@@ -43,6 +43,9 @@ _TASKS = {
     "minerva": Task("verl_trgrpo.tasks.math.reward.scorer:score_minerva"),
     "search_qa searchR1_nq searchR1_triviaqa searchR1_popqa searchR1_hotpotqa searchR1_2wikimultihopqa searchR1_musique "
     "searchR1_bamboogle": Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa"),
+    "reasoning_gym/<name>": Task(
+        "verl_trgrpo.tasks.reasoning_gym:score_reasoning_gym", "verl_trgrpo.tasks.reasoning_gym:right_response"
+    ),
 }
 
 _families: dict[str, Task] = {name: task for names, task in _TASKS.items() for name in names.split()}

@@ -1,0 +1,172 @@
+"""Any task of reasoning-gym as a task here: rows from its generator, its own verifier as the reward.
+
+A response answers inside `<answer>` and `</answer>`; the last such pair counts. `score` is what the task's
+`score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks. Verifiers are reasoning-gym's:
+an answer that makes one raise is wrong, but nothing bounds the time that one takes.
+"""
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from verl_trgrpo.common.options import command_line
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.command import BuilderOptions
+from verl_trgrpo.tasks.score import Score
+
+INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
+
+
+def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None) -> Score:
+    """Score one response with the verifier of its row's task.
+
+    Args:
+        response: the decoded response without the prompt.
+        ground_truth: JSON with the `task`, its `config` and the `entry` that its `score_answer` takes.
+        extra_info: not used.
+    """
+    truth = json.loads(ground_truth)
+    before, closed, _ = response.rpartition("</answer>")
+    _, opened, answer = before.rpartition("<answer>")
+    if not closed or not opened:
+        return Score(0.0, acc=0.0, format_ok=0.0)
+    try:
+        value = float(_dataset(truth["task"], json.dumps(truth["config"])).score_answer(answer.strip(), truth["entry"]))
+    except Exception:  # verifiers raise anything on answers that they cannot parse
+        value = 0.0
+    return Score(value, acc=float(value >= 1.0), f1=value)
+
+
+def right_response(ground_truth: str) -> str:
+    """Return a response with the right answer."""
+    return f"<answer>{json.loads(ground_truth)['entry']['answer']}</answer>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReasoningGymOptions(BuilderOptions):
+    """What a data set of one reasoning-gym task is to contain.
+
+    Args:
+        task: its name in reasoning-gym, such as gsm_symbolic.
+        train: train rows.
+        test: test rows; none has the question of a train row.
+        config: KEY=VALUE, parameters of the task's own configuration, such as min_terms=3.
+    """
+
+    task: str
+    train: int = 2000
+    test: int = 200
+    config: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return `config` by name; a value is JSON, or else a text."""
+        return {name: _value(text) for name, _, text in (part.partition("=") for part in self.config)}
+
+    def problems(self) -> list[str]:
+        """Return what is wrong, each with value, reason and remedy."""
+        from reasoning_gym.factory import DATASETS  # slow import
+
+        problems = [
+            f"{name} is {count}; ask for at least 1"
+            for name, count in (("train", self.train), ("test", self.test))
+            if count < 1
+        ]
+        if self.task not in DATASETS:
+            near = ", ".join(get_close_matches(self.task, DATASETS, cutoff=0.4)) or "see reasoning-gym's gallery"
+            return [*problems, f"task is {self.task!r}, which reasoning-gym does not have; did you mean: {near}"]
+        try:
+            _dataset(self.task, json.dumps(self.parameters))
+        except (AssertionError, TypeError, ValueError) as error:
+            known = ", ".join(field.name for field in fields(DATASETS[self.task][1]))
+            problems.append(f"config {list(self.config)} does not fit {self.task} ({error}); it has {known}")
+        return problems
+
+
+def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> BuildResult:
+    """Build train.parquet and test.parquet, or find them already built with the same arguments."""
+    arguments = {name: getattr(options, name) for name in ("task", "train", "test", "limit", "seed")}
+    plan = BuildPlan(
+        builder="reasoning_gym",
+        out=options.out,
+        arguments=arguments | {"config": options.parameters},
+        command=command_line("python data_prep/reasoning_gym_task.py", options),
+        libraries=["reasoning-gym", "numpy"],
+        force=options.force,
+    )
+    return build_data_set(plan, lambda: _make(options, progress))
+
+
+def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
+    seen: set[str] = set()
+    files, counts = [], {}
+    for split, count in (("test", options.test), ("train", options.train)):
+        count = min(count, options.limit or count)
+        entries = progress(_entries(options, split, count, seen), count, split)
+        rows = [_row(options, split, index, entry) for index, entry in enumerate(entries)]
+        files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema([pa.field("task", pa.string())])))
+        counts[split] = Counts(count, count)
+    return DataSet(files, counts)
+
+
+def _entries(options: ReasoningGymOptions, split: str, count: int, seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield `count` entries whose questions are not in `seen`, and add these."""
+    size = 20 * count + 1000
+    seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
+    dataset = _dataset(options.task, json.dumps(options.parameters | {"size": size, "seed": seed}))
+    found = 0
+    for index in range(size):
+        entry = dataset[index]
+        if entry["question"] not in seen:
+            seen.add(entry["question"])
+            yield entry
+            found += 1
+            if found == count:
+                return
+    raise ValueError(
+        f"{options.task} gave only {found} different questions for {split} in {size} draws; ask for fewer than {count}"
+    )
+
+
+def _row(options: ReasoningGymOptions, split: str, index: int, entry: dict[str, Any]) -> dict[str, Any]:
+    truth = json.dumps({"task": options.task, "config": options.parameters, "entry": entry}, default=_plain)
+    if entry["answer"] is not None and score_reasoning_gym(right_response(truth), truth).acc < 1.0:
+        raise ValueError(
+            f"the verifier of {options.task} refuses its own answer to a row from JSON; choose another task"
+        )
+    return schema.build_row(
+        data_source=f"reasoning_gym/{options.task}",
+        prompt=[{"role": "user", "content": f"{entry['question']}\n\n{INSTRUCTION}"}],
+        ability="reasoning",
+        ground_truth=truth,
+        index=index,
+        split=split,
+        extra_info={"task": options.task},
+    )
+
+
+@lru_cache(maxsize=16)
+def _dataset(task: str, config: str) -> Any:
+    import reasoning_gym  # slow import
+
+    return reasoning_gym.create_dataset(task, **json.loads(config))
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold for NumPy's numbers and arrays, sets, dates and the like."""
+    return value.tolist() if hasattr(value, "tolist") else sorted(value) if isinstance(value, set) else str(value)
