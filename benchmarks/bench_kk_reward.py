@@ -1,4 +1,4 @@
-"""How many Knights-and-Knaves responses the reward scores per second, on one core.
+"""How many Knights-and-Knaves responses the reward scores per second of CPU time, on one core.
 
     python benchmarks/bench_kk_reward.py --words 400 --people 5 --out kk_reward.json
 
@@ -8,7 +8,6 @@ the prompt asks for. Each figure is the median over the repeats, with the extrem
 
 import argparse
 import json
-import platform
 import random
 import statistics
 import time
@@ -20,31 +19,22 @@ NAMES = ("Zoey", "Oliver", "Ava", "Ethan", "Sofia", "Liam", "Grace", "Noah")
 REASONING = "Suppose that Zoey is a knight; then what she says is true, so Oliver lies and this is consistent."
 
 
-def write_answers(people: int, seed: int) -> tuple[str, dict[str, str]]:
+def write_answers(people: int) -> tuple[str, dict[str, str]]:
     """A ground truth and answers to it by the way they are written."""
-    rng = random.Random(seed)
-    roles = {name: rng.choice(("knight", "knave")) for name in NAMES[:people]}
-    truth = "\n".join(f"({k}) {name} is a {role}" for k, (name, role) in enumerate(roles.items(), start=1))
-    first, _, others = truth.partition("\n")
-    flipped = first.replace("knight", "x").replace("knave", "knight").replace("x", "knave")
+    claims = [f"{name} is a {'knight' if k % 2 else 'knave'}" for k, name in enumerate(NAMES[:people])]
+    truth = "\n".join(f"({k}) {claim}" for k, claim in enumerate(claims, start=1))
     return truth, {
         "lines": truth,
-        "wrong lines": f"{flipped}\n{others}",
-        "bold list": "\n".join(f"- **{name}**: {role.title()}" for name, role in roles.items()),
-        "sentence": ", ".join(f"{name} is a {role}" for name, role in roles.items()) + ".",
-        "reasons": "\n".join(
-            f"{name} is a {role} because {name}'s statement is {'true' if role == 'knight' else 'false'}."
-            for name, role in roles.items()
-        ),
-        "introduction": f"After checking each statement, the only consistent assignment is:\n{truth}",
-        "hedged": f"Maybe this: {truth}",
+        "wrong lines": truth.replace("knight", "knave"),
+        "bold list": "\n".join(f"- **{claim}**" for claim in claims),
+        "sentence": ", ".join(claims[:-1]) + f", and {claims[-1]}.",
+        "prose": f"After checking each statement, the only consistent assignment is:\n{truth}",
     }
 
 
-def write_response(answer: str, words: int, seed: int) -> str:
+def write_response(answer: str, words: int) -> str:
     """A response of `words` words in all."""
-    rng = random.Random(seed)
-    reasoning = " ".join(rng.choices(REASONING.split(), k=max(0, words - len(answer.split()) - 1)))
+    reasoning = " ".join(random.Random(0).choices(REASONING.split(), k=max(0, words - len(answer.split()) - 1)))
     return f"<think>{reasoning}</think>\n<answer>{answer}</answer>"
 
 
@@ -65,35 +55,19 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=5, choices=range(1, len(NAMES) + 1), help="people per puzzle")
     parser.add_argument("--scores", type=int, default=5000, help="scores per repeat (default 5000)")
     parser.add_argument("--repeats", type=int, default=7, help="repeats; the median is reported (default 7)")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
+    parser.add_argument("--out", type=Path, help="also write JSON to this file")
     arguments = parser.parse_args()
-
-    truth, answers = write_answers(arguments.people, arguments.seed)
+    truth, answers = write_answers(arguments.people)
     results = {}
+    print(f"{'answer':<14}{'score':>6}{'per second':>12}{'slowest':>10}{'fastest':>10}")
     for kind, answer in answers.items():
-        response = write_response(answer, arguments.words, arguments.seed)
+        response = write_response(answer, arguments.words)
         rates = measure(response, truth, arguments.scores, arguments.repeats)
-        results[kind] = {
-            "score": compute_score("kk_logic", response, truth)["score"],
-            "characters": len(response),
-            "per_second": round(statistics.median(rates)),
-            "slowest": round(min(rates)),
-            "fastest": round(max(rates)),
-        }
-    report = {
-        "words": arguments.words,
-        "people": arguments.people,
-        "repeats": arguments.repeats,
-        "python": platform.python_version(),
-        "scores_per_second": results,
-    }
-    text = json.dumps(report, indent=2)
+        score = compute_score("kk_logic", response, truth)["score"]
+        results[kind] = {"score": score, "per_second": round(statistics.median(rates))}
+        print(f"{kind:<14}{score:>6}{statistics.median(rates):>12,.0f}{min(rates):>10,.0f}{max(rates):>10,.0f}")
     if arguments.out:
-        arguments.out.write_text(text + "\n")
-    print(f"\n{'answer':<14}{'score':>6}{'per second':>12}{'slowest':>10}{'fastest':>10}")
-    for kind, row in results.items():
-        print(f"{kind:<14}{row['score']:>6}{row['per_second']:>12,}{row['slowest']:>10,}{row['fastest']:>10,}")
+        arguments.out.write_text(json.dumps({"scores_per_second": results}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
