@@ -239,19 +239,6 @@ def test_nothing_is_built_twice_unless_the_source_changed(tmp_path, source, caps
     assert files_in(tmp_path / "out").keys() == {"minerva.parquet", "manifest.json"}
 
 
-def test_each_option_that_changes_the_rows_makes_a_new_build(tmp_path, source, capsys):
-    words = ["--source", source]
-    build(tmp_path / "out", *words)
-    options = ["--limit 2", "--seed 1", "--instruction-role system", "--instruction Go.", "--on-error skip"]
-    for option in options:
-        words += option.split()
-        capsys.readouterr()
-        build(tmp_path / "out", *words)
-        assert "already has" not in capsys.readouterr().out, option
-    build(tmp_path / "out", *words, "--num-proc", "2")
-    assert "already has" in capsys.readouterr().out
-
-
 ERRORS = {
     "an unknown set": (["--sets", "aime2031"], ["sets has aime2031", "choose from deepscaler, aime2024"]),
     "a set that is not there": (["--sets", "minerva", "amc2023"], ["has no amc2023"]),

@@ -45,10 +45,6 @@ _WARM_UP = (
 )  # fmt: skip
 
 
-class GoldUnparseableError(ValueError):
-    """A ground truth that the parser does not understand."""
-
-
 def warm_up() -> None:
     """Parse and compare typical formulas, so that later ones take their usual time."""
     for text in _WARM_UP:
@@ -92,19 +88,13 @@ def _variable(name: str, index: str | None) -> str:
 
 
 def same_formula(gold: str, answer: str) -> bool:
-    """Return whether two LaTeX formulas are equal.
+    """Return whether two LaTeX formulas are equal; False if one is not understood.
 
     Numbers and expressions are compared by value, at points fixed by the names of their variables; equations are equal
     if one is a multiple of the other. Anything else is left to math-verify.
-
-    Raises:
-        GoldUnparseableError: the gold formula is not understood.
     """
-    gold_object = understand(gold)
-    if gold_object is None:
-        raise GoldUnparseableError(gold)
-    answer_object = understand(answer)
-    if answer_object is None:
+    gold_object, answer_object = understand(gold), understand(answer)
+    if gold_object is None or answer_object is None:
         return False
     try:
         return _same(gold_object, answer_object)

@@ -26,22 +26,18 @@ def decide(request: dict[str, Any]) -> dict[str, bool]:
     """Answer one request."""
     from verl_trgrpo.tasks.math.reward.compare import compare, formulas
     from verl_trgrpo.tasks.math.reward.form import read_forms
-    from verl_trgrpo.tasks.math.reward.formulas import GoldUnparseableError, same_formula, understand
+    from verl_trgrpo.tasks.math.reward.formulas import same_formula, understand
     from verl_trgrpo.tasks.math.reward.latex import normalize
 
     understood = False
     for gold in request["golds"]:
-        texts = formulas(read_forms(normalize(gold))[0])
-        if any(understand(text) is None for text in texts):
+        if any(understand(text) is None for text in formulas(read_forms(normalize(gold))[0])):
             continue
         understood = True
-        try:
-            if request["answer"] is not None and compare(
-                [gold], request["answer"], rounded_gold=request["rounded_gold"], same_formula=same_formula
-            ):
-                return {"equal": True, "understood": True, "timed_out": False}
-        except GoldUnparseableError:
-            continue
+        if request["answer"] is not None and compare(
+            [gold], request["answer"], rounded_gold=request["rounded_gold"], same_formula=same_formula
+        ):
+            return {"equal": True, "understood": True, "timed_out": False}
     return {"equal": False, "understood": understood, "timed_out": False}
 
 
