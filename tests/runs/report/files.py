@@ -4,6 +4,8 @@ import json
 import math
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 
 def metrics(step: int, slope: float, seed: int, weight: float | None = None) -> dict[str, float]:
     """What is logged at a step; validation at even steps."""
@@ -72,13 +74,14 @@ def generation(prompt: str, output: str, score: float | None, **more) -> dict:
 
 
 def gradients(path: Path, **changes) -> Path:
-    """Write a ``gradients.json`` as `verl-trgrpo analyze` does, without what a report does not read."""
+    """Write a ``gradients.json`` and its picture as `verl-trgrpo analyze` does, without what a report does not read."""
     effect = {"share_at_parameters": [0.5, 0.3, 0.15, 0.05]}
     figures = {
         "tokens": 1234,
         "envelope": {"lowest": 1.01, "highest": 1.39, "holds": True},
-        "quarters": [{"tokens": 10, "lowest_p": q / 4, "highest_p": q / 4 + 0.2} for q in range(3)] + [{"tokens": 0}],
         "shapings": {"uniform": effect, "sigmoid": effect},
     }
     path.write_text(json.dumps(figures | changes))
+    picture = Figure(figsize=(1, 1))
+    picture.savefig(path.with_suffix(".png"))
     return path

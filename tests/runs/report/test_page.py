@@ -84,7 +84,7 @@ def test_the_pictures_are_in_the_page_and_beside_it(report, page):
     assert embedded == [path.read_bytes() for path in report.pictures]
     assert [path.name for path in report.pictures] == [
         "accuracy.png", "reward.png", "grad-norm.png", "entropy.png", "response-length.png", "weights-1.png",
-        "gradient-share.png", "gradients-1-envelope.png", "gradients-1-shares.png",
+        "gradient-share.png", "gradients-1.png",
     ]  # fmt: skip
     assert {path.parent for path in report.pictures} == {report.page.parent / "page_figures"}
     assert len(set(embedded)) == len(embedded)
@@ -131,7 +131,7 @@ def test_text_of_others_is_text(tmp_path):
     model = gradients(tmp_path / "gradients.json", shapings={EVIL: {"share_at_parameters": [1.0, 0.0, 0.0, 0.0]}})
     options = ReportOptions(runs=(str(run),), out=tmp_path / "r.html", title=EVIL, gradients=(model,))
     page = Page(build_report(options).page)
-    assert page.all("script") == [] and len(page.all("img")) == 9
+    assert page.all("script") == [] and len(page.all("img")) == 8
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
     assert page.words("h1") == EVIL and page.words("title") == EVIL
     # In the prompt, in its right answer and in both responses; what no page may hold is replaced.
@@ -180,12 +180,11 @@ def test_other_files_than_gradients_are_refused(tmp_path, content):
     assert not (tmp_path / "r.html").exists()
 
 
-def test_the_picture_that_analyze_drew_is_taken_along(tmp_path, report):
+def test_the_picture_that_analyze_drew_is_needed(tmp_path):
     run, path = write_run(tmp_path / "grpo", 0.1), gradients(tmp_path / "gradients.json")
-    picture = report.pictures[0].read_bytes()
-    path.with_suffix(".png").write_bytes(picture)
-    found = build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html", gradients=(path,))).pictures[-1]
-    assert (found.name, found.read_bytes()) == ("gradients-1-tokens.png", picture)
+    path.with_suffix(".png").unlink()
+    with pytest.raises(ValueError, match=r"gradients\.png is missing"):
+        build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html", gradients=(path,)))
 
 
 def test_wrong_options_come_out_at_once(tmp_path):

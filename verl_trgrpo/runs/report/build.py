@@ -14,7 +14,7 @@ from verl_trgrpo.runs.charts import Chart
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
 from verl_trgrpo.runs.compare.figures import run_figures
 from verl_trgrpo.runs.metrics import Step
-from verl_trgrpo.runs.report.gradient_charts import gradient_charts
+from verl_trgrpo.runs.report.gradient_charts import gradient_chart
 from verl_trgrpo.runs.report.notes import notes, run_table, settings, validation_metrics
 from verl_trgrpo.runs.report.page import render, summary
 from verl_trgrpo.runs.report.runs import Arm, Run, group_arms, last_common_step, read_runs, split_label
@@ -110,7 +110,7 @@ def build_report(options: ReportOptions) -> Report:
         "weights": weights,
         "shares": [share] if share else [],
     }
-    gradients = {str(path): gradient_charts(path, place) for place, path in enumerate(options.gradients, start=1)}
+    gradients = {str(path): [gradient_chart(path, place)] for place, path in enumerate(options.gradients, start=1)}
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, options.metric, upto)
     page = render(
