@@ -2,11 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from verl_trgrpo.analysis.sharpness import interval, measure_sharpness, perturbed
+from verl_trgrpo.analysis.sharpness import measure_sharpness, perturbed
 
 CURVATURES = torch.tensor([3.0, 1.0, 0.5, 4.0, 2.0], dtype=torch.float64)
 
@@ -51,7 +50,9 @@ def test_a_round_bowl_rises_alike_in_every_direction():
     x = torch.full((7,), 2.0, dtype=torch.float64, requires_grad=True)
     found = measure_sharpness(lambda batch: 1.5 * x.square().sum(), [0], [x], 0.01, directions=3)
     radius = 0.01 * 2 * math.sqrt(7)
-    assert found.random_rise == pytest.approx((1.5 * radius**2,) * 3)
+    assert found.random_rise.mean == pytest.approx(1.5 * radius**2)
+    ends = (found.random_rise.low, found.random_rise.high)
+    assert all(end is None or end == pytest.approx(1.5 * radius**2) for end in ends)
 
 
 def test_a_sharper_minimum_has_the_larger_rises():
@@ -72,23 +73,6 @@ def test_parameters_are_put_back_to_the_bit_also_after_an_error():
         assert not torch.equal(values, before)
         raise RuntimeError("stop")
     assert torch.equal(values, before)
-
-
-def test_intervals_account_for_effects_that_batches_and_directions_share():
-    """Values with a batch effect b_i and a direction effect d_j: 95 % intervals cover the mean about that often."""
-    rng, covered, runs = np.random.default_rng(0), 0, 200
-    for run in range(runs):
-        values = rng.normal(size=(20, 1)) + rng.normal(size=(1, 20)) + 0.1 * rng.normal(size=(20, 20))
-        found = interval(values, run)
-        covered += found.low <= 0 <= found.high
-    # Drawing single values instead would cover in a third of the runs.
-    assert covered >= 0.88 * runs
-
-
-def test_a_single_value_has_no_interval():
-    found = interval(np.array([[2.0]]), 0)
-    assert found.mean == 2.0
-    assert math.isnan(found.low) and math.isnan(found.high)
 
 
 @pytest.mark.parametrize("wrong", [{"batches": []}, {"directions": 0}, {"relative_radius": 0.0}])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.analysis import cosines, logit_gradients, quartiles, shares, token_gradient_norms, weighted_gradients
+from verl_trgrpo.analysis.gradients import cosines, logit_gradients, shares, token_gradient_norms, weighted_gradients
 
 
 def some_logits(rows=50, vocabulary=30, scale=4.0, seed=0):
@@ -82,14 +82,6 @@ def test_weighted_gradients_are_those_of_the_weighted_sums_and_zero_for_foreign_
     expected = torch.stack([gradient_of((row * log_probs).sum(), parameters[:-1]) for row in coefficients])
     torch.testing.assert_close(found[:, :-3], expected)
     assert (found[:, -3:] == 0).all()
-
-
-def test_quartiles_are_quarters_of_the_tokens_in_order_of_probability():
-    probs = torch.tensor([0.9, 0.1, 0.5, 0.2, 0.8, 0.3, 0.7, 0.6])
-    assert quartiles(probs).tolist() == [3, 0, 1, 0, 3, 1, 2, 2]
-    assert quartiles(torch.ones(9)).bincount().tolist() == [3, 2, 2, 2]
-    assert quartiles(torch.ones(2)).tolist() == [0, 2]
-    assert quartiles(torch.ones(0)).tolist() == []
 
 
 def test_shares_are_the_groups_parts_of_the_sum():

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.analysis.options import AnalyzeOptions
+from verl_trgrpo.common.problems import first_line
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow, load_rows
+from verl_trgrpo.evaluation.rows import SEARCH_TAGS, load_rows
 from verl_trgrpo.tasks import compute_score
-
-Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
-
-
-@dataclass(frozen=True)
-class RolloutOptions:
-    """How rollouts are sampled; temperature 1, the policy as it is.
-
-    Args:
-        prompts: drawn from the file with the seed.
-        samples: responses to each prompt; at least 2, since advantages compare them.
-        max_tokens: longest response.
-        seed: of drawing prompts and sampling.
-
-    Raises:
-        ValueError: listing every number out of range.
-    """
-
-    prompts: int = 16
-    samples: int = 8
-    max_tokens: int = 512
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        at_least = {"prompts": 1, "samples": 2, "max_tokens": 1}
-        raise_problems(
-            [
-                f"{name} is {getattr(self, name)}; use at least {least}"
-                for name, least in at_least.items()
-                if getattr(self, name) < least
-            ]
-        )
 
 
 class Rollout(NamedTuple):
@@ -57,7 +26,7 @@ class Rollout(NamedTuple):
 
 
 def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
-    """Tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
+    """Return tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
 
     Raises:
         ValueError: for a device that is not there, or a model that cannot be loaded.
@@ -70,22 +39,26 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
         # transformers wraps `to` in a way that its annotation does not survive.
         return AutoTokenizer.from_pretrained(path), model.to(device).eval()  # type: ignore[arg-type]
     except (OSError, RuntimeError, AssertionError) as error:
-        raise ValueError(f"cannot load {path} on device {device!r}: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"cannot load {path} on device {device!r}: {first_line(error)}") from error
 
 
 @torch.no_grad()
-def sample_rollouts(
-    tokenizer: Any, model: Any, data: Path, options: RolloutOptions, progress: Progress
-) -> list[Rollout]:
+def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Rollout]:
     """Sample responses to prompts of a data file, score them, and compare them within their groups.
 
     Returns:
         prompts times samples rollouts, group after group.
 
     Raises:
-        ValueError: for a file that cannot be read, or whose rows cannot be scored or need searches.
+        ValueError: for a file that cannot be read, rows that cannot be scored or need searches, or rewards that are equal
+            in every group: every figure would be 0 and look like a measurement.
     """
-    rows = _single_turn_rows(data, options)
+    (rows,) = load_rows([options.data], options.prompts, options.seed)
+    if any(row.agent_name == SEARCH_TAGS for row in rows):
+        raise ValueError(
+            f"{options.data} has rows with agent_name {SEARCH_TAGS}, whose responses search; here responses have one turn. "
+            "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
+        )
     settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}
     ends = model.generation_config.eos_token_id
     ends = torch.tensor(ends if isinstance(ends, list) else [ends], device=model.device)
@@ -104,28 +77,22 @@ def sample_rollouts(
             given = torch.tensor(rewards)[:, None]
             advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
             rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
+    if not any(rollout.advantage for rollout in rollouts):
+        raise ValueError(
+            f"all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so no token has a "
+            "gradient; use more prompts or samples, or another checkpoint"
+        )
     return rollouts
 
 
-def _single_turn_rows(data: Path, options: RolloutOptions) -> list[EvalRow]:
-    """Rows drawn from the file; those that search are refused, since one turn without a search is not what was trained."""
-    (rows,) = load_rows([data], options.prompts, options.seed)
-    if any(row.agent_name == SEARCH_TAGS for row in rows):
-        raise ValueError(
-            f"{data} has rows with agent_name {SEARCH_TAGS}, whose responses search; here responses have one turn. Give "
-            "rows without searches, or measure accuracy with verl-trgrpo eval --search"
-        )
-    return rows
-
-
 def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """The response up to its first end token, which belongs to it."""
+    """Return the response up to its first end token, which belongs to it."""
     found = torch.isin(response, ends).nonzero()
     return response[: int(found[0]) + 1] if len(found) else response
 
 
 def response_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
-    """Logits that each token of the responses was sampled from, in one pass padded on the right.
+    """Return the logits that each token of the responses was sampled from, by one pass padded on the right.
 
     Returns:
         (T, vocabulary) for each rollout, with gradient where it is enabled.
@@ -140,6 +107,16 @@ def response_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tenso
     ]
 
 
-def token_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """(T,) log-probabilities of tokens (T,) under logits (T, vocabulary), with gradient."""
-    return torch.log_softmax(logits, dim=-1).gather(-1, tokens[:, None])[:, 0]
+def response_log_probs(model: Any, rollouts: Sequence[Rollout]) -> torch.Tensor:
+    """Return the log-probabilities of all tokens of the responses, one after another: (tokens,), with gradient."""
+    return torch.cat(
+        [
+            torch.log_softmax(logits, dim=-1).gather(-1, rollout.response[:, None])[:, 0]
+            for rollout, logits in zip(rollouts, response_logits(model, rollouts), strict=True)
+        ]
+    )
+
+
+def chunks(rollouts: Sequence[Rollout], size: int) -> list[Sequence[Rollout]]:
+    """Return `rollouts` in pieces of `size`."""
+    return [rollouts[i : i + size] for i in range(0, len(rollouts), size)]

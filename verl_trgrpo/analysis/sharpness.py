@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
 
-LEVEL = 0.95
-_RESAMPLES = 2000
+from verl_trgrpo.analysis.options import AnalyzeOptions
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, sample_rollouts
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.runs.statistics import Estimate, crossed_interval
 
 LossFunction = Callable[[Any], torch.Tensor]
 
-
-class Interval(NamedTuple):
-    """A mean, and the ends of its 95 % bootstrap interval (NaN from a single value)."""
-
-    mean: float
-    low: float
-    high: float
+# Prompts, with all their responses, whose loss is measured together.
+PROMPTS_PER_BATCH = 4
 
 
 @dataclass(frozen=True)
@@ -39,15 +35,40 @@ class Sharpness:
         radius: length of the perturbations, relative radius times the norm of the parameters.
     """
 
-    loss: Interval
-    gradient_norm: Interval
-    random_rise: Interval
-    sam_rise: Interval
-    sam_curvature: Interval
+    loss: Estimate
+    gradient_norm: Estimate
+    random_rise: Estimate
+    sam_rise: Estimate
+    sam_curvature: Estimate
     radius: float
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Sharpness]:
+    """Measure sharpness of GRPO's surrogate, -1/N sum A pi / pi_0, around a checkpoint pi_0 on its own rollouts.
+
+    The same unweighted loss for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups.
+
+    Returns:
+        what was found for each radius.
+
+    Raises:
+        ValueError: when every group got equal rewards, so that the loss is 0 wherever one looks.
+    """
+    rollouts = sample_rollouts(tokenizer, model, options, progress)
+    with torch.no_grad():
+        pieces = chunks(rollouts, PROMPTS_PER_BATCH * options.samples)
+        batches = [(batch, response_log_probs(model, batch)) for batch in pieces]
+
+    def surrogate(batch: tuple[Sequence[Rollout], torch.Tensor]) -> torch.Tensor:
+        rows, old = batch
+        advantages = torch.cat([torch.full(row.response.shape, row.advantage).to(old) for row in rows])
+        return -(advantages * torch.exp(response_log_probs(model, rows) - old)).mean()
+
+    parameters = list(model.parameters())
+    return [
+        measure_sharpness(surrogate, batches, parameters, radius, options.directions, options.seed, progress)
+        for radius in options.radius
+    ]
 
 
 def measure_sharpness(
@@ -57,7 +78,7 @@ def measure_sharpness(
     relative_radius: float = 1e-3,
     directions: int = 8,
     seed: int = 0,
-    progress: Callable[[Iterable[Any], int | None, str], Iterable[Any]] = lambda items, total, label: items,
+    progress: Progress = no_progress,
 ) -> Sharpness:
     """Measure how the mean loss rises in a small ball around the parameters.
 
@@ -86,10 +107,18 @@ def measure_sharpness(
     rows = [
         _one_batch(loss, batch, parameters, radius, directions, seed) for batch in progress(batches, None, "batches")
     ]
-    at, norms, sam, rises = (np.array([row[i] for row in rows], dtype=np.float64) for i in range(4))
-    column = [x[:, None] for x in (at, norms, sam, sam - radius * norms)]
-    values, gradient_norm, sam_rise, sam_curvature = (interval(x, seed) for x in column)
-    return Sharpness(values, gradient_norm, interval(rises, seed), sam_rise, sam_curvature, radius)
+
+    def over_batches(values: Iterable[float]) -> Estimate:
+        return crossed_interval([[value] for value in values], seed=seed)
+
+    return Sharpness(
+        loss=over_batches(value for value, _, _, _ in rows),
+        gradient_norm=over_batches(norm for _, norm, _, _ in rows),
+        random_rise=crossed_interval([rises for _, _, _, rises in rows], seed=seed),
+        sam_rise=over_batches(rise for _, _, rise, _ in rows),
+        sam_curvature=over_batches(rise - radius * norm for _, norm, rise, _ in rows),
+        radius=radius,
+    )
 
 
 def _one_batch(
@@ -133,17 +162,3 @@ def perturbed(parameters: Sequence[torch.Tensor], direction: Sequence[torch.Tens
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
     return math.sqrt(sum(float(tensor.double().square().sum()) for tensor in tensors))
-
-
-def interval(values: np.ndarray, seed: int) -> Interval:
-    """Mean of (batches, directions) values with an interval from drawing rows and columns anew, each with replacement.
-
-    The effects of a batch and of a direction are both shared by many values, so single values must not be drawn.
-    """
-    rng = np.random.default_rng(seed)
-    if values.size == 1:
-        return Interval(float(values[0, 0]), math.nan, math.nan)
-    rows, columns = (rng.multinomial(n, [1 / n] * n, size=_RESAMPLES) / n for n in values.shape)
-    means = np.einsum("rb,bd,rd->r", rows, values, columns)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(values.mean()), float(low), float(high))

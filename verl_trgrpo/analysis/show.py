@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from verl_trgrpo.analysis.run import UNIFORM, TokenTable
-from verl_trgrpo.analysis.sharpness import Interval, Sharpness
+from verl_trgrpo.analysis.gradients import TokenTable
+from verl_trgrpo.analysis.options import UNIFORM
+from verl_trgrpo.analysis.sharpness import Sharpness
+from verl_trgrpo.common.files import replaced_file
+from verl_trgrpo.common.tables import text_table
+from verl_trgrpo.runs.statistics import Estimate
 
 
 def gradient_text(figures: Mapping[str, Any]) -> str:
-    """Tables of the figures of :func:`~verl_trgrpo.analysis.run.analyze_gradients`."""
+    """Tables of the figures of :func:`~verl_trgrpo.analysis.gradients.analyze_gradients`."""
     envelope, ratio = figures["envelope"], figures["parameter_norm_over_miss"]
     verdict = "all tokens lie within" if envelope["holds"] else "NOT all tokens lie within"
     lines = [
@@ -26,43 +31,56 @@ def gradient_text(figures: Mapping[str, Any]) -> str:
     ]
     for name, effect in figures["shapings"].items():
         about = "before weighting" if name == UNIFORM else f"mean weight {effect['mean_weight']:.4f}"
-        lines += ["", f"{name}: {about}", _HEAD]
-        lines += [_line(q, facts, effect) for q, facts in enumerate(figures["quarters"])]
+        rows = [_row(q, facts, effect) for q, facts in enumerate(figures["quarters"])]
+        lines += ["", f"{name}: {about}", text_table(rows, _HEAD, "r" * len(_HEAD))]
     return "\n".join(lines)
 
 
-_HEAD = "  quarter  p of its tokens   tokens    weight  share: logits  parameters  update norm  cosine with 4th"
+_HEAD = (
+    "quarter",
+    "p of its tokens",
+    "tokens",
+    "weight",
+    "share: logits",
+    "parameters",
+    "update norm",
+    "cosine with 4th",
+)
 
 
-def _line(q: int, facts: Mapping[str, Any], effect: Mapping[str, Any]) -> str:
-    span = f"{facts['lowest_p']:.4f} to {facts['highest_p']:.4f}" if facts["tokens"] else "none"
+def _row(q: int, facts: Mapping[str, Any], effect: Mapping[str, Any]) -> list[str]:
     cosine = effect["cosine"][q][-1]
-    cells = (
-        f"{span:>16}", f"{facts['tokens']:7,}", f"{effect['weight'][q]:8.4f}", f"{effect['share_at_logits'][q]:13.4f}",
-        f"{effect['share_at_parameters'][q]:10.4f}", f"{effect['update_norm'][q]:11.3g}",
-        f"{'-' if cosine is None else f'{cosine:.3f}':>15}",
-    )  # fmt: skip
-    return f"  {q + 1:7}  " + "  ".join(cells)
+    return [
+        str(q + 1),
+        f"{facts['lowest_p']:.4f} to {facts['highest_p']:.4f}" if facts["tokens"] else "none",
+        f"{facts['tokens']:,}",
+        f"{effect['weight'][q]:.4f}",
+        f"{effect['share_at_logits'][q]:.4f}",
+        f"{effect['share_at_parameters'][q]:.4f}",
+        f"{effect['update_norm'][q]:.3g}",
+        "-" if cosine is None else f"{cosine:.3f}",
+    ]
 
 
 def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     """A table with a line for each checkpoint and radius."""
     names = ("gradient_norm", "random_rise", "sam_rise", "sam_curvature")
-    width = max(map(len, found))
-    head = "  ".join(f"{name.replace('_', ' '):>32}" for name in names)
-    lines = [f"{'':{width}}  {'radius':>8}  {head}"]
-    for model, radii in found.items():
-        for sharpness in radii:
-            cells = "  ".join(f"{_interval(getattr(sharpness, name)):>32}" for name in names)
-            lines.append(f"{model:{width}}  {sharpness.radius:8.3g}  {cells}")
-    return "\n".join([*lines, "95 % intervals over batches, and directions"])
+    rows = [
+        [model, f"{sharpness.radius:.3g}", *(_interval(getattr(sharpness, name)) for name in names)]
+        for model, radii in found.items()
+        for sharpness in radii
+    ]
+    head = ["", "radius", *(name.replace("_", " ") for name in names)]
+    return text_table(rows, head, "lrrrrr") + "\n95 % intervals over batches, and directions"
 
 
-def _interval(value: Interval) -> str:
+def _interval(value: Estimate) -> str:
+    if value.low is None or value.high is None:
+        return f"{value.mean:.3g} (n/a)"
     return f"{value.mean:.3g} ({value.low:.3g} to {value.high:.3g})"
 
 
-def plot_gradients(figures: Mapping[str, Any], table: TokenTable, path: Path, title: str) -> Path:
+def plot_gradients(figures: Mapping[str, Any], table: TokenTable, norms: torch.Tensor, path: Path, title: str) -> Path:
     """Draw norms against probability with their envelope, shares by quarter, and cosines into a PNG file."""
     # Not pyplot: it would need a display back-end and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -75,16 +93,15 @@ def plot_gradients(figures: Mapping[str, Any], table: TokenTable, path: Path, ti
     _norms(axes[0], table.misses.numpy(), table.logit_norms.numpy(), (1.0, math.sqrt(2)), ("1 - p", "sqrt(2) (1 - p)"))
     axes[0].set(title="gradient norm of log p at the logits")
     ratio = figures["parameter_norm_over_miss"]
-    measured = table.parameter_norms.numpy()
+    measured = norms.numpy()
     bounds = (ratio["5%"], ratio["95%"])
     names = tuple(f"{bound:.3g} (1 - p)" for bound in bounds)
     _norms(axes[1], table.misses.numpy()[: len(measured)], measured, bounds, names)
     axes[1].set(title=f"by {figures['parameters']:,} parameters; lines hold 90 % of the tokens")
     _shares(axes[2], figures)
     _cosines(axes[3], figures)
-    temporary = path.with_suffix(".tmp.png")
-    figure.savefig(temporary, dpi=110)
-    temporary.replace(path)
+    with replaced_file(path) as temporary:
+        figure.savefig(temporary, dpi=110, format="png")
     return path
 
 

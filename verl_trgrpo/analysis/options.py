@@ -1,0 +1,107 @@
+"""What to measure, on which rollouts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verl_trgrpo.common.problems import raise_problems
+
+if TYPE_CHECKING:
+    from verl_trgrpo.core import Shaping
+
+UNIFORM = "uniform"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzeOptions:
+    """One measurement.
+
+    Raises ValueError that lists everything that is wrong.
+
+    Args:
+        model: veRL checkpoint, Hugging Face directory or hub name; several with --sharpness.
+        data: prompts (veRL parquet).
+        out: directory for the results; runs/analyze/MODEL if left out.
+        device: cpu, cuda, cuda:1, ...
+        prompts: how many, drawn from the file with the seed.
+        samples: responses to each, sampled at temperature 1; at least 2, since advantages compare them.
+        max_tokens: longest response.
+        seed: of prompts, sampling and directions.
+        shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
+        parameters: part of the names of the parameters to differentiate by, such as layers.3; all for all.
+        tokens: at most so many get a backward pass of their own.
+        sharpness: measure this instead of gradients, for each model.
+        radius: lengths of a perturbation over the norm of the parameters.
+        directions: random ones, each in both senses.
+    """
+
+    model: tuple[str, ...]
+    data: Path
+    out: Path | None = None
+    device: str = "cpu"
+    prompts: int = 16
+    samples: int = 8
+    max_tokens: int = 512
+    seed: int = 0
+    shaping: tuple[str, ...] = ("sigmoid",)
+    parameters: str = "all"
+    tokens: int = 2000
+    sharpness: bool = False
+    radius: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
+    directions: int = 8
+
+    def __post_init__(self) -> None:
+        at_least = {"prompts": 1, "samples": 2, "max_tokens": 1, "tokens": 1, "directions": 1}
+        problems = [
+            f"{name} is {getattr(self, name)}; use at least {least}"
+            for name, least in at_least.items()
+            if getattr(self, name) < least
+        ]
+        problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
+        if not self.model:
+            problems.append("no model is given; name one with --model")
+        if len(self.model) > 1 and not self.sharpness:
+            problems.append(
+                f"gradients are measured for one model at a time, not {len(self.model)}; or add --sharpness"
+            )
+        for text in self.shaping:
+            try:
+                parse_shaping(text)
+            except ValueError as error:
+                problems.append(str(error))
+        raise_problems(problems)
+
+    @property
+    def directory(self) -> Path:
+        """`out`, or its default."""
+        return self.out or Path("runs") / "analyze" / "-".join(Path(self.model[0]).parts[-2:]).lstrip("/")
+
+    @property
+    def shapings(self) -> dict[str, Shaping]:
+        """The shapings by the text that names them; `UNIFORM` stands before them."""
+        return {text: parse_shaping(text) for text in (UNIFORM, *self.shaping)}
+
+
+def parse_shaping(text: str) -> Shaping:
+    """Return the shaping of ``name`` or ``name:parameter=value,...``, such as ``sigmoid:reverse=true,tau=6``.
+
+    Raises:
+        ValueError: where it cannot be built, or needs more than probabilities.
+    """
+    from verl_trgrpo.core import make_shaping  # imports torch
+
+    name, _, rest = text.partition(":")
+    parameters: dict[str, Any] = {}
+    for pair in filter(None, rest.split(",")):
+        key, _, value = pair.partition("=")
+        try:
+            parameters[key] = json.loads(value.lower())
+        except ValueError as error:
+            raise ValueError(f"shaping {text}: {pair} is not PARAMETER=NUMBER, such as alpha=0.3") from error
+    shaping = make_shaping(name, **parameters)
+    if not shaping.probs_only:
+        raise ValueError(f"shaping {text} asks for {', '.join(shaping.inputs)}; the analysis has probabilities only")
+    return shaping
