@@ -34,7 +34,7 @@ import psutil
 from search_load import Load, measure_load, show_load
 
 from verl_trgrpo.retrieval.protocol import request_body
-from verl_trgrpo.retrieval.tantivy_backend import TantivyBackend
+from verl_trgrpo.retrieval.index import Index
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
 WORDS_PER_PASSAGE = 100

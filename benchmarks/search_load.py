@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from verl_trgrpo.retrieval.backend import Backend
+from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.protocol import request_body
 
 # The least number of queries over which the server's memory is watched.

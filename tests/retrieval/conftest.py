@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.retrieval.search_servers import PASSAGES, write_corpus
-from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
+from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.retrieval.search_servers import PASSAGES, answering, serving
 from verl_trgrpo.retrieval.http_backend import HttpOptions
-from verl_trgrpo.tasks.search_qa.agent.client import SearchClient
-from verl_trgrpo.tasks.search_qa.agent.options import ClientOptions
-from verl_trgrpo.tasks.search_qa.agent.tags import passages_text
+from verl_trgrpo.tasks.search_qa.client import SearchClient
+from verl_trgrpo.tasks.search_qa.options import ClientOptions
+from verl_trgrpo.tasks.search_qa.tags import passages_text
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.retrieval.search_servers import COMMAND, PASSAGES, command, wait_for, write_corpus
 from verl_trgrpo.retrieval.staging import staged_directory
-from verl_trgrpo.retrieval.tantivy_backend import TantivyBackend, TantivyOptions
-from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index, check_complete
+from verl_trgrpo.retrieval.index import Index, TantivyOptions
+from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
 
 def search(directory, query, topk=3):

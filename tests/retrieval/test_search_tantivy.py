@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.search_servers import PASSAGES, write_corpus
-from verl_trgrpo.retrieval.tantivy_backend import TantivyBackend
-from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
 HOSTILE = {
     "colon": "contents:polonium",

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from tests.tiny.worlds import unseen_puzzles
 from verl_trgrpo.data.parquet import file_sha256, read_manifest
-from verl_trgrpo.tasks.search_qa.agent.tags import STOP_STRINGS, observation_frame
+from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame
 from verl_trgrpo.tiny import puzzles, search
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.search_world import make_world

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.retrieval.tantivy_backend import TantivyBackend
+from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.tiny.search_dataset import AGENT_NAME, CORPUS, TEST, TRAIN, build_dataset, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)
@@ -86,7 +86,7 @@ def test_an_index_is_built_again_only_where_it_has_to_be(tmp_path):
     assert prepare(tmp_path, seed=3)
     assert not prepare(tmp_path, seed=3)
     assert prepare(tmp_path, seed=4)  # another world
-    assert len(TantivyBackend(tmp_path / "index").search(["born"], 1)[0]) == 1
+    assert len(Index(tmp_path / "index").search(["born"], 1)[0]) == 1
 
 
 def test_the_recorded_command_builds_the_same_files(built, tmp_path):
@@ -99,7 +99,7 @@ def test_the_recorded_command_builds_the_same_files(built, tmp_path):
 def test_preparing_builds_an_index_that_answers_the_questions(tmp_path):
     assert prepare(tmp_path, seed=3)
     assert not prepare(tmp_path, seed=3)
-    backend = TantivyBackend(tmp_path / "index")
+    backend = Index(tmp_path / "index")
     for row in rows(tmp_path / "data", "test"):
         (answer,) = row["reward_model"]["ground_truth"]["target"]
         contents = backend.search([person(row)], 1)[0][0].contents

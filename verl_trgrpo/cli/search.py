@@ -3,135 +3,142 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.cli import search_actions, search_demo
-from verl_trgrpo.cli.search_actions import (
-    OPENSEARCH_VARIABLES,
-    SERVER_OPTIONS,
-    TOKEN_VARIABLE,
-    UPSTREAM_TOKEN_VARIABLE,
-)
+from verl_trgrpo.cli import search_demo
+
+if TYPE_CHECKING:
+    from verl_trgrpo.retrieval.protocol import Hit
 
 _EPILOG = """\
 examples:
   verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
   verl-trgrpo search query --index indexes/wiki-18 "who wrote The Left Hand of Darkness"
+  verl-trgrpo search query --url http://127.0.0.1:8000 --topk 5 "Ursula K. Le Guin"
   verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
+  VERL_TRGRPO_SEARCH_TOKEN=... verl-trgrpo search serve --index indexes/wiki-18 --host 0.0.0.0
   curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
       -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 """
 
-_INDEX_EPILOG = """\
-examples:
-  verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
-  verl-trgrpo search index --corpus wiki-18.jsonl.gz --backend opensearch --url https://node:9200 \\
-      --opensearch-index wiki-18
-
-Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}. Lines that are not are left out and reported.
-The index appears when it is complete; a build that was stopped starts over when the same command is given again.
-"""
-
-_SERVE_EPILOG = f"""\
-examples:
-  verl-trgrpo search serve --index indexes/wiki-18
-  {TOKEN_VARIABLE}=... verl-trgrpo search serve --index indexes/wiki-18 --host 0.0.0.0 --workers 8
-  verl-trgrpo search serve --backend http --url http://other:8000/retrieve
-  verl-trgrpo search serve --backend opensearch --url https://node:9200 --opensearch-index wiki-18
-
-It answers POST /retrieve (Search-R1's protocol), GET /health and GET /metrics, until SIGTERM or Ctrl-C; requests in work
-are finished first. Limits hold for each worker. Environment: {TOKEN_VARIABLE} (bearer token that requests need),
-{UPSTREAM_TOKEN_VARIABLE} (sent to --url with --backend http), {", ".join(OPENSEARCH_VARIABLES)}.
-"""
-
-_QUERY_EPILOG = """\
-examples:
-  verl-trgrpo search query --index indexes/wiki-18 "who wrote The Left Hand of Darkness"
-  verl-trgrpo search query --url http://127.0.0.1:8000 --topk 5 "Ursula K. Le Guin"
-"""
+_ACTIONS = {
+    "index": "build an index of a corpus",
+    "serve": "serve an index over HTTP in Search-R1's protocol",
+    "query": "ask an index or a server, and print what it finds",
+}
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser(
         "search",
         help="index a corpus of passages, serve it in Search-R1's protocol, ask it; train a tiny model to search",
-        description="The search room: index, serve and query a corpus of passages. See docs/search.md.",
+        description="Index, serve and query a corpus of passages. See docs/search.md.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_index(actions)
-    _add_serve(actions)
-    _add_query(actions)
+    for name, about in _ACTIONS.items():
+        # All words, --help too, are left to tyro, which knows the options: nothing begins with this prefix.
+        action = actions.add_parser(name, help=about, add_help=False, prefix_chars="\0")
+        action.add_argument("words", nargs="*")
+        action.set_defaults(run=_run)
     search_demo.add_parser(actions)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    action = getattr(search_actions, arguments.action)
-    try:
-        return action(arguments)
-    except KeyboardInterrupt:
-        ending = "nothing was changed" if arguments.action == "index" else "stopped"
-        print(f"\ninterrupted; {ending}", file=sys.stderr)
-        return 130
+def _run(arguments: argparse.Namespace) -> int:
+    return {"index": _index, "serve": _serve, "query": _query}[arguments.action](arguments.words)
 
 
-def _subparser(actions: argparse._SubParsersAction, name: str, about: str, epilog: str) -> argparse.ArgumentParser:
-    return actions.add_parser(
-        name, help=about, description=about, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def _read(options: Callable[..., Any], action: str, words: Sequence[str]) -> Any:
+    import tyro
+
+    return tyro.cli(options, prog=f"verl-trgrpo search {action}", args=words, config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone))
 
 
-def _add_index(actions: argparse._SubParsersAction) -> None:
-    parser = _subparser(actions, "index", "Build an index of a corpus, or load it into OpenSearch.", _INDEX_EPILOG)
-    parser.add_argument("--corpus", type=Path, required=True, metavar="FILE", help="JSON lines, plain or gzip")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="directory for the index")
-    parser.add_argument("--threads", type=int, default=1, help="of the writer, 1 to 8 (default: %(default)s)")
-    parser.add_argument("--memory-mb", type=int, default=512, help="of the writer (default: %(default)s)")
-    parser.add_argument("--force", action="store_true", help="replace an index of another corpus, or build again")
-    parser.add_argument(
-        "--backend", choices=("tantivy", "opensearch"), default="tantivy", help="where to (default: %(default)s)"
-    )
-    _add_opensearch(parser)
+def _index(words: Sequence[str]) -> int:
+    from verl_trgrpo.common.progress import interruptible
+    from verl_trgrpo.retrieval.build import IndexOptions, build_index
+
+    options = _read(IndexOptions, "index", words)
+    with interruptible(signal.SIGTERM) as progress:
+        result = build_index(options, progress)
+    manifest = result.manifest
+    if not result.built:
+        print(f"{options.out} already has this index: {manifest['documents']:,} passages; --force builds it again")
+        return 0
+    print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
+    if count := manifest["bad_lines"]:
+        examples = manifest["bad_examples"]
+        more = "\n  ..." if count > len(examples) else ""
+        print(f"{count:,} bad lines left out:\n  " + "\n  ".join(examples) + more, file=sys.stderr)
+    return 0
 
 
-def _add_serve(actions: argparse._SubParsersAction) -> None:
+def _serve(words: Sequence[str]) -> int:
     from verl_trgrpo.retrieval.options import ServerOptions
+    from verl_trgrpo.retrieval.server import serve
 
-    parser = _subparser(actions, "serve", "Serve a corpus over HTTP in Search-R1's protocol.", _SERVE_EPILOG)
-    parser.add_argument(
-        "--backend", choices=("tantivy", "opensearch", "http"), default="tantivy", help="default: %(default)s"
-    )
-    parser.add_argument("--index", type=Path, metavar="DIR", help="index from `search index` (tantivy)")
-    _add_opensearch(parser)
-    parser.add_argument("--upstream-token-file", type=Path, metavar="FILE", help="bearer token to send to --url (http)")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help=f"as {TOKEN_VARIABLE}, from a file")
-    parser.add_argument(
-        "--allow-anonymous", action="store_true", help="let --host be open to other machines without a token"
-    )
-    defaults = ServerOptions()
-    for name, text in SERVER_OPTIONS.items():
-        default = getattr(defaults, name)
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, type=type(default), default=default, help=f"{text} (default: %(default)s)")
+    options = _read(ServerOptions, "serve", words)
+
+    def ready(address: str, documents: int) -> None:
+        print(f"listening on {address}/retrieve ({documents:,} passages, workers {options.workers})", flush=True)
+
+    serve(options, ready)
+    return 0
 
 
-def _add_query(actions: argparse._SubParsersAction) -> None:
-    parser = _subparser(actions, "query", "Ask an index or a server, and print what it finds.", _QUERY_EPILOG)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--index", type=Path, metavar="DIR", help="index from `search index`")
-    source.add_argument("--url", help="server in Search-R1's protocol")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help=f"as {TOKEN_VARIABLE}, from a file (--url)")
-    parser.add_argument("--topk", type=int, default=3, help="hits (default: %(default)s)")
-    parser.add_argument("question", nargs="+", help="one or more questions; quote each")
+def _query(words: Sequence[str]) -> int:
+    return asyncio.run(_ask(**_read(_query_options, "query", words)))
 
 
-def _add_opensearch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", help="server of the backend (opensearch: default http://127.0.0.1:9200)")
-    parser.add_argument("--opensearch-index", default="wiki-18", metavar="NAME", help="default: %(default)s")
-    parser.add_argument("--opensearch-ca", type=Path, metavar="FILE", help="certificates to trust")
-    parser.add_argument(
-        "--backend-timeout", type=float, default=8.0, metavar="S", help="seconds for OpenSearch or http (default: 8)"
-    )
+def _query_options(
+    questions: tuple[str, ...], /, index: Path | None = None, url: str | None = None, topk: int = 3
+) -> dict[str, Any]:
+    """Ask an index or a server, and print what it finds.
+
+    A server that needs a bearer token gets the one in the environment variable VERL_TRGRPO_SEARCH_TOKEN.
+
+    Args:
+        questions: One or more questions; quote each.
+        index: Directory of an index from `verl-trgrpo search index`.
+        url: Server in Search-R1's protocol, in place of an index.
+        topk: Hits for each question.
+    """
+    if not questions or (index is None) == (url is None):
+        raise ValueError("give one or more questions, and either --index or --url")
+    return {"questions": questions, "index": index, "url": url, "topk": topk}
+
+
+async def _ask(questions: Sequence[str], index: Path | None, url: str | None, topk: int) -> int:
+    if index is not None:
+        from verl_trgrpo.retrieval.index import Index
+
+        for question, hits in zip(questions, Index(index).search(questions, topk), strict=True):
+            _show(question, hits)
+        return 0
+    from verl_trgrpo.tasks.search_qa.client import SearchClient
+    from verl_trgrpo.tasks.search_qa.options import read_options
+
+    client = SearchClient(read_options({"url": url, "topk": topk}))
+    try:
+        for question in questions:
+            result = await client.search(question)
+            if result.failure:
+                raise RuntimeError(f"{url}: {result.failure}")
+            _show(question, result.hits)
+    finally:
+        await client.close()
+    return 0
+
+
+def _show(question: str, hits: Sequence[Hit]) -> None:
+    print(f"{question}\n{'' if hits else 'nothing found'}".rstrip())
+    for rank, hit in enumerate(hits, start=1):
+        title, _, text = hit.contents.partition("\n")
+        print(f"\n{rank}. {title.strip(chr(34))}  (score {hit.score:.2f}, id {hit.id or 'unknown'})\n   {text}")
+    print()

@@ -131,6 +131,6 @@ class EvalOptions:
             return
         if malformed := [pair for pair in self.search if not pair.partition("=")[0] or "=" not in pair]:
             raise ValueError(f"--search {' '.join(malformed)} is not KEY=VALUE, such as topk=3")
-        from verl_trgrpo.tasks.search_qa.agent.options import read_options
+        from verl_trgrpo.tasks.search_qa.options import read_options
 
         read_options(self.search_settings)

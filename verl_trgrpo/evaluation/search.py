@@ -12,9 +12,9 @@ from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.evaluation.engine import Engine
 from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.tasks.search_qa.agent.client import SearchClient, shared_client
-from verl_trgrpo.tasks.search_qa.agent.loop import SearchAgentLoop
-from verl_trgrpo.tasks.search_qa.agent.options import read_options
+from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
+from verl_trgrpo.tasks.search_qa.options import read_options
 
 
 class _Turns:
@@ -43,25 +43,25 @@ class Searcher:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
-        self._client_options, self._loop_options = read_options(settings)
+        self._options = read_options(settings)
 
     async def probe(self) -> None:
         """Ask the search server once.
 
         Raises ValueError when it does not answer: an evaluation without searches would look like a bad model.
         """
-        client = SearchClient(self._client_options)
+        client = SearchClient(self._options)
         result = await client.search("test")
         await client.close()
         if result.failure:
             raise ValueError(
-                f"the rows need a search server, and {self._client_options.url} does not work: {result.failure}. Start one "
+                f"the rows need a search server, and {', '.join(self._options.urls)} does not work: {result.failure}. Start one "
                 "with verl-trgrpo search serve --index DIR, and name it with --search url=http://HOST:PORT/retrieve"
             )
 
     async def close(self) -> None:
         """Give back the connections of this event loop."""
-        await shared_client(self._client_options).close()
+        await shared_client(self._options).close()
 
     async def respond(
         self,
@@ -108,6 +108,6 @@ class Searcher:
             tokenizer.decode(output.response_ids, skip_special_tokens=True),
             sum(output.response_mask),
             # Out of room in the middle of the last turn, or because the next observation would not have fitted.
-            cut=turns.cut or (not answered and turns.count <= self._loop_options.max_searches),
+            cut=turns.cut or (not answered and turns.count <= self._options.max_searches),
             extra={name: fields[name] for name in ("model_text", "rollout_metrics")},
         )

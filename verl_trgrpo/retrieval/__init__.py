@@ -1,9 +1,15 @@
-"""The search room: an index of passages, a server that speaks Search-R1's protocol, and what it can search in.
+"""An index of passages (BM25), and a server for it that speaks Search-R1's protocol; see docs/search.md.
 
-`verl-trgrpo search index`, `serve` and `query` are the command line of this package; docs/search.md explains them.
-Importing this package is cheap: tantivy, FastAPI, uvicorn and opensearch-py are imported where they are used.
+Importing this package is cheap: tantivy, Starlette, uvicorn and prometheus-client are imported where they are used.
 """
 
-from verl_trgrpo.retrieval.backend import Backend, BackendBusyError, BackendError, BackendTimeoutError, Hit
+import importlib
 
-__all__ = ["Backend", "BackendBusyError", "BackendError", "BackendTimeoutError", "Hit"]
+
+def require(*modules: str) -> None:
+    """Import modules of the extra `search`; RuntimeError with the remedy where one is not installed."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise RuntimeError(f'{error.name} is not installed; pip install "verl-trgrpo[search]"') from error

@@ -5,155 +5,116 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from verl_trgrpo.retrieval.backend import (
-    Backend,
-    BackendBusyError,
-    BackendError,
-    BackendTimeoutError,
-    Hit,
-    optional_module,
-)
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.metrics import Metrics
 from verl_trgrpo.retrieval.options import ServerOptions
-from verl_trgrpo.retrieval.protocol import BadRequestError, RetrieveRequest, answer, parse_request
+from verl_trgrpo.retrieval.protocol import Hit, RefusedError, RetrieveRequest, answer, parse_request
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI, Request, Response
+logger = logging.getLogger(__name__)
 
-# Bytes of a body that is too large which are read and thrown away: a client that is cut off while it sends sees a broken
-# connection, not the reason.
-_DISCARD = 1 << 26
+# Queries that a thread searches in one go; a large request uses all threads and can be stopped between batches.
+_BATCH = 8
 
 
-class RefusalError(Exception):
-    """Why a request gets no answer; `status` and `headers` say so in HTTP."""
+class _Service:
+    """Answers requests from an index, in a pool of threads."""
 
-    def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(reason)
-        self.status, self.headers = status, headers or {}
-
-
-class Admission:
-    """Counts the queries in work, and turns away what would be too many. Threads may use it at the same time."""
-
-    def __init__(self, limit: int, metrics: Metrics) -> None:
-        self._limit, self._metrics = limit, metrics
-        self._lock = threading.Lock()
-        self._pending = 0
-
-    def enter(self, queries: int) -> None:
-        """Admit queries; RefusalError 503 where they are too many."""
-        with self._lock:
-            if self._pending + queries > self._limit:
-                raise RefusalError(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
-            self._change(queries)
-
-    def leave(self, queries: int) -> None:
-        with self._lock:
-            self._change(-queries)
-
-    def _change(self, queries: int) -> None:
-        self._pending += queries
-        self._metrics.pending(self._pending)
-
-
-class RetrievalService:
-    """Answers requests with a backend, in a pool of threads."""
-
-    def __init__(self, options: ServerOptions, backend: Backend, metrics: Metrics) -> None:
-        self._options, self._backend, self._metrics = options, backend, metrics
-        self._admission = Admission(options.max_pending, metrics)
+    def __init__(self, options: ServerOptions, index: Index) -> None:
+        self._options, self._index, self._metrics = options, index, Metrics()
         self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="search")
-        self._token = None if options.token is None else _digest(f"Bearer {options.token}")
+        self._lock, self._pending = threading.Lock(), 0
+        token = options.token()
+        self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
-        from fastapi.responses import JSONResponse
-
         start, queries = time.monotonic(), 0
         try:
             checked, results = await asyncio.wait_for(self._answer(request), self._options.deadline)
             queries = len(results)
             response = JSONResponse(answer(results, checked.return_scores))
         except asyncio.TimeoutError:  # not the built-in one before Python 3.11
-            response = _refuse(RefusalError(504, f"no answer within the deadline of {self._options.deadline:g} s"))
-        except BackendBusyError as error:
-            response = _refuse(RefusalError(503, str(error), {"Retry-After": str(error.retry_after)}))
-        except BackendTimeoutError as error:
-            response = _refuse(RefusalError(504, str(error)))
-        except BackendError as error:
-            response = _refuse(RefusalError(502, str(error)))
-        except BadRequestError as error:
-            response = _refuse(RefusalError(error.status, str(error)))
-        except RefusalError as refusal:
+            response = _refuse(RefusedError(504, f"no answer within the deadline of {self._options.deadline:g} s"))
+        except ClientDisconnect:
+            response = _refuse(RefusedError(400, "the client went away"))
+        except RefusedError as refusal:
             response = _refuse(refusal)
+        except RuntimeError as error:
+            logger.error("a search failed: %s", error)
+            response = _refuse(RefusedError(500, str(error)))
         self._metrics.answered(response.status_code, queries, time.monotonic() - start)
         return response
 
-    def check_token(self, request: Request) -> None:
-        """Refuse a request without the token; the comparison takes the same time whatever is wrong."""
-        given = _digest(request.headers.get("Authorization", ""))
-        if self._token is not None and not hmac.compare_digest(given, self._token):
-            raise RefusalError(401, "the bearer token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+    async def health(self, request: Request) -> Response:
+        about: dict[str, Any] = {"status": "ok"}
+        with suppress(RefusedError):  # a probe needs no token; what is served is not for everybody
+            self._check_token(request)
+            about["documents"] = self._index.documents
+        return JSONResponse(about)
+
+    async def metrics(self, request: Request) -> Response:
+        try:
+            self._check_token(request)
+        except RefusedError as refusal:
+            return _refuse(refusal)
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._backend.close()
+
+    def _check_token(self, request: Request) -> None:
+        """Refuse a request without the token; the comparison takes the same time whatever is wrong."""
+        given = _digest(request.headers.get("Authorization", ""))
+        if self._token is not None and not hmac.compare_digest(given, self._token):
+            raise RefusedError(401, "the bearer token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
     async def _answer(self, request: Request) -> tuple[RetrieveRequest, list[list[Hit]]]:
-        self.check_token(request)
-        # One query stands for the request until its body tells how many there are.
-        self._admission.enter(1)
-        try:
-            options = self._options
-            checked = parse_request(
-                await self._body(request),
-                default_topk=options.topk,
-                max_topk=options.max_topk,
-                max_queries=options.max_queries,
-                max_query_chars=options.max_query_chars,
-            )
-        finally:
-            self._admission.leave(1)
-        self._admission.enter(len(checked.queries))
+        self._check_token(request)
+        options = self._options
+        checked = parse_request(
+            await self._body(request),
+            topk=options.topk,
+            max_topk=options.max_topk,
+            max_queries=options.max_queries,
+            max_query_chars=options.max_query_chars,
+        )
         return checked, await self._search(checked.queries, checked.topk)
 
     async def _body(self, request: Request) -> bytes:
-        from starlette.requests import ClientDisconnect
-
+        """Read the body to its end, too large or not: a client that is cut off would not see the reason."""
         limit, size, body = self._options.max_body_bytes, 0, bytearray()
-        try:
-            async for piece in request.stream():
-                size += len(piece)
-                if size <= limit:
-                    body += piece
-                elif size > limit + _DISCARD:
-                    break
-        except ClientDisconnect as error:
-            raise RefusalError(400, "the client went away") from error
+        async for piece in request.stream():
+            size += len(piece)
+            if size <= limit:
+                body += piece
         if size > limit:
-            raise RefusalError(413, f"the body is larger than {limit} bytes", {"Connection": "close"})
+            raise RefusedError(413, f"the body is larger than {limit} bytes")
         return bytes(body)
 
-    def _leave(self, queries: int, future: Future[list[list[Hit]]]) -> None:
-        self._admission.leave(queries)
-
     async def _search(self, queries: list[str], topk: int) -> list[list[Hit]]:
-        """Search in batches, so that a large request uses all threads and can be stopped between them."""
-        size = self._backend.batch_size
+        with self._lock:
+            if self._pending + len(queries) > self._options.max_pending:
+                raise RefusedError(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
+            self._count(len(queries))
         futures = []
-        for start in range(0, len(queries), size):
-            batch = queries[start : start + size]
-            future: Future[list[list[Hit]]] = self._pool.submit(self._backend.search, batch, topk)
+        for start in range(0, len(queries), _BATCH):
+            batch = queries[start : start + _BATCH]
+            future = self._pool.submit(self._index.search, batch, topk)
             # When the work has ended, not when nobody waits for it any more: that is what counts as load.
-            future.add_done_callback(partial(self._leave, len(batch)))
+            future.add_done_callback(partial(self._done, len(batch)))
             futures.append(future)
         try:
             batches = await asyncio.gather(*map(asyncio.wrap_future, futures))
@@ -162,51 +123,33 @@ class RetrievalService:
                 future.cancel()
         return [hits for batch in batches for hits in batch]
 
+    def _done(self, queries: int, future: Future[list[list[Hit]]]) -> None:
+        with self._lock:
+            self._count(-queries)
 
-def create_app(options: ServerOptions, backend: Backend, metrics: Metrics) -> FastAPI:
-    """Return the application; it owns the backend and closes it at the end.
+    def _count(self, change: int) -> None:
+        self._pending += change
+        self._metrics.pending(self._pending)
 
-    Raises RuntimeError where FastAPI is not installed.
-    """
-    fastapi = optional_module("fastapi")
-    from fastapi.responses import JSONResponse, Response
-    from starlette.routing import Route
 
-    service = RetrievalService(options, backend, metrics)
+def create_app(options: ServerOptions, index: Index) -> Starlette:
+    """Return the application, which searches in `index`."""
+    service = _Service(options, index)
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         service.close()
 
-    async def health(request: Request) -> Response:
-        about = {"status": "ok", "backend": backend.name}
-        with suppress(RefusalError):  # a probe needs no token; addresses of other servers are not for everybody
-            service.check_token(request)
-            about |= backend.describe()
-        return JSONResponse(about)
-
-    async def show_metrics(request: Request) -> Response:
-        try:
-            service.check_token(request)
-        except RefusalError as refusal:
-            return _refuse(refusal)
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
     routes = [
         Route("/retrieve", service.retrieve, methods=["POST"]),
-        Route("/health", health, methods=["GET"]),
-        Route("/metrics", show_metrics, methods=["GET"]),
+        Route("/health", service.health, methods=["GET"]),
+        Route("/metrics", service.metrics, methods=["GET"]),
     ]
-    # No pages about the interface: they would load scripts from elsewhere.
-    return fastapi.FastAPI(
-        title="verl-trgrpo search", routes=routes, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
-    )
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
-def _refuse(refusal: RefusalError) -> Any:
-    from fastapi.responses import JSONResponse
-
+def _refuse(refusal: RefusedError) -> JSONResponse:
     return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
 
 

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 
-# The client library chooses where it keeps its numbers when it is imported, by this variable.
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+# Where the client library keeps the numbers of several processes; it reads this when it is imported.
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Metrics:
-    """Counters of one worker; with several workers they meet in files, and each worker can report the sum.
+    """Counters of one worker; with several workers they meet in files, and each worker can report the sum."""
 
-    directory: for those files, given to every worker in PROMETHEUS_MULTIPROC_DIR before the client library is imported;
-        None with one worker.
-    """
-
-    def __init__(self, directory: str | None) -> None:
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-
-        self._directory = directory
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "verl_trgrpo_search_requests", "Answers to /retrieve", ["status"], registry=self._registry
-        )
-        self._queries = Counter("verl_trgrpo_search_queries", "Queries answered", registry=self._registry)
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        name = "verl_trgrpo_search"
+        self._requests = Counter(f"{name}_requests", "Answers to /retrieve", ["status"], registry=registry)
+        self._queries = Counter(f"{name}_queries", "Queries answered", registry=registry)
         self._seconds = Histogram(
-            "verl_trgrpo_search_request_seconds",
-            "Seconds from request to answer",
-            buckets=_SECONDS,
-            registry=self._registry,
+            f"{name}_request_seconds", "Seconds from request to answer", buckets=_SECONDS, registry=registry
         )
         self._pending = Gauge(
-            "verl_trgrpo_search_pending_queries",
+            f"{name}_pending_queries",
             "Queries accepted and not answered yet",
-            registry=self._registry,
+            registry=registry,
             multiprocess_mode="livesum",
         )
 
@@ -51,23 +45,21 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the numbers of all workers in Prometheus's text format."""
-        from prometheus_client import CollectorRegistry, generate_latest
-        from prometheus_client.multiprocess import MultiProcessCollector
-
-        if self._directory is None:
+        directory = os.environ.get(DIRECTORY_VARIABLE)
+        if directory is None:
             return generate_latest(self._registry)
+        _forget_dead_workers(Path(directory))
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, path=self._directory)
+        MultiProcessCollector(registry)
         return generate_latest(registry)
 
 
-def forget_worker(pid: int, directory: str) -> None:
-    """Take a worker that has ended out of the gauges."""
-    from prometheus_client.multiprocess import mark_process_dead
-
-    mark_process_dead(pid, path=directory)
-
-
-def keep_in(directory: str) -> None:
-    """Let the client library, which must not be imported yet, keep this process's numbers in `directory`."""
-    os.environ[DIRECTORY_VARIABLE] = directory
+def _forget_dead_workers(directory: Path) -> None:
+    """Take workers that were killed out of the gauge; what they counted stays."""
+    for path in directory.glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            with suppress(FileNotFoundError):  # another worker was faster
+                mark_process_dead(pid)

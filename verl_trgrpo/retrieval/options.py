@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.retrieval.http_backend import timeout_problems, token_problems
+from verl_trgrpo.retrieval.index import check_complete
+
+# The bearer token comes from here or from a file: a command line can be read by every user of the machine.
+TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "port": (0, 65535),
+    "workers": (1, 256),
+    "threads": (1, 256),
+    "max_topk": (1, 10_000),
+    "max_queries": (1, 100_000),
+    "max_query_chars": (1, 1 << 20),
+    "max_body_bytes": (1 << 10, 1 << 30),
+    "max_pending": (1, 1_000_000),
+    "deadline": (0.001, 3600),
+}
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """How to serve, and how much.
+    """Serve an index over HTTP in Search-R1's protocol.
 
-    host, port: address to listen at; port 0 takes a free one.
-    workers: processes, each with all limits below for itself.
-    threads: searches that a worker runs at the same time.
-    topk: hits for a query that does not say how many; at most `max_topk`.
-    max_topk: most hits that a query may ask for.
-    max_queries: most queries in a request.
-    max_query_chars: most characters in a query.
-    max_body_bytes: largest body of a request.
-    max_pending: queries that a worker has accepted and not answered yet; beyond it says 503. At least `max_queries`.
-    deadline: seconds from the first line of a request until its answer, or 504.
-    token: bearer token that requests must carry, or None.
-    allow_anonymous: listen at an address that other machines reach without a token.
+    It answers POST /retrieve, GET /health and GET /metrics until SIGTERM or Ctrl-C; requests in work are finished first.
+    Limits hold for each worker. Where the environment variable VERL_TRGRPO_SEARCH_TOKEN is set, requests need that
+    bearer token.
 
-    Raises ValueError that lists everything that is wrong.
+    Args:
+        index: Directory of an index from `verl-trgrpo search index`.
+        host: Address to listen at.
+        port: Port; 0 takes a free one.
+        workers: Processes, each with all limits for itself.
+        threads: Searches at a time in a worker.
+        topk: Hits for a query that does not say how many.
+        max_topk: Most hits that a query may ask for.
+        max_queries: Most queries in a request.
+        max_query_chars: Most characters in a query.
+        max_body_bytes: Largest request.
+        max_pending: Accepted and unanswered queries, beyond which a worker answers 503; at least max_queries.
+        deadline: Seconds for a request, reading its body included, after which it is answered 504.
+        token_file: File with the bearer token, in place of the environment variable.
+        allow_anonymous: Let other machines in without a token, where host lets them reach the server.
+
+    Raises:
+        ValueError: lists everything that is wrong.
     """
 
+    index: Path
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -40,37 +67,49 @@ class ServerOptions:
     max_body_bytes: int = 4 << 20
     max_pending: int = 2048
     deadline: float = 10.0
-    token: str | None = field(default=None, repr=False)
+    token_file: Path | None = None
     allow_anonymous: bool = False
 
     def __post_init__(self) -> None:
-        ranges = {
-            "port": (0, 65535),
-            "workers": (1, 256),
-            "threads": (1, 256),
-            "max_topk": (1, 10_000),
-            "topk": (1, max(1, self.max_topk)),
-            "max_queries": (1, 100_000),
-            "max_query_chars": (1, 1 << 20),
-            "max_body_bytes": (1 << 10, 1 << 30),
-            "max_pending": (max(1, self.max_queries), 1_000_000),
-        }
+        ranges = _RANGES | {"topk": (1, self.max_topk), "max_pending": (self.max_queries, 1_000_000)}
         problems = [
-            f"{name} is {getattr(self, name)}; choose {low} to {high}"
+            f"{name} is {getattr(self, name)}; choose {low:g} to {high:g}"
             for name, (low, high) in ranges.items()
             if not low <= getattr(self, name) <= high
         ]
-        problems += [problem.replace("timeout", "deadline", 1) for problem in timeout_problems(self.deadline)]
-        problems += token_problems(self.token)
-        if self.token is None and not self.allow_anonymous and not is_loopback(self.host):
-            problems.append(
-                f"host {self.host} can be reached from other machines and there is no token; set one, or allow anonymous "
-                "requests"
-            )
+        try:
+            check_complete(self.index)
+        except ValueError as error:
+            problems.append(str(error))
+        try:
+            if self.token() is None and not self.allow_anonymous and not _is_loopback(self.host):
+                problems.append(
+                    f"host {self.host} can be reached from other machines and there is no token; set "
+                    f"{TOKEN_VARIABLE}, or allow anonymous requests"
+                )
+        except ValueError as error:
+            problems.append(str(error))
         raise_problems(problems)
 
+    def token(self) -> str | None:
+        """Return the bearer token that requests must carry, or None.
 
-def is_loopback(host: str) -> bool:
+        Raises ValueError for a file that cannot be read or a token that no header can carry; the message does not hold it.
+        """
+        token = os.environ.get(TOKEN_VARIABLE)
+        if self.token_file is not None:
+            try:
+                token = self.token_file.read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as error:
+                raise ValueError(f"token_file {self.token_file} cannot be read; check path and permissions") from error
+        if token is not None and not re.fullmatch("[!-~]+", token):
+            raise ValueError(
+                "the token is empty, or has spaces or characters that are not ASCII; choose letters and digits"
+            )
+        return token
+
+
+def _is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address; a name other than localhost counts as open."""
     try:
         return ipaddress.ip_address(host).is_loopback

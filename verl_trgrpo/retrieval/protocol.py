@@ -13,15 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_trgrpo.retrieval.backend import Hit, as_unicode
 
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One passage that was found.
 
-class BadRequestError(ValueError):
-    """A request that cannot be answered; `status` is the HTTP status to say so with."""
+    Args:
+        id: the passage's id in the corpus; empty where a foreign server gives none.
+        contents: the passage as it stands in the corpus; in wiki-18 the quoted title, a line break, the text.
+        score: the higher the better; comparable within one query only; 0 where a foreign server gives none.
+    """
 
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
+    id: str
+    contents: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -33,63 +38,63 @@ class RetrieveRequest:
     return_scores: bool
 
 
-def parse_request(
-    body: bytes, *, default_topk: int, max_topk: int, max_queries: int, max_query_chars: int
-) -> RetrieveRequest:
-    """Check the body of a request.
+class RefusedError(ValueError):
+    """Why a request gets no answer; `status` and `headers` say so in HTTP."""
 
-    `topk` that is missing, null or 0 means the default, as in Search-R1's server.
+    def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.status, self.headers = status, headers or {}
+
+
+def parse_request(body: bytes, *, topk: int, max_topk: int, max_queries: int, max_query_chars: int) -> RetrieveRequest:
+    """Check the body of a request against the server's limits.
+
+    A `topk` that is missing, null or 0 means the default given here, as in Search-R1's server.
 
     Raises:
-        BadRequestError: 400 for what is no JSON, 422 for wrong fields (all problems at once), 413 for too much.
+        RefusedError: 400 for what is no JSON, 422 for wrong fields (all problems at once), 413 for too much.
     """
     try:
         fields: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(400, "the body is not JSON in UTF-8") from error
+        raise RefusedError(400, "the body is not JSON in UTF-8") from error
     if not isinstance(fields, dict):
-        raise BadRequestError(
+        raise RefusedError(
             422, 'the body must be an object like {"queries": ["..."], "topk": 3, "return_scores": true}'
         )
     queries: Any = fields.get("queries")
-    topk: Any = fields.get("topk")
+    wanted: Any = topk if fields.get("topk") in (None, 0) else fields["topk"]
     return_scores: Any = fields.get("return_scores", False)
     problems = []
     if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
         problems.append("queries must be a list of strings")
-    if topk is None or topk == 0:
-        topk = default_topk
-    if isinstance(topk, bool) or not isinstance(topk, int) or not 1 <= topk <= max_topk:
+    if type(wanted) is not int or not 1 <= wanted <= max_topk:
         problems.append(f"topk must be a whole number from 1 to {max_topk}")
     if not isinstance(return_scores, bool):
         problems.append("return_scores must be true or false")
     if problems:
-        raise BadRequestError(422, "; ".join(problems))
+        raise RefusedError(422, "; ".join(problems))
     if len(queries) > max_queries:
-        raise BadRequestError(413, f"{len(queries)} queries in one request; send at most {max_queries}")
+        raise RefusedError(413, f"{len(queries)} queries in one request; send at most {max_queries}")
     for position, query in enumerate(queries):
         if len(query) > max_query_chars:
-            raise BadRequestError(
-                413, f"queries[{position}] has {len(query)} characters; send at most {max_query_chars}"
-            )
-    return RetrieveRequest(queries, topk, return_scores)
+            raise RefusedError(413, f"queries[{position}] has {len(query)} characters; send at most {max_query_chars}")
+    return RetrieveRequest(queries, wanted, return_scores)
+
+
+def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, Any]:
+    """Return the answer as it goes into JSON."""
+
+    def entry(hit: Hit) -> dict[str, Any]:
+        document = {"id": hit.id, "contents": hit.contents}
+        return {"document": document, "score": hit.score} if return_scores else document
+
+    return {"result": [[entry(hit) for hit in hits] for hits in results]}
 
 
 def request_body(queries: Sequence[str], topk: int) -> bytes:
     """Return the body of a request with scores."""
     return json.dumps({"queries": list(queries), "topk": topk, "return_scores": True}).encode()
-
-
-def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, Any]:
-    """Return the answer as it goes into JSON."""
-    rows: list[list[dict[str, Any]]] = []
-    for hits in results:
-        documents = [{"id": hit.id, "contents": hit.contents} for hit in hits]
-        if return_scores:
-            rows.append([{"document": d, "score": hit.score} for d, hit in zip(documents, hits, strict=True)])
-        else:
-            rows.append(documents)
-    return {"result": rows}
 
 
 def parse_answer(body: bytes, expected: int) -> list[list[Hit]]:
@@ -105,6 +110,11 @@ def parse_answer(body: bytes, expected: int) -> list[list[Hit]]:
     if len(hits) != expected:
         raise ValueError(f"the answer has {len(hits)} results for {expected} queries")
     return hits
+
+
+def as_unicode(text: str) -> str:
+    """Replace lone surrogates, which JSON can smuggle into a string but UTF-8 cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _hit(entry: Any) -> Hit:

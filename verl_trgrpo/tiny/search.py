@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.retrieval.backend import Backend
-from verl_trgrpo.retrieval.tantivy_backend import TantivyOptions
-from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
-from verl_trgrpo.tasks.search_qa.agent.tags import STOP_STRINGS, observation_frame, passages_text, read_action
+from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame, passages_text, read_action
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
@@ -88,12 +88,12 @@ class SearchWarmStart(WarmStart):
         return result
 
 
-def open_index(world: World, directory: Path) -> Backend:
+def open_index(world: World, directory: Path) -> Index:
     """Write the world's documents and their index to `directory` and return the index, opened."""
     corpus = directory / "corpus.jsonl"
     corpus.write_text(corpus_text(world), encoding="utf-8")
     build_index(IndexOptions(corpus=corpus, out=directory / "index"))
-    return TantivyOptions(directory / "index").open()
+    return Index(directory / "index")
 
 
 def prompt_messages(question: Question) -> list[dict[str, str]]:
@@ -101,7 +101,7 @@ def prompt_messages(question: Question) -> list[dict[str, str]]:
     return [{"role": "user", "content": question.text}]
 
 
-def demonstrate(question: Question, world: World, backend: Backend, careful: bool, rng: random.Random) -> list[Segment]:
+def demonstrate(question: Question, world: World, backend: Index, careful: bool, rng: random.Random) -> list[Segment]:
     """Return a whole trajectory after the prompt.
 
     Args:
@@ -123,7 +123,7 @@ def demonstrate(question: Question, world: World, backend: Backend, careful: boo
     return segments
 
 
-def observed(backend: Backend, query: str) -> str:
+def observed(backend: Index, query: str) -> str:
     """Return the observation after a search, as the agent loop writes it."""
     opening, closing = observation_frame()
     return opening + passages_text(backend.search([query], TOPK)[0]) + closing
@@ -137,7 +137,7 @@ def _guess(question: Question, world: World, rng: random.Random) -> str:
 
 
 def answer(
-    tokenizer: PreTrainedTokenizerBase, model: Qwen2ForCausalLM, backend: Backend, question: Question, searches: int = 0
+    tokenizer: PreTrainedTokenizerBase, model: Qwen2ForCausalLM, backend: Index, question: Question, searches: int = 0
 ) -> str | None:
     """Return the model's greedy answer, or None; it is made to begin its first `searches` turns with a search."""
     prompt = tokenizer.apply_chat_template(prompt_messages(question), tokenize=False, add_generation_prompt=True)

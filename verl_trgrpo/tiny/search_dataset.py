@@ -11,7 +11,7 @@ import pyarrow as pa
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.retrieval.tantivy_index import IndexOptions, build_index
+from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.tiny.search import prompt_messages
 from verl_trgrpo.tiny.search_world import Question, World, corpus_text, make_world
 

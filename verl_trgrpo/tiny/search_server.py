@@ -1,7 +1,7 @@
 """A retrieval server as a child process, for the length of a run.
 
-As a program (``python -m``) it is ``verl-trgrpo``, until its standard input ends: the other end of that pipe closes when the
-parent dies of whatever, SIGKILL included, so that no server is left behind.
+As a program (``python -m``) it serves the index named by its arguments until its standard input ends: the other end of that
+pipe closes when the parent dies of whatever, SIGKILL included, so that no server is left behind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+
+from verl_trgrpo.retrieval.options import ServerOptions
+from verl_trgrpo.retrieval.server import serve
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
@@ -36,11 +39,11 @@ def retrieval_server(index: Path, log_file: Path, port: int | None = None) -> It
     Raises:
         RuntimeError: when the server does not come up; the message shows the end of its log.
     """
-    command = [sys.executable, "-m", __name__, "search", "serve", "--index", str(index)]
+    command = [sys.executable, "-m", __name__, str(index), str(port or 0)]
     with log_file.open("ab") as log:
         own_log = log.tell()
         process = subprocess.Popen(
-            [*command, "--port", str(port or 0)],
+            command,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -79,8 +82,14 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-if __name__ == "__main__":
-    from verl_trgrpo.cli.main import main
+def _ready(address: str, documents: int) -> None:
+    sys.stdout.write(f"listening on {address}/retrieve ({documents} documents)\n")
+    sys.stdout.flush()
 
+
+if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    sys.exit(main(sys.argv[1:]))
+    try:
+        serve(ServerOptions(Path(sys.argv[1]), port=int(sys.argv[2])), _ready)
+    except ValueError as error:
+        sys.exit(str(error))

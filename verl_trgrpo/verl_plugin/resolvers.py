@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 def register_resolvers() -> None:
     """Make the resolvers known; needed wherever a configuration is resolved: Hydra applications and veRL's Ray workers.
 
-    ``${verl_trgrpo_file:tasks/search_qa/agent/agent_loops.yaml}`` is the path of that file of the package, and
+    ``${verl_trgrpo_file:tasks/search_qa/agent_loops.yaml}`` is the path of that file of the package, and
     ``${verl_trgrpo_asks_for_entropy:NAME}`` tells whether the shaping of that name takes the entropy.
     """
     OmegaConf.register_new_resolver("verl_trgrpo_file", _path_of, replace=True)

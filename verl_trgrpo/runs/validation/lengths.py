@@ -6,7 +6,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
 from verl_trgrpo.runs.validation.model_facts import ModelFacts
-from verl_trgrpo.tasks.search_qa.agent.options import read_options
+from verl_trgrpo.tasks.search_qa.options import read_options
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -110,7 +110,7 @@ def _search_findings(config: DictConfig) -> list[Finding]:
     if settings is None:
         return findings
     try:
-        _, loop = read_options(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+        loop = read_options(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
     except ValueError as problem:
         return [*findings, error(key, str(problem))]
     response, searches = config.data.max_response_length, loop.max_searches

@@ -7,7 +7,7 @@ import json
 import pytest
 from aiohttp import web
 
-from verl_trgrpo.tasks.search_qa.agent import client as client_module
+from verl_trgrpo.tasks.search_qa import client as client_module
 
 PASSAGE = {"document": {"id": "1", "contents": '"Rome"\nRome is in Italy.'}, "score": 2.0}
 

@@ -9,8 +9,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.search_qa.agent.client import SearchClient, shared_client
-from verl_trgrpo.tasks.search_qa.agent.options import ClientOptions, LoopOptions, read_options
+from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.options import ClientOptions, LoopOptions, read_options
 
 CONTENTS = '"Rome"\nRome is in Italy.'
 

@@ -8,8 +8,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.agent.loop import SearchAgentLoop, SearchToolAgentLoop
-from verl_trgrpo.tasks.search_qa.agent.tags import CORRECTION, LAST_TURN
+from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop, SearchToolAgentLoop
+from verl_trgrpo.tasks.search_qa.tags import CORRECTION, LAST_TURN
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 QUESTION = [{"role": "user", "content": "What is the capital of Italy?"}]
@@ -216,7 +216,7 @@ def test_verls_tool_loop_tells_what_the_model_wrote(with_server, tokenizer):
 
     async def scenario(server, monkeypatch):
         monkeypatch.setenv("VERL_TRGRPO_SEARCH_URL", server.url)
-        tools = initialize_tools_from_config(_path_of("tasks/search_qa/agent/search_tool.yaml"))
+        tools = initialize_tools_from_config(_path_of("tasks/search_qa/search_tool.yaml"))
         model = ScriptedModel(tokenizer, [f"{call}<|im_end|>", "<answer>Rome</answer><|im_end|>"])
         loop = make_loop(SearchToolAgentLoop, tokenizer, model, server.url, agent="search_tool", tools=tools)
         loop.server_manager.generate = _without_budget(model)
@@ -243,7 +243,7 @@ def _without_budget(model):
 
 
 def test_a_tool_that_is_called_wrongly_says_so(with_server):
-    from verl_trgrpo.tasks.search_qa.agent.tool import SearchTool
+    from verl_trgrpo.tasks.search_qa.tool import SearchTool
 
     async def scenario(server):
         tool = SearchTool({"type": "native", "url": server.url}, None)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_trgrpo.retrieval.backend import Hit
-from verl_trgrpo.tasks.search_qa.agent.tags import (
+from verl_trgrpo.retrieval.protocol import Hit
+from verl_trgrpo.tasks.search_qa.tags import (
     Action,
     model_text,
     observation_frame,

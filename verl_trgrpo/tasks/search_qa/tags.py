@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_trgrpo.retrieval.backend import Hit
+from verl_trgrpo.retrieval.protocol import Hit
 
 STOP_STRINGS = ("</search>", "</answer>")
 

@@ -1,7 +1,7 @@
-"""Which parts of a response the model wrote: its turns, without what the search returned.
+"""Which parts of a response the model wrote, and how they are laid out.
 
-The agent loop knows that for certain and says it in ``extra_info["model_text"]``: a text per turn, in order. A single
-text is one turn. The response itself is then not read.
+The agent loop knows for certain what the model wrote and says it in ``extra_info["model_text"]``: a text per turn, in
+order. A single text is one turn. The response itself is then not read.
 
 Without it the observations are found by their tags in the decoded response: ``<information>`` of the search-tag loop,
 ``<tool_response>`` of veRL's tool agent with Hermes-style chat templates, and the turn markers of ChatML where decoding
@@ -14,10 +14,18 @@ tags is the model's only if no opening tag stands right before it and no closing
 
 A passage can still speak for the model where the loop cuts an observation off before its closing tag and the passage
 holds a closing tag itself. Other chat templates mark tool answers differently: there `model_text` is needed.
+
+The prompt asks for this layout: every turn but the last is a thought and a query, the last a thought and the answer, with
+nothing but white space between the blocks and none of these tags inside one::
+
+    <think> ... </think> <search> ... </search>      (an observation follows)
+    <think> ... </think> <answer> ... </answer>
+
+A ``<tool_call>`` block of veRL's tool agent may stand for ``<search>``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.common.problems import shorten
@@ -26,22 +34,27 @@ MODEL_TEXT = "model_text"
 
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
 _CLOSING = ("</information>", "</tool_response>", "<|im_start|>assistant")
-_TAG = re.compile("|".join(re.escape(tag) for tag in (*_OPENING, *_CLOSING)))
+_BORDER = re.compile("|".join(re.escape(tag) for tag in (*_OPENING, *_CLOSING)))
 _END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>")
+
+_TAG = re.compile(r"</?(?:think|search|tool_call|information|tool_response|answer)>")
+_QUERY_TURNS = (
+    ["<think>", "</think>", "<search>", "</search>"],
+    ["<think>", "</think>", "<tool_call>", "</tool_call>"],
+)
+_ANSWER_TURNS = (["<think>", "</think>", "<answer>", "</answer>"],)
+_ANSWER_TAG = re.compile(r"</?answer>")
 
 
 def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
     """Return the texts that the model wrote, a text per turn; the last one may be empty. Never an empty list.
 
-    Raises:
-        ValueError: `model_text` is neither a text nor a list of texts.
+    Raises ValueError where `model_text` is neither a text nor a list of texts.
     """
     given = extra_info.get(MODEL_TEXT)
     if given is None:
         return _split(response)
-    if isinstance(given, str):
-        return [_without_markers(given)]
-    turns = given.tolist() if hasattr(given, "tolist") else given
+    turns = given.tolist() if hasattr(given, "tolist") else [given] if isinstance(given, str) else given
     if not isinstance(turns, list | tuple) or not all(isinstance(turn, str) for turn in turns):
         raise ValueError(
             f"extra_info[{MODEL_TEXT!r}] is {shorten(given)}; the agent loop must give a text, or a list with the text of "
@@ -50,10 +63,35 @@ def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
     return [_without_markers(turn) for turn in turns] or [""]
 
 
+def has_layout(turns: Sequence[str]) -> bool:
+    """Return whether the turns are laid out as described above."""
+    return _is_turn(turns[-1], _ANSWER_TURNS) and all(_is_turn(turn, _QUERY_TURNS) for turn in turns[:-1])
+
+
+def last_answer(turn: str) -> str | None:
+    """Return the content of the last complete answer block, or None where there is none.
+
+    A block begins at the last ``<answer>`` before its ``</answer>``, so that a tag that is only mentioned earlier does
+    not become part of the answer.
+    """
+    answer, start = None, None
+    for tag in _ANSWER_TAG.finditer(turn):
+        if tag.group() == "<answer>":
+            start = tag.end()
+        elif start is not None:
+            answer, start = turn[start : tag.start()], None
+    return answer
+
+
+def count_answer_tags(turns: Sequence[str]) -> int:
+    """Return how many opening or how many closing answer tags there are, whichever is more."""
+    return max(sum(turn.count(tag) for turn in turns) for tag in ("<answer>", "</answer>"))
+
+
 def _split(response: str) -> list[str]:
     turns = []
     own, start = True, 0
-    for tag in _TAG.finditer(response):
+    for tag in _BORDER.finditer(response):
         opening = tag.group() in _OPENING
         if own and opening:
             turns.append(_without_markers(response[start : tag.start()]))
@@ -68,3 +106,10 @@ def _without_markers(turn: str) -> str:
     for token in _END_TOKENS:
         turn = turn.replace(token, "")
     return turn.strip().removeprefix("assistant\n").removesuffix("\nuser").strip()
+
+
+def _is_turn(turn: str, allowed: Sequence[list[str]]) -> bool:
+    if _TAG.findall(turn) not in allowed:
+        return False
+    before, _thought, between, _block, after = _TAG.split(turn)
+    return not (before.strip() or between.strip() or after.strip())

@@ -7,9 +7,9 @@ from typing import Any
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
-from verl_trgrpo.tasks.search_qa.agent.client import shared_client
-from verl_trgrpo.tasks.search_qa.agent.options import read_options
-from verl_trgrpo.tasks.search_qa.agent.tags import passages_text
+from verl_trgrpo.tasks.search_qa.client import shared_client
+from verl_trgrpo.tasks.search_qa.options import read_options
+from verl_trgrpo.tasks.search_qa.tags import passages_text
 
 _SCHEMA = {
     "type": "function",
@@ -28,12 +28,12 @@ _SCHEMA = {
 class SearchTool(BaseTool):
     """One search per call. A server that fails is an observation that the model can read, never an exception.
 
-    config: ``type: native`` and the keys of `ClientOptions`.
+    config: ``type: native`` and the keys of `SearchOptions`.
     """
 
     def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         super().__init__(config, tool_schema or OpenAIFunctionToolSchema.model_validate(_SCHEMA))
-        self._options, _ = read_options({name: value for name, value in config.items() if name != "type"})
+        self._options = read_options({name: value for name, value in config.items() if name != "type"})
 
     async def execute(
         self, instance_id: str, parameters: dict[str, Any], **kwargs: Any

@@ -15,9 +15,9 @@ from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.tasks.search_qa.agent import tags
-from verl_trgrpo.tasks.search_qa.agent.client import SearchClient, shared_client
-from verl_trgrpo.tasks.search_qa.agent.options import read_options
+from verl_trgrpo.tasks.search_qa import tags
+from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.options import read_options
 
 
 @dataclass
@@ -54,7 +54,7 @@ class _Trajectory:
 
 
 class SearchAgentLoop(AgentLoopBase):
-    """Lets the model think, search and answer in turns; see `tags` for the format and `LoopOptions` for the budget.
+    """Lets the model think, search and answer in turns; see `tags` for the format and `SearchOptions` for the budget.
 
     ``data.max_response_length`` bounds the whole response, observations included.
     """
@@ -62,13 +62,13 @@ class SearchAgentLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         custom = self.rollout_config.get("custom") or {}
-        self._client_options, self._options = read_options(custom.get("search"))
+        self._options = read_options(custom.get("search"))
         self._response_length = self.rollout_config.response_length
         self._tokenizer: Any = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
         """Return one response; `sampling_params` and `kwargs` (a row of the data set) are veRL's."""
-        client = shared_client(self._client_options)
+        client = shared_client(self._options)
         metrics: dict[str, Any] = {}
         trajectory = _Trajectory(self._prompt_ids(list(kwargs["raw_prompt"])))
         deterministic = getattr(self.rollout_config, "full_determinism", False)

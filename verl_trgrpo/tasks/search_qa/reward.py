@@ -1,8 +1,8 @@
-"""Rule-based reward for question answering with search.
+"""Rule-based reward for question answering with search: exact match and token F1 of a short answer.
 
 The answer is the last complete ``<answer>`` block of the model's last turn: an answer that was followed by another search
 was not final. Only text that the model wrote is read, never what the search returned (see `turns`). The answer is right
-if it equals one of the golds after SQuAD's normalisation (see `match`).
+if it equals one of the golds after SQuAD's normalisation.
 
 | answer | layout as asked for | score | default |
 |---|---|---|---|
@@ -16,7 +16,7 @@ if it equals one of the golds after SQuAD's normalisation (see `match`).
 With the defaults the score is that of veRL's `search_r1_like_qa_em` (exact match; a quarter for a right answer among more
 than 10 tags) on honest responses. `structure_format_score=0.2` and `final_format_score=0.1` give the levels of Search-R1
 v0.3; its retrieval_score, there 0, is not offered, because it would pay for text that the model did not write. The layout
-is described in `layout`.
+is described in `turns`.
 
 Worked example:
 
@@ -28,16 +28,20 @@ Worked example:
 0.0
 """
 
-from collections.abc import Mapping, Sequence
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.tasks.score import Score
-from verl_trgrpo.tasks.search_qa.reward.layout import count_answer_tags, has_layout, last_answer
-from verl_trgrpo.tasks.search_qa.reward.match import Match, match_answer
-from verl_trgrpo.tasks.search_qa.reward.turns import model_turns
+from verl_trgrpo.tasks.search_qa.turns import count_answer_tags, has_layout, last_answer, model_turns
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0
+
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def score_search_qa(
@@ -76,9 +80,9 @@ def score_search_qa(
     golds = read_golds(ground_truth)
     turns = model_turns(response, extra_info)
     answer = last_answer(turns[-1])
-    match = Match(exact=False, f1=0.0) if answer is None else match_answer(answer, golds)
+    exact, f1 = (False, 0.0) if answer is None else match_answer(answer, golds)
     layout_ok = structure_format_score > 0.0 and answer is not None and has_layout(turns)
-    if match.exact:
+    if exact:
         score = 1.0 if layout_ok else 1.0 - structure_format_score
         score /= MANY_TAGS_DIVISOR if count_answer_tags(turns) > MAX_ANSWER_TAGS else 1.0
     elif layout_ok:
@@ -87,9 +91,9 @@ def score_search_qa(
         score = 0.0 if answer is None else final_format_score
     return Score(
         float(score),
-        acc=float(match.exact),
+        acc=float(exact),
         format_ok=float(answer is not None),
-        f1=match.f1,
+        f1=f1,
         gold_unparseable=float(not any(gold.strip() for gold in golds)),
     )
 
@@ -110,3 +114,38 @@ def read_golds(ground_truth: Any) -> list[str]:
         f"the ground truth is {ground_truth!r}; it needs one or more texts: {{'target': ['...', '...']}}. Build the data "
         "again with data_prep/search_qa.py, or correct the reward_model column"
     )
+
+
+def match_answer(answer: str, golds: Iterable[str]) -> tuple[bool, float]:
+    """Return whether `answer` equals one of the golds, and the best token F1 with any of them, 0.0 to 1.0.
+
+    An empty answer matches nothing.
+    """
+    key = comparison_key(answer)
+    keys = {comparison_key(gold) for gold in golds} - {""}
+    if key in keys:
+        return True, 1.0
+    tokens = Counter(key.split())
+    return False, max((_token_f1(tokens, Counter(gold.split())) for gold in keys), default=0.0)
+
+
+def comparison_key(text: str) -> str:
+    """Return what exact match compares: the normalised text, or where nothing is left of it the text itself.
+
+    The latter, in lower case and with single spaces, lets a gold such as "The" or "+" be answered, and keeps an empty
+    answer from matching it. The two kinds of key never meet: a normalised text holds no punctuation or lone article.
+    """
+    return normalize_answer(text) or " ".join(text.lower().split())
+
+
+def normalize_answer(text: str) -> str:
+    """Return `text` as SQuAD's evaluation compares it: lower case, no ASCII punctuation, no articles, single spaces.
+
+    Accents, Unicode punctuation and compatibility characters stay, for comparability with published figures.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def _token_f1(answer: Counter[str], gold: Counter[str]) -> float:
+    common = sum(min(count, answer[token]) for token, count in gold.items())
+    return 2 * common / (answer.total() + gold.total())

@@ -1,0 +1,182 @@
+"""Build an index of a corpus; it appears when it is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo import __version__
+from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.retrieval import require
+from verl_trgrpo.retrieval.corpus import Corpus
+from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, check_complete, read_manifest
+
+_ANALYZER = "english"
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """Build an index of a corpus of passages.
+
+    Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}. Lines that are not are left out and reported.
+    The index appears when it is complete; a build that was stopped starts over when the same command is given again.
+
+    Args:
+        corpus: File of JSON lines, plain or gzip.
+        out: Directory for the index.
+        threads: Of the writer, 1 to 8. With more than one, passages with equal scores may change places between builds.
+        memory_mb: Of the writer, in megabytes, at least 16 for each thread; more memory, fewer merges.
+        force: Replace an index of another corpus, or build the same one again.
+
+    Raises:
+        ValueError: lists everything that is wrong.
+    """
+
+    corpus: Path
+    out: Path
+    threads: int = 1
+    memory_mb: int = 512
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.corpus.is_file():
+            problems.append(f"corpus {self.corpus} is not a file; check the path")
+        if not 1 <= self.threads <= 8:
+            problems.append(f"threads is {self.threads}; choose 1 to 8")
+        elif not 16 * self.threads <= self.memory_mb <= 4000 * self.threads:
+            problems.append(
+                f"memory_mb is {self.memory_mb}; with {self.threads} threads choose {16 * self.threads} to "
+                f"{4000 * self.threads}"
+            )
+        if self.out.exists() and not self.out.is_dir():
+            problems.append(f"out {self.out} is not a directory; choose another")
+        elif self.out.is_dir() and read_manifest(self.out) is None and any(self.out.iterdir()):
+            problems.append(f"out {self.out} holds files that are no index from here; choose another directory")
+        raise_problems(problems)
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """The manifest of the index, and whether it was built now or found complete."""
+
+    manifest: dict[str, Any]
+    built: bool
+
+
+def build_index(options: IndexOptions, progress: Progress = no_progress) -> IndexResult:
+    """Build the index of a corpus, or find that `out` has it already (same file name, size, time and format).
+
+    Raises:
+        ValueError: a corpus without passages, a damaged one, an index of another corpus in `out` without force, or a
+            directory that cannot be written.
+        RuntimeError: tantivy is not installed.
+    """
+    require("tantivy")
+    facts = _facts(options.corpus)
+    recorded = read_manifest(options.out)
+    if recorded is not None and not options.force:
+        if _identity(recorded) != _identity(facts):
+            raise ValueError(
+                f"{options.out} holds an index of {recorded.get('corpus', {}).get('name')} (format {recorded['format']}), "
+                f"not of {options.corpus} as it is now; choose another directory, or force the build to replace it"
+            )
+        return IndexResult(check_complete(options.out), built=False)
+    corpus = Corpus(options.corpus)
+    with staged_directory(options.out) as stage:
+        documents = _write(corpus, stage / FILES, options, progress)
+        facts["corpus"]["sha256"] = _sha256(options.corpus)
+        manifest = facts | {
+            "documents": documents,
+            "lines": corpus.lines,
+            "bad_lines": corpus.bad_lines,
+            "bad_examples": corpus.bad_examples,
+            "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
+        }
+        (stage / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return IndexResult(manifest, built=True)
+
+
+def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Progress) -> int:
+    """Write tantivy's files and return the number of passages."""
+    import tantivy
+
+    directory.mkdir()
+    schema = tantivy.SchemaBuilder()
+    # Bytes, because tantivy would index a text; nobody searches for ids.
+    schema.add_bytes_field("id", stored=True, indexed=False)
+    schema.add_text_field("contents", stored=True, tokenizer_name=_ANALYZER, index_option="freq")
+    index = tantivy.Index(schema.build(), str(directory))
+    index.register_tokenizer(_ANALYZER, analyzer())
+    writer = index.writer(options.memory_mb * 1_000_000, options.threads)
+    try:
+        passages = _add(corpus, writer, progress)
+    except BaseException:
+        # Threads that merge would write into a directory that is about to be removed.
+        with suppress(ValueError):
+            writer.wait_merging_threads()
+        raise
+    with _told_plainly():
+        writer.wait_merging_threads()
+    for lock in directory.glob(".tantivy-*.lock"):
+        lock.unlink()
+    for path in directory.iterdir():
+        # tantivy keeps two of them from other users; an index has no secrets that its corpus has not.
+        path.chmod(options.corpus.stat().st_mode & 0o666 | 0o600)
+    return passages
+
+
+def _add(corpus: Corpus, writer: Any, progress: Progress) -> int:
+    import tantivy
+
+    passages = 0
+    for passage in progress(corpus, None, "passages"):
+        document = tantivy.Document(id=passage.id.encode(), contents=passage.contents)
+        with _told_plainly():
+            writer.add_document(document)
+        passages += 1
+    if not passages:
+        found = f": {'; '.join(corpus.bad_examples)}" if corpus.bad_examples else ""
+        raise ValueError(f"{corpus.path} has no passage {{'id', 'contents'}} in {corpus.lines} lines{found}")
+    with _told_plainly():
+        writer.commit()
+    return passages
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"the index cannot be written; is the disk full? tantivy says: {error}") from error
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _facts(corpus: Path) -> dict[str, Any]:
+    status = corpus.stat()
+    return {
+        "format": FORMAT,
+        "package_version": __version__,
+        "library_versions": {"tantivy": version("tantivy")},
+        "corpus": {"name": corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
+    }
+
+
+def _identity(manifest: dict[str, Any]) -> tuple[Any, ...]:
+    corpus = manifest.get("corpus", {})
+    return manifest.get("format"), corpus.get("name"), corpus.get("bytes"), corpus.get("modified_ns")

@@ -1,0 +1,149 @@
+"""An index on disk, and the search in it: BM25 (k1 1.2, b 0.75) over the words of a query, any of which may match.
+
+Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` says what they are. `build` makes them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.retrieval import require
+from verl_trgrpo.retrieval.protocol import Hit, as_unicode
+
+# Another number where old indexes cannot be searched with new code: schema or analysis changed.
+FORMAT = 1
+
+MANIFEST = "manifest.json"
+FILES = "index"
+
+# Bytes; a longer run of letters is no word that anybody asks for.
+MAX_TERM_BYTES = 64
+
+# Bounds on the work for one query: characters that are read, and different words that are looked up.
+MAX_CHARACTERS = 1 << 14
+MAX_TERMS = 128
+
+
+class Index:
+    """An index that is open. Its files are memory-mapped, so processes share them; threads may search at the same time.
+
+    A query is a bag of words. There is no query language: a colon, quotes or OR mean nothing, so no query is an error.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Open the index in `directory`.
+
+        Raises:
+            ValueError: it is no index, one of another format, or damaged.
+            RuntimeError: tantivy is not installed.
+        """
+        require("tantivy")
+        manifest = check_complete(directory)
+        try:
+            self._schema, self._searcher = _open(directory / FILES, manifest["files"])
+        except ValueError as error:
+            raise ValueError(f"{directory} cannot be opened ({error}); build the index again") from error
+        self.documents: int = self._searcher.num_docs
+        self.segments: int = self._searcher.num_segments
+        if self.documents != manifest["documents"]:
+            raise ValueError(
+                f"{directory} has {self.documents} documents, its manifest says {manifest['documents']}; build the index "
+                "again"
+            )
+        self._analyzer, self._content_analyzer = analyzer(), analyzer(drop_stop_words=True)
+
+    def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
+        """Return at most `topk` (at least 1) hits for each query, best first; a query without words has none.
+
+        Raises:
+            ValueError: `topk` is below 1.
+            RuntimeError: tantivy failed; never because of what a query says.
+        """
+        if topk < 1:
+            raise ValueError(f"topk is {topk}; ask for at least 1 hit")
+        try:
+            return [self._search(query, topk) for query in queries]
+        except BaseException as error:
+            # A panic of tantivy, on damaged files for example, is not an Exception.
+            if type(error).__name__ != "PanicException":
+                raise
+            raise RuntimeError(f"tantivy failed: {error}") from error
+
+    def _search(self, query: str, topk: int) -> list[Hit]:
+        from tantivy import Occur, Query
+
+        terms = self._terms(query)
+        if not terms:
+            return []
+        clauses = []
+        for term, count in terms.items():
+            clause = Query.term_query(self._schema, "contents", term, "freq")
+            clauses.append((Occur.Should, clause if count == 1 else Query.boost_query(clause, float(count))))
+        # Without the count tantivy may skip documents that cannot reach the top.
+        found = self._searcher.search(Query.boolean_query(clauses), min(topk, self.documents), count=False)
+        documents = [(score, self._searcher.doc(address)) for score, address in found.hits]
+        return [Hit(doc.get_first("id").decode(), doc.get_first("contents"), score) for score, doc in documents]
+
+    def _terms(self, query: str) -> dict[str, int]:
+        """Return the words to look up and how often the query has each."""
+        text = as_unicode(query[:MAX_CHARACTERS])
+        counts = Counter(self._content_analyzer.analyze(text) or self._analyzer.analyze(text))
+        return dict(list(counts.items())[:MAX_TERMS])
+
+
+def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
+    """Return schema and searcher.
+
+    tantivy creates a lock file beside the files that it opens. A directory of links lets it have one, so that the index
+    may be on a read-only disk or belong to somebody else; once all files are mapped the links are not needed.
+    """
+    import tantivy
+
+    with tempfile.TemporaryDirectory(prefix="verl-trgrpo-index-") as links:
+        for name in names:
+            Path(links, name).symlink_to((directory / name).resolve())
+        index = tantivy.Index.open(links)
+        index.config_reader("manual")
+        return index.schema, index.searcher()
+
+
+def analyzer(drop_stop_words: bool = False) -> Any:
+    """Return the analysis of texts: words in lower case, without accents, stemmed as English.
+
+    The index keeps stop words, so that a query of nothing else ("The Who") finds something; other queries lose them.
+    """
+    from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
+
+    builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(MAX_TERM_BYTES))
+    builder = builder.filter(Filter.lowercase())
+    if drop_stop_words:
+        builder = builder.filter(Filter.stopword("english"))
+    return builder.filter(Filter.ascii_fold()).filter(Filter.stemmer("english")).build()
+
+
+def read_manifest(directory: Path) -> dict[str, Any] | None:
+    """Return the manifest of an index, or None where there is none."""
+    try:
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and "format" in manifest and "files" in manifest else None
+
+
+def check_complete(directory: Path) -> dict[str, Any]:
+    """Return the manifest; ValueError where `directory` is no index, one of another format, or damaged."""
+    manifest = read_manifest(directory)
+    if manifest is None:
+        raise ValueError(f"{directory} is not a finished index; build one with verl-trgrpo search index")
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"{directory} has format {manifest['format']}, this version reads {FORMAT}; build it again")
+    for name, size in manifest["files"].items():
+        path = directory / FILES / name
+        if not path.is_file() or path.stat().st_size != size:
+            raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
+    return manifest

@@ -1,1 +1,0 @@
-"""Rollouts that search: an asynchronous client for a retrieval server, an agent loop with search tags, a tool for veRL."""
