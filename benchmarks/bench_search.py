@@ -33,8 +33,8 @@ from typing import Any
 import psutil
 from search_load import Load, measure_load, show_load
 
-from verl_trgrpo.retrieval.protocol import request_body
 from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.protocol import request_body
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
 WORDS_PER_PASSAGE = 100
@@ -87,7 +87,7 @@ def measure_in_process(index: Path, queries: Sequence[str], topk: int, repeats: 
 
     Per second on the clock, and per second that the thread had a core, which other programs disturb less.
     """
-    backend = TantivyBackend(index)
+    backend = Index(index)
     rates, core_rates = [], []
     for _ in range(repeats + 1):
         start, core_start = time.perf_counter(), time.thread_time()
@@ -211,7 +211,7 @@ def main() -> None:
             threads = arguments.workers * arguments.server_threads
             with running_server(index, arguments) as (port, server):
                 time.sleep(2.0)  # until all workers are up
-                report["load"] = measure_load(TantivyBackend(index), threads, port, server, queries, load)
+                report["load"] = measure_load(Index(index), threads, port, server, queries, load)
         else:
             few = queries[: arguments.queries]
             report["in_process"] = measure_in_process(index, few, arguments.topk, arguments.repeats)

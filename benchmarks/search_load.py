@@ -93,7 +93,7 @@ async def ask_all(port: int, requests: Iterator[bytes], clients: int, seconds: f
     return latencies
 
 
-def search_in_threads(backend: Backend, batches: Iterator[list[str]], threads: int, topk: int, seconds: float) -> int:
+def search_in_threads(backend: Index, batches: Iterator[list[str]], threads: int, topk: int, seconds: float) -> int:
     """Search batches in threads for `seconds`; return the number of batches."""
     counts, end = [0] * threads, time.perf_counter() + seconds
 
@@ -111,7 +111,7 @@ def search_in_threads(backend: Backend, batches: Iterator[list[str]], threads: i
 
 
 def measure_load(
-    backend: Backend, threads: int, port: int, server: psutil.Process, queries: Sequence[str], load: Load
+    backend: Index, threads: int, port: int, server: psutil.Process, queries: Sequence[str], load: Load
 ) -> dict[str, Any]:
     """Ask the server on `port`, before and after which `threads` threads search in `backend` for the same time.
 

@@ -22,27 +22,20 @@ def run(capsys, *words):
     return code, *capsys.readouterr()
 
 
-def test_help_teaches_with_examples(capsys):
-    for words in ([], ["index"], ["serve"], ["query"]):
-        with pytest.raises(SystemExit) as caught:
-            main(["search", *words, "--help"])
-        assert caught.value.code == 0
-        text = capsys.readouterr().out
-        assert "examples:" in text and f"verl-trgrpo search {words[0] if words else 'index'} --" in text
-
-
-def test_help_imports_nothing_heavy():
-    code = """
+@pytest.mark.parametrize("action", ["index", "serve", "query"])
+def test_help_needs_nothing_heavy(action):
+    code = f"""
 import sys
 from verl_trgrpo.cli.main import main
 try:
-    main(["search", "serve", "--help"])
-except SystemExit:
-    pass
-heavy = {"torch", "tantivy", "fastapi", "uvicorn", "opensearchpy", "urllib3", "prometheus_client", "pyarrow"}
+    main(["search", {action!r}, "--help"])
+except SystemExit as end:
+    assert not end.code
+heavy = {{"torch", "tantivy", "starlette", "uvicorn", "aiohttp", "prometheus_client", "pyarrow"}}
 print("HEAVY", sorted(heavy & set(sys.modules)))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--index" in result.stdout or "--corpus" in result.stdout
     assert result.stdout.endswith("HEAVY []\n")
 
 
@@ -64,13 +57,12 @@ def test_index_then_query(capsys, corpus, tmp_path):
 
 WRONG = {
     "no such corpus": (["index", "--corpus", "nowhere", "--out", "out"], "nowhere is not a file"),
-    "no out": (["index", "--corpus", "CORPUS"], "--out is missing"),
+    "no out": (["index", "--corpus", "CORPUS"], "--out"),
+    "an unknown option": (["index", "--corpus", "CORPUS", "--out", "out", "--backend", "x"], "--backend"),
     "several at once": (["index", "--corpus", "nowhere", "--out", "out", "--threads", "9"], "2 problems"),
-    "no passages": (["index", "--corpus", "/dev/null", "--out", "out"], "is not a file"),
     "no index": (["query", "--index", "out", "question"], "not a finished index"),
-    "topk 0": (["query", "--index", "out", "--topk", "0", "question"], "topk is 0"),
+    "no question": (["query", "--index", "out"], "one or more questions"),
     "no address": (["query", "--url", "8000", "question"], "url is '8000'"),
-    "opensearch without a file": (["index", "--backend", "opensearch", "--corpus", "nowhere"], "nowhere is not a file"),
 }
 
 
@@ -80,39 +72,24 @@ def test_wrong_input_is_one_clear_error(capsys, corpus, tmp_path, monkeypatch, n
     words, reason = WRONG[name]
     code, _, error = run(capsys, *[str(corpus) if word == "CORPUS" else word for word in words])
     assert code == 2
-    assert error.count("error:") == 1 and reason in error and "Traceback" not in error
+    assert error.count("error:") == 1 and reason in error
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
 def test_a_server_that_is_not_there_is_a_failure(capsys):
     code, _, error = run(capsys, "query", "--url", "http://127.0.0.1:1", "question")
     assert code == 1
-    assert error.startswith("error: http://127.0.0.1:1/retrieve cannot be reached")
+    assert error.startswith("error: http://127.0.0.1:1: the search engine is not available")
 
 
-@pytest.mark.parametrize(
-    ("package", "words"),
-    [
-        ("tantivy", ["index", "--corpus", "CORPUS", "--out", "OUT"]),
-        ("fastapi", ["serve", "--backend", "http", "--url", "http://127.0.0.1:1"]),
-        ("uvicorn", ["serve", "--backend", "http", "--url", "http://127.0.0.1:1"]),
-        ("opensearchpy", ["index", "--corpus", "CORPUS", "--backend", "opensearch"]),
-    ],
-)
-def test_a_missing_package_is_named_with_its_remedy(corpus, tmp_path, package, words):
+def test_a_missing_package_is_named_with_its_remedy(corpus, tmp_path):
     # A module of this name that fails like one that is not there stands before the installed one.
-    code = f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
     (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / f"{package}.py").write_text(code)
-    words = [{"CORPUS": str(corpus), "OUT": str(tmp_path / "out")}.get(word, word) for word in words]
+    (tmp_path / "hidden" / "tantivy.py").write_text("raise ModuleNotFoundError('none', name='tantivy')")
     program = f"import sys; sys.path.insert(0, {str(tmp_path / 'hidden')!r}); from verl_trgrpo.cli.main import main"
+    words = ["search", "index", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
     result = subprocess.run(
-        [sys.executable, "-c", f"{program}; sys.exit(main({['search', *words]!r}))"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+        [sys.executable, "-c", f"{program}; sys.exit(main({words!r}))"], capture_output=True, text=True, check=False
     )
     assert result.returncode == 1
-    assert f'error: {package} is not installed; pip install "verl-trgrpo[search]"' in result.stderr
-    assert "Traceback" not in result.stderr
+    assert 'error: tantivy is not installed; pip install "verl-trgrpo[search]"' in result.stderr

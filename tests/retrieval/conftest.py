@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.retrieval.search_servers import PASSAGES, write_corpus
+from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
 

@@ -36,7 +36,11 @@ def ask(url, query):
 
 
 def servers(process=None):
-    return [child for child in (process or psutil.Process()).children() if "serve" in child.cmdline()]
+    return [
+        child
+        for child in (process or psutil.Process()).children()
+        if "verl_trgrpo.tiny.search.server" in child.cmdline()
+    ]
 
 
 def refuses(url):

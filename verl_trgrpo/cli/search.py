@@ -6,14 +6,18 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from verl_trgrpo.cli import search_demo
+from verl_trgrpo.common.options import parse_options
 
 if TYPE_CHECKING:
     from verl_trgrpo.retrieval.protocol import Hit
+
+_PROG = "verl-trgrpo search"
 
 _EPILOG = """\
 examples:
@@ -54,17 +58,11 @@ def _run(arguments: argparse.Namespace) -> int:
     return {"index": _index, "serve": _serve, "query": _query}[arguments.action](arguments.words)
 
 
-def _read(options: Callable[..., Any], action: str, words: Sequence[str]) -> Any:
-    import tyro
-
-    return tyro.cli(options, prog=f"verl-trgrpo search {action}", args=words, config=(tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone))
-
-
 def _index(words: Sequence[str]) -> int:
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
-    options = _read(IndexOptions, "index", words)
+    options = parse_options(IndexOptions, f"{_PROG} index", argv=words)
     with interruptible(signal.SIGTERM) as progress:
         result = build_index(options, progress)
     manifest = result.manifest
@@ -83,7 +81,7 @@ def _serve(words: Sequence[str]) -> int:
     from verl_trgrpo.retrieval.options import ServerOptions
     from verl_trgrpo.retrieval.server import serve
 
-    options = _read(ServerOptions, "serve", words)
+    options = parse_options(ServerOptions, f"{_PROG} serve", argv=words)
 
     def ready(address: str, documents: int) -> None:
         print(f"listening on {address}/retrieve ({documents:,} passages, workers {options.workers})", flush=True)
@@ -92,13 +90,8 @@ def _serve(words: Sequence[str]) -> int:
     return 0
 
 
-def _query(words: Sequence[str]) -> int:
-    return asyncio.run(_ask(**_read(_query_options, "query", words)))
-
-
-def _query_options(
-    questions: tuple[str, ...], /, index: Path | None = None, url: str | None = None, topk: int = 3
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class QueryOptions:
     """Ask an index or a server, and print what it finds.
 
     A server that needs a bearer token gets the one in the environment variable VERL_TRGRPO_SEARCH_TOKEN.
@@ -109,31 +102,44 @@ def _query_options(
         url: Server in Search-R1's protocol, in place of an index.
         topk: Hits for each question.
     """
-    if not questions or (index is None) == (url is None):
-        raise ValueError("give one or more questions, and either --index or --url")
-    return {"questions": questions, "index": index, "url": url, "topk": topk}
+
+    questions: tuple[str, ...]
+    index: Path | None = None
+    url: str | None = None
+    topk: int = 3
+
+    def __post_init__(self) -> None:
+        if not self.questions or (self.index is None) == (self.url is None):
+            raise ValueError("give one or more questions, and either --index or --url")
 
 
-async def _ask(questions: Sequence[str], index: Path | None, url: str | None, topk: int) -> int:
-    if index is not None:
+def _query(words: Sequence[str]) -> int:
+    options = parse_options(QueryOptions, f"{_PROG} query", argv=words, positional=["questions"])
+    if options.index is not None:
         from verl_trgrpo.retrieval.index import Index
 
-        for question, hits in zip(questions, Index(index).search(questions, topk), strict=True):
+        for question, hits in zip(
+            options.questions, Index(options.index).search(options.questions, options.topk), strict=True
+        ):
             _show(question, hits)
-        return 0
+    else:
+        asyncio.run(_query_server(options))
+    return 0
+
+
+async def _query_server(options: QueryOptions) -> None:
     from verl_trgrpo.tasks.search_qa.client import SearchClient
     from verl_trgrpo.tasks.search_qa.options import read_options
 
-    client = SearchClient(read_options({"url": url, "topk": topk}))
+    client = SearchClient(read_options({"url": options.url, "topk": options.topk}))
     try:
-        for question in questions:
+        for question in options.questions:
             result = await client.search(question)
             if result.failure:
-                raise RuntimeError(f"{url}: {result.failure}")
+                raise RuntimeError(f"{options.url}: {result.failure}")
             _show(question, result.hits)
     finally:
         await client.close()
-    return 0
 
 
 def _show(question: str, hits: Sequence[Hit]) -> None:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -59,13 +60,14 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
             timeout_graceful_shutdown=int(options.deadline) + 5,
             timeout_worker_healthcheck=_HEALTHY_WITHIN,
         )
-        # uvicorn finishes its work and then raises the signal once more.
+        # uvicorn finishes its work and then raises the signal once more, SIGINT as KeyboardInterrupt.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         ready(_address(listener), index.documents)
         if options.workers > 1:
             Multiprocess(config, [listener]).run()
         else:
-            Server(config).run([listener])
+            with suppress(KeyboardInterrupt):
+                Server(config).run([listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -11,75 +11,82 @@ No gold answer is where a tool could see it: `tools_kwargs`, which veRL hands to
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import parquet, schema
 from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import common_problems
+from verl_trgrpo.data.command import BuilderOptions
 from verl_trgrpo.data.selection import MALFORMED, NOT_DRAWN, draw
-from verl_trgrpo.data.sources import RowErrors, hub_copy, hub_name
-from verl_trgrpo.tasks.search_qa import sources
+from verl_trgrpo.data.sources import RowErrors, hub_name
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
-from verl_trgrpo.tasks.search_qa.sources import HUB_DATASET, HUB_REVISION, SETS, Part, Question
+from verl_trgrpo.tasks.search_qa.sources import (
+    HUB_DATASET,
+    HUB_REVISION,
+    SETS,
+    Part,
+    Parts,
+    Question,
+    hub_parts,
+    local_parts,
+    read_part,
+)
 
 logger = logging.getLogger(__name__)
 
 TRAIN_SETS = ("nq", "hotpotqa")
 REPEATED = "repeats a question; its answers were added to the first"
 
-GROUND_TRUTH = pa.struct([("target", pa.list_(pa.string()))])
 _CREATE_KWARGS = pa.struct([("question", pa.string())])  # parquet has no empty structs
-EXTRA_INFO = [
-    pa.field("question", pa.string()),
-    pa.field("origin", pa.string()),
-    pa.field("need_tools_kwargs", pa.bool_()),
-    pa.field("tools_kwargs", pa.struct([("search", pa.struct([("create_kwargs", _CREATE_KWARGS)]))])),
-]
-SCHEMA = schema.arrow_schema(EXTRA_INFO, GROUND_TRUTH, [pa.field("agent_name", pa.string())])
+SCHEMA = schema.arrow_schema(
+    [
+        pa.field("question", pa.string()),
+        pa.field("origin", pa.string()),
+        pa.field("need_tools_kwargs", pa.bool_()),
+        pa.field("tools_kwargs", pa.struct([("search", pa.struct([("create_kwargs", _CREATE_KWARGS)]))])),
+    ],
+    pa.struct([("target", pa.list_(pa.string()))]),
+    [pa.field("agent_name", pa.string())],
+)
 
 
-@dataclass(frozen=True)
-class SearchQaOptions:
-    """What to build.
+@dataclass(frozen=True, kw_only=True)
+class SearchQaOptions(BuilderOptions):
+    """What to build; `limit` counts the questions of each set, and `num_proc` makes no difference.
 
-    out: directory for the files.
-    source: "hf", or the path of a file or directory (see `sources.local_parts`).
-    hf_dataset, revision: with "hf", the name or local directory of the data set, and its commit, branch or tag.
-    train_sets, test_sets: which sets, each of which the source must have; None for those of Search-R1 that it has.
-    loop: "search_tags" for this project's loop over ``<search>`` tags, "tool_agent" for veRL's tool agent.
-    system: put the instruction into a system message.
-    val_per_set: write `val.parquet` with at most so many questions of each test set.
-    limit: at most so many questions of each set, train and test counted apart.
-    seed, on_error, force: see `command.add_common_arguments`.
-    num_proc: makes no difference; handing questions from process to process took longer than reading them.
-
-    Raises ValueError that lists everything that is wrong.
+    Args:
+        source: hf (the FlashRAG collection on the hub), or a file or directory with its rows (question, golden_answers,
+            id) as nq/train.jsonl or nq_train.jsonl; also .jsonl.gz, .json and .parquet.
+        hf_dataset: with source hf, the name on the hub, or a directory with a copy of the repository (licence CC BY-SA
+            4.0).
+        revision: with source hf, commit, branch or tag.
+        train_sets: sets to train on, no name for no train file; left out: nq and hotpotqa, where the source has them.
+        test_sets: sets to test on, no name for no test file; left out: those of Search-R1 that the source has.
+        loop: this project's agent loop over <search> tags, or veRL's own loop with a tool named search.
+        system: put the instruction into a system message.
+        val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
+            validation.
     """
 
-    out: Path
     source: str = "hf"
     hf_dataset: str = HUB_DATASET
     revision: str = HUB_REVISION
     train_sets: tuple[str, ...] | None = None
     test_sets: tuple[str, ...] | None = None
-    loop: str = "search_tags"
+    loop: Literal["search_tags", "tool_agent"] = "search_tags"
     system: bool = False
     val_per_set: int | None = None
-    limit: int | None = None
-    seed: int = 0
-    num_proc: int = 1
-    on_error: str = "raise"
-    force: bool = False
 
-    def __post_init__(self) -> None:
-        problems = common_problems(self.limit, self.num_proc, self.on_error)
+    def problems(self) -> list[str]:
+        """Return what is wrong with these fields."""
+        problems = []
         for label, names in (("train_sets", self.train_sets), ("test_sets", self.test_sets)):
             if names and (set(names) - {*SETS} or len(set(names)) < len(names)):
                 problems.append(f"{label} is {list(names)}; give each set once, from {', '.join(SETS)}")
@@ -91,27 +98,16 @@ class SearchQaOptions:
             problems.append(f"val_per_set is {self.val_per_set}; ask for at least 1 question per set, or leave it out")
         elif self.val_per_set is not None and self.test_sets == ():
             problems.append("val_per_set draws from the test sets, but test_sets is empty; name some")
-        given = {"hf_dataset": self.hf_dataset != HUB_DATASET, "revision": self.revision != HUB_REVISION}
-        if not self.on_hub:
+        if self.source != "hf":
+            given = {"hf_dataset": self.hf_dataset != HUB_DATASET, "revision": self.revision != HUB_REVISION}
             problems += [
                 f"{name} goes with source 'hf' only, but it is {self.source!r}; leave it out"
                 for name in given
                 if given[name]
             ]
-        if not self.on_hub and not Path(self.source).exists():
-            problems.append(f"source {self.source} does not exist; give 'hf', a file or a directory")
-        raise_problems(problems)
-
-    @property
-    def on_hub(self) -> bool:
-        """Return whether the source is the hub or a copy of its repository."""
-        return self.source == "hf"
-
-
-@dataclass(frozen=True)
-class _Selection:
-    train: tuple[Part, ...]
-    test: tuple[Part, ...]
+            if not Path(self.source).exists():
+                problems.append(f"source {self.source} does not exist; give 'hf', a file or a directory")
+        return problems
 
 
 def build(options: SearchQaOptions, progress: Progress = no_progress) -> BuildResult:
@@ -120,111 +116,85 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> BuildRe
     Raises ValueError for a source that cannot be read or lacks a set that was asked for, malformed rows (unless these are
     skipped), or an output directory that cannot be written or has data files of unknown origin.
     """
-    parts = _hub_parts(options) if options.on_hub else sources.local_parts(Path(options.source))
+    on_hub = options.source == "hf"
+    parts = hub_parts(options.hf_dataset) if on_hub else local_parts(Path(options.source))
     selection = _select(options, parts)
-    chosen = (*selection.train, *selection.test)
-    copy = hub_copy(options.hf_dataset) if options.on_hub else None
-    local = sources.local_parts(copy) if copy else parts
-    files = {local[part.set_name, part.split] for part in chosen}
+    files = sorted((part.label, part.path) for group in selection.values() for part in group if part.path)
     arguments: dict[str, Any] = {
-        "source": "hf" if options.on_hub else "files",
-        "train": [part.label for part in selection.train],
-        "test": [part.label for part in selection.test],
-        "loop": options.loop,
-        "system": options.system,
-        "val_per_set": options.val_per_set,
-        "limit": options.limit,
-        "seed": options.seed,
-        "on_error": options.on_error,
-        "files": _file_facts(files),
+        "source": "hf" if on_hub else "files",
+        **{role: [part.label for part in group] for role, group in selection.items()},
+        **{name: getattr(options, name) for name in ("loop", "system", "val_per_set", "limit", "seed", "on_error")},
+        "files": [{"part": label, "name": path.name, "sha256": parquet.file_sha256(path)} for label, path in files],
     }
-    if options.on_hub:
+    if on_hub:
         arguments |= {"hf_dataset": hub_name(options.hf_dataset), "revision": options.revision}
     plan = BuildPlan(
         builder="search_qa",
         out=options.out,
         arguments=arguments,
-        command=_command(options),
-        libraries=["datasets"] if options.on_hub else [],
-        inputs=[part.path for part in files if part.path is not None],
+        command=command_line("python data_prep/search_qa.py", replace(options, num_proc=1, force=False)),
+        libraries=["datasets"] if on_hub else [],
+        inputs=[path for _, path in files],
         force=options.force,
     )
     return build_data_set(plan, lambda: _make(options, selection, progress))
 
 
-def _hub_parts(options: SearchQaOptions) -> dict[tuple[str, str], Part]:
-    parts = sources.hub_parts(options.hf_dataset, options.revision)
-    copy = hub_copy(options.hf_dataset)
-    if copy:  # it need not be complete
-        present = sources.local_parts(copy)
-        parts = {key: part for key, part in parts.items() if key in present}
-    return parts
+def _select(options: SearchQaOptions, parts: Parts) -> dict[str, list[Part]]:
+    """Return the parts to train and to test on.
 
-
-def _train_sets(options: SearchQaOptions) -> tuple[str, ...]:
-    return TRAIN_SETS if options.train_sets is None else options.train_sets
-
-
-def _test_sets(options: SearchQaOptions) -> tuple[str, ...]:
-    return SETS if options.test_sets is None else options.test_sets
-
-
-def _file_facts(parts: Iterable[Part]) -> list[dict[str, str]]:
-    files = sorted((part.label, part.path) for part in parts if part.path is not None)
-    return [{"part": label, "name": path.name, "sha256": parquet.file_sha256(path)} for label, path in files]
-
-
-def _select(options: SearchQaOptions, parts: dict[tuple[str, str], Part]) -> _Selection:
-    train = {name: sources.train_part(parts, name) for name in _train_sets(options)}
-    test = {name: sources.test_part(parts, name, bool(train.get(name))) for name in _test_sets(options)}
-    missing = {
-        "train": [n for n, part in train.items() if not part],
-        "test": [n for n, part in test.items() if not part],
-    }
-    chosen = {"train": options.train_sets is not None, "test": options.test_sets is not None}
-    problems = [
-        f"the source has no {role} split of {', '.join(names)}; add it or leave it out of {role}_sets"
-        for role, names in missing.items()
-        if names and chosen[role]
-    ]
+    A set is tested on its test split, else dev, else train, but never on the one that is trained on.
+    """
+    found: dict[str, dict[str, Part | None]] = {"train": {}, "test": {}}
+    for name in TRAIN_SETS if options.train_sets is None else options.train_sets:
+        found["train"][name] = parts.get((name, "train"))
+    for name in SETS if options.test_sets is None else options.test_sets:
+        splits = ("test", "dev") if found["train"].get(name) else ("test", "dev", "train")
+        found["test"][name] = next((parts[name, split] for split in splits if (name, split) in parts), None)
+    problems = []
+    for role, chosen in (("train", options.train_sets), ("test", options.test_sets)):
+        missing = ", ".join(name for name, part in found[role].items() if part is None)
+        if missing and chosen is not None:
+            problems.append(f"the source has no {role} split of {missing}; add it or leave it out of {role}_sets")
+        elif missing:
+            logger.warning("the source has no %s split of %s; built without", role, missing)
     raise_problems(problems)
-    for role, names in missing.items():
-        if names:
-            logger.warning("the source has no %s split of %s; built without", role, ", ".join(names))
-    found = _Selection(*(tuple(part for part in role.values() if part) for role in (train, test)))
-    if not found.train and not found.test:
+    selection = {role: [part for part in group.values() if part] for role, group in found.items()}
+    if not any(selection.values()):
         raise ValueError("the source has none of the sets asked for; choose others with train_sets and test_sets")
-    return found
+    return selection
 
 
-def _make(options: SearchQaOptions, selection: _Selection, progress: Progress) -> DataSet:
+def _make(options: SearchQaOptions, selection: dict[str, list[Part]], progress: Progress) -> DataSet:
     errors = RowErrors(skip=options.on_error == "skip")
+    hub = (options.hf_dataset, options.revision) if options.source == "hf" else None
     counts: dict[str, Counts] = {}
-    questions: dict[str, dict[str, list[Question]]] = {"train": {}, "test": {}}
-    parts = [("train", part) for part in selection.train] + [("test", part) for part in selection.test]
+    questions: dict[str, list[Question]] = {"train": [], "test": [], "val": []}
+    parts = [(role, part) for role, group in selection.items() for part in group]
     for role, part in progress(parts, len(parts), "splits read"):
-        found, problems = sources.read_part(part, errors.skip)
+        found, problems = read_part(part, hub, errors.skip)
         errors.problems += problems
         kept = _merge_repeated(found) if role == "train" else found
         drawn = draw(kept, options.limit, f"limit/{role}/{part.set_name}/{options.seed}")
-        questions[role][part.set_name] = drawn
+        questions[role] += drawn
+        if role == "test" and options.val_per_set:
+            questions["val"] += draw(drawn, options.val_per_set, f"val/{part.set_name}/{options.seed}")
         dropped = {MALFORMED: len(problems), REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
         counts[f"{part.label} for {role}"] = Counts(len(found) + len(problems), len(drawn), dropped)
     errors.finish()
-    files = []
-    if selection.train:
-        files.append(
-            _data_file("train", [q for group in questions["train"].values() for q in group], options, progress)
+    wanted = [*(role for role, group in selection.items() if group)]
+    wanted += ["val"] if options.val_per_set and selection["test"] else []
+    files = [
+        DataFile(
+            f"{name}.parquet",
+            [
+                _row(question, index, "train" if name == "train" else "test", options)
+                for index, question in enumerate(progress(questions[name], len(questions[name]), name))
+            ],
+            SCHEMA,
         )
-    if selection.test:
-        files.append(_data_file("test", [q for group in questions["test"].values() for q in group], options, progress))
-    if options.val_per_set and selection.test:
-        sample = [
-            question
-            for name, group in questions["test"].items()
-            for question in draw(group, options.val_per_set, f"val/{name}/{options.seed}")
-        ]
-        files.append(_data_file("val", sample, options, progress))
+        for name in wanted
+    ]
     return DataSet(files, counts, errors.problems)
 
 
@@ -237,12 +207,6 @@ def _merge_repeated(questions: Sequence[Question]) -> list[Question]:
         if first is not question and (new := [a for a in question.answers if a not in first.answers]):
             merged[key] = replace(first, answers=(*first.answers, *new))
     return list(merged.values())
-
-
-def _data_file(name: str, questions: list[Question], options: SearchQaOptions, progress: Progress) -> DataFile:
-    split = "train" if name == "train" else "test"
-    numbered = enumerate(progress(questions, len(questions), name))
-    return DataFile(f"{name}.parquet", [_row(question, index, split, options) for index, question in numbered], SCHEMA)
 
 
 def _row(question: Question, index: int, split: str, options: SearchQaOptions) -> dict[str, Any]:
@@ -261,17 +225,3 @@ def _row(question: Question, index: int, split: str, options: SearchQaOptions) -
         },
         columns={"agent_name": LOOPS[options.loop].agent_name},
     )
-
-
-def _command(options: SearchQaOptions) -> list[str]:
-    """Return the command that builds this data set, with paths as they were given."""
-    words = ["python", "data_prep/search_qa.py", "--out", str(options.out), "--loop", options.loop]
-    words += ["--source", options.source]
-    if options.on_hub:
-        words += ["--hf-dataset", options.hf_dataset, "--revision", options.revision]
-    for flag, names in (("--train-sets", options.train_sets), ("--test-sets", options.test_sets)):
-        words += [] if names is None else [flag, *names]
-    for flag, number in (("--val-per-set", options.val_per_set), ("--limit", options.limit)):
-        words += [] if number is None else [flag, str(number)]
-    words += ["--seed", str(options.seed), "--on-error", options.on_error]
-    return words + (["--system"] if options.system else [])

@@ -1,38 +1,31 @@
 """The server as a process, over real HTTP: answers, limits, overload, deadline, shutdown, workers."""
 
-import json
 import os
 import signal
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
 import requests
 
-from tests.retrieval.search_servers import PASSAGES, Gate, answering, command, serving, wait_for
+from tests.retrieval.servers import PASSAGES, command, serving, wait_for
 
 pytestmark = pytest.mark.slow
 
 TOKEN = "correct-horse-battery-staple"
+PENDING = "verl_trgrpo_search_pending_queries"
 
 
 @pytest.fixture(scope="module")
 def server(small_index):
     with serving("--index", small_index, "--max-queries", 50) as server:
         yield server
-
-
-@pytest.fixture
-def gate():
-    gate = Gate()
-    with answering(gate) as url:
-        gate.url = url
-        yield gate
-        gate.gate.set()
 
 
 def test_answers_have_search_r1s_form(server):
@@ -45,15 +38,6 @@ def test_answers_have_search_r1s_form(server):
     assert third == []
     without = server.post(body | {"return_scores": False}).json()["result"]
     assert without == [[hit["document"] for hit in hits] for hits in answer.json()["result"]]
-
-
-def test_what_search_r1s_client_does_with_an_answer_works(server):
-    payload = {"queries": ["polonium"], "topk": 2, "return_scores": True}
-    titles = []
-    for item in requests.post(f"{server.url}/retrieve", json=payload, timeout=600).json()["result"][0]:
-        title, *_ = item["document"]["contents"].split("\n")
-        titles.append(title)
-    assert titles == ['"Polonium"', '"Marie Curie"']
     assert server.post({"queries": []}).json() == {"result": []}
 
 
@@ -70,26 +54,9 @@ def test_a_batch_keeps_its_order(server):
     assert [hits[0]["id"] if hits else None for hits in results] == ["1", "3", "2", "4", None] * 10
 
 
-HOSTILE = [
-    "a:b", '"', "(((", "AND OR NOT", "\x00\x01\x7f", "\ud800", "", " ", "+-^~*?[]{}\\/", "<script>", "' OR 1=1 --",
-    "\u202e\u0000", "🗼" * 1000, "%00%0d%0aSet-Cookie: a=b",
-]  # fmt: skip
-
-
-def test_hostile_queries_are_answered(server):
-    answer = server.post({"queries": [f"{query} polonium" for query in HOSTILE] + HOSTILE})
-    assert answer.status_code == 200
-    results = answer.json()["result"]
-    assert all({"0", "1"} <= {hit["id"] for hit in hits} for hits in results[: len(HOSTILE)])
-
-
 BAD = {
     "no JSON": (b"{", 400),
-    "empty": (b"", 400),
-    "not UTF-8": (b"\xff\xfe", 400),
-    "null": (b"null", 422),
     "null query": ({"queries": ["a", None]}, 422),
-    "no queries": ({}, 422),
     "too many queries": ({"queries": ["a"] * 51}, 413),
     "a query of a megabyte": ({"queries": ["a" * 1_000_000]}, 413),
     "a large body": (b" " * (5 << 20), 413),
@@ -111,12 +78,6 @@ def test_a_chunked_body_has_the_same_limit(server):
     assert answer.status_code == 413
 
 
-def test_other_paths_and_methods(server):
-    assert server.get("/nothing").status_code == 404
-    assert server.get("/retrieve").status_code == 405
-    assert server.get("/docs").status_code == server.get("/openapi.json").status_code == 404
-
-
 def test_metrics_count_requests_queries_and_refusals(server):
     names = ['requests_total{status="200"}', 'requests_total{status="422"}', "queries_total", "request_seconds_count"]
 
@@ -128,7 +89,7 @@ def test_metrics_count_requests_queries_and_refusals(server):
     server.post({"queries": ["a"]})
     server.post({"queries": None})
     assert [after - old for after, old in zip(numbers(), before, strict=True)] == [2, 1, 4, 3]
-    assert server.metric("verl_trgrpo_search_pending_queries") == 0
+    assert server.metric(PENDING) == 0
 
 
 def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path):
@@ -136,68 +97,77 @@ def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path)
     for words, environment in ((["--token-file", tmp_path / "token"], {}), ([], {"VERL_TRGRPO_SEARCH_TOKEN": TOKEN})):
         with serving("--index", small_index, *words, **environment) as server:
             body = {"queries": ["polonium"]}
-            wrong = [
-                None,
-                "",
-                "Bearer",
-                f"Bearer {TOKEN}x",
-                f"Bearer {TOKEN[:-1]}",
-                TOKEN,
-                f"bearer {TOKEN}",
-                "Bearer é",
-            ]
-            for value in wrong:
+            for value in (None, "", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer é"):
                 headers = {} if value is None else {"Authorization": value.encode()}
                 refused = server.post(body, headers=headers)
                 assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), value
             assert server.get("/metrics").status_code == 401
-            health = server.get("/health", headers={"Authorization": f"Bearer {TOKEN}x"})
-            assert health.json() == server.get("/health").json() == {"status": "ok", "backend": "tantivy"}
+            assert server.get("/health").json() == {"status": "ok"}
             right = {"Authorization": f"Bearer {TOKEN}"}
             assert server.post(body, headers=right).status_code == 200
-            assert server.get("/health", headers=right).json()["documents"] == len(PASSAGES)
+            assert server.get("/health", headers=right).json() == {"status": "ok", "documents": len(PASSAGES)}
             assert 'status="401"' in server.get("/metrics", headers=right).text
             asked = command("query", "--url", server.url, "polonium", VERL_TRGRPO_SEARCH_TOKEN=TOKEN)
             assert asked.returncode == 0 and "1. Polonium" in asked.stdout
             assert command("query", "--url", server.url, "polonium").returncode == 1
 
 
-def gated(gate, *words):
-    patient = ("--deadline", 300, "--backend-timeout", 300)  # the gate may stay shut for long on a busy machine
-    return serving("--backend", "http", "--url", gate.url, "--threads", 1, *patient, *words)
+class Gate:
+    """A file without which the searches of a `gated_server` do not end."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def open(self):
+        self.path.touch()
+
+    def searched(self):
+        log = Path(f"{self.path}.log")
+        return log.read_text().split() if log.exists() else []
+
+    def serving(self, index, *words):
+        program = [sys.executable, str(Path(__file__).parent / "gated_server.py")]
+        patient = ("--deadline", 300)  # the gate may stay shut for long on a busy machine
+        return serving("--index", index, "--threads", 1, *patient, *words, program=program, GATE=str(self.path))
 
 
-def test_overload_is_503_and_not_a_queue_and_passes(gate):
-    with gated(gate, "--max-pending", 2, "--max-queries", 2) as server, ThreadPoolExecutor(2) as pool:
-        body = {"queries": ["a"], "return_scores": True}
+@pytest.fixture
+def gate(tmp_path):
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()
+
+
+def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
+    limits = ("--max-pending", 2, "--max-queries", 2)
+    with gate.serving(small_index, *limits) as server, ThreadPoolExecutor(2) as pool:
+        body = {"queries": ["a"]}
         accepted = [pool.submit(server.post, body) for _ in range(2)]
-        wait_for(lambda: server.metric("verl_trgrpo_search_pending_queries") == 2)
+        wait_for(lambda: server.metric(PENDING) == 2)
         for _ in range(5):
             refused = server.post(body)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
             assert "waiting" in refused.json()["detail"]
         assert server.get("/health").status_code == 200
-        wait_for(lambda: gate.waiting == 1)
-        assert len(gate.received) == 1
-        gate.gate.set()
+        gate.open()
         assert [future.result().status_code for future in accepted] == [200, 200]
         assert server.post({"queries": ["a", "b"]}).status_code == 200
-        assert server.metric("verl_trgrpo_search_pending_queries") == 0
+        assert server.metric(PENDING) == 0
 
 
-def test_the_deadline_ends_a_request_and_its_waiting_work(gate):
-    with gated(gate, "--deadline", 0.5, "--backend-timeout", 30, "--max-pending", 2, "--max-queries", 2) as server:
+def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
+    with gate.serving(small_index, "--deadline", 0.5) as server:
         start = time.monotonic()
         late = server.post({"queries": ["a"]})
         assert late.status_code == 504 and "0.5 s" in late.json()["detail"]
         assert time.monotonic() - start >= 0.5
         # The search still occupies the thread; what waits for it in vain is dropped, not kept.
         assert server.post({"queries": ["b"]}).status_code == 504
-        assert server.metric("verl_trgrpo_search_pending_queries") == 1
-        gate.gate.set()
-        wait_for(lambda: server.metric("verl_trgrpo_search_pending_queries") == 0)
+        assert server.metric(PENDING) == 1
+        gate.open()
+        wait_for(lambda: server.metric(PENDING) == 0)
         wait_for(lambda: server.post({"queries": ["c"]}).status_code == 200)  # half a second may be short
-        assert {json.loads(body)["queries"][0] for _, _, body in gate.received} == {"a", "c"}
+        assert set(gate.searched()) == {"a", "c"}
 
 
 def test_a_body_that_does_not_come_ends_at_the_deadline(small_index):
@@ -206,42 +176,41 @@ def test_a_body_that_does_not_come_ends_at_the_deadline(small_index):
         with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
             connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 504")
-        assert server.metric("verl_trgrpo_search_pending_queries") == 0
 
 
-def test_errors_of_the_backend_are_passed_on(gate):
-    gate.gate.set()
-    answer = gate.answer
-    with gated(gate) as server:
-        for status, headers, expected in ((503, {"Retry-After": "9"}, 503), (500, {}, 502), (504, {}, 504)):
-            gate.answer = lambda *_, status=status, headers=headers: (status, headers, b"no")
-            refused = server.post({"queries": ["a"]})
-            assert refused.status_code == expected
-            assert refused.headers.get("Retry-After") == headers.get("Retry-After")
-        gate.answer = answer
-        assert server.post({"queries": ["a"]}).status_code == 200
+def test_a_search_that_fails_is_500_with_a_reason(small_index, tmp_path):
+    with serving("--index", small_index, program=[sys.executable, str(_broken_program(tmp_path))]) as server:
+        answer = server.post({"queries": ["a"]})
+        assert (answer.status_code, answer.json()) == (500, {"detail": "tantivy failed: damaged"})
+        assert server.metric(PENDING) == 0
+
+
+def _broken_program(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text(
+        "import sys\n"
+        "from verl_trgrpo.cli.main import main\n"
+        "from verl_trgrpo.retrieval.index import Index\n"
+        "class PanicException(BaseException): pass\n"
+        "def panic(self, query, topk): raise PanicException('damaged')\n"
+        "Index._search = panic\n"
+        "sys.exit(main(['search', *sys.argv[1:]]))\n"
+    )
+    return path
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_shutdown_finishes_what_runs(gate, workers, number, code):
-    with gated(gate, "--workers", workers) as server, ThreadPoolExecutor(1) as pool:
-        running = pool.submit(server.post, {"queries": ["a"]})
-        wait_for(lambda: gate.waiting == 1)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
+    with gate.serving(small_index, "--workers", workers) as server, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(server.post, {"queries": ["polonium"], "topk": 1})
+        wait_for(lambda: gate.searched() == ["polonium"])
         server.process.send_signal(number)
-
-        def refuses():
-            try:
-                server.get("/health")
-            except requests.ConnectionError:
-                return True
-            return False
-
-        wait_for(refuses)
+        time.sleep(0.5)
         assert not running.done() and server.process.poll() is None
-        gate.gate.set()
-        assert running.result().json() == {"result": [[{"id": "", "contents": '"a"\ntext'}]]}
-        assert server.process.wait(600) == code
+        gate.open()
+        assert running.result().json() == {"result": [[{"id": "1", "contents": PASSAGES["1"]}]]}
+        assert server.process.wait(600) == 0
         assert "Traceback" not in server.process.stderr.read()
 
 
@@ -256,23 +225,21 @@ def test_workers_share_the_port_their_metrics_and_are_replaced(small_index, tmp_
                         found.add(child.pid)
             return found
 
-        before = workers()
-        assert len(before) == 2
-        for _ in range(20):
-            assert server.post({"queries": ["polonium"]}).status_code == 200
-        assert server.metric("verl_trgrpo_search_queries_total") == 20
-        time.sleep(5.1)  # a worker that ends sooner counts as one that cannot start
-        os.kill(min(before), signal.SIGKILL)
-        wait_for(lambda: len(workers()) == 2 and min(before) not in workers())
-
         def all_answer():
             try:
                 return all(server.post({"queries": ["polonium"]}).status_code == 200 for _ in range(20))
             except requests.ConnectionError:  # the connection was the dead worker's
                 return False
 
+        before = workers()
+        assert len(before) == 2
+        assert all_answer()
+        assert server.metric("verl_trgrpo_search_queries_total") == 20
+        os.kill(min(before), signal.SIGKILL)
+        wait_for(lambda: len(workers()) == 2 and min(before) not in workers())
         wait_for(all_answer)
         assert server.metric("verl_trgrpo_search_queries_total") >= 40
+        assert server.metric(PENDING) == 0
         left = workers()
         server.process.kill()
         wait_for(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in left))
@@ -282,13 +249,9 @@ def test_wrong_input_is_one_clear_error(small_index, tmp_path):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         cases = {
-            "no index": ([], "--index is missing"),
-            "not an index": (["--index", tmp_path], "not a finished index"),
+            "no index": ([], "--index"),
             "a taken port": (["--index", small_index, "--port", port], f"cannot listen at 127.0.0.1 port {port}"),
-            "open without a token": (["--index", small_index, "--host", "0.0.0.0"], "no token"),
             "several at once": (["--index", tmp_path, "--workers", 0, "--deadline", -1], "3 problems"),
-            "no url": (["--backend", "http"], "--url is missing"),
-            "no token file": (["--index", small_index, "--token-file", tmp_path / "no"], "cannot be read"),
             "an empty token": (["--index", small_index, "--token-file", "/dev/null"], "the token is empty"),
         }
         for name, (words, reason) in cases.items():
@@ -296,5 +259,3 @@ def test_wrong_input_is_one_clear_error(small_index, tmp_path):
             assert result.returncode == 2, name
             assert result.stderr.count("error:") == 1 and reason in result.stderr, (name, result.stderr)
             assert "Traceback" not in result.stderr
-    result = command("serve", "--backend", "opensearch", "--url", "http://127.0.0.1:1")
-    assert result.returncode == 1 and result.stderr.startswith("error: OpenSearch")

@@ -119,7 +119,7 @@ def test_time_is_bounded(piece, frame):
         response = frame.format((piece * (size // len(piece) + 1))[:size])
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             score(response, golds)
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         assert min(times) < limit

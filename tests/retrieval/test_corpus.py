@@ -31,7 +31,7 @@ BAD = {
 
 
 def write(path, lines):
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    path.write_bytes(b"\n".join(lines))
     return path
 
 
@@ -42,45 +42,28 @@ def test_passages_come_in_order_and_empty_lines_are_nothing(tmp_path):
     assert (corpus.lines, corpus.bad_lines, corpus.bad_examples) == (5, 0, [])
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_bad_line_is_left_out_and_reported_with_its_number(tmp_path, name):
+def test_bad_lines_are_left_out_counted_and_the_first_few_reported_with_their_numbers(tmp_path):
     good = json.dumps(GOOD[0][0]).encode()
-    corpus = Corpus(write(tmp_path / "corpus.jsonl", [good, BAD[name], good]))
+    corpus = Corpus(write(tmp_path / "corpus.jsonl", [good, *BAD.values(), good]))
     assert len(list(corpus)) == 2
-    assert corpus.bad_lines == 1
-    assert len(corpus.bad_examples) == 1 and corpus.bad_examples[0].startswith("line 2: ")
+    assert corpus.bad_lines == len(BAD)
+    assert [example.split(":")[0] for example in corpus.bad_examples] == [f"line {n}" for n in (2, 3, 4, 5, 6)]
 
 
-def test_many_bad_lines_are_counted_and_the_first_few_reported(tmp_path):
-    corpus = Corpus(write(tmp_path / "corpus.jsonl", [b"x"] * 50))
-    assert list(corpus) == []
-    assert corpus.bad_lines == 50
-    assert [example.split(":")[0] for example in corpus.bad_examples] == [f"line {n}" for n in (1, 2, 3, 4, 5)]
-
-
-def test_a_line_that_is_too_long_is_one_bad_line(tmp_path, monkeypatch):
+def test_one_line_that_never_ends_is_not_read_into_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_module, "MAX_LINE_BYTES", 100)
-    good = json.dumps(GOOD[0][0]).encode()
-    corpus = Corpus(write(tmp_path / "corpus.jsonl", [b"x" * 950, good, b"x" * 101, good]))
-    assert len(list(corpus)) == 2
-    assert (corpus.lines, corpus.bad_lines) == (4, 2)
-
-
-def test_a_file_without_a_last_line_break_is_read_to_its_end(tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text('{"id": "1", "contents": "one"}\n{"id": "2", "contents": "two"}')
-    assert [passage.id for passage in Corpus(path)] == ["1", "2"]
+    with pytest.raises(ValueError, match=r"line 2 of .* is longer than 100 bytes"):
+        list(Corpus(write(tmp_path / "corpus.json", [b"{}", b"x" * 101])))
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl.gz", "no_suffix"])
-def test_gzip_is_recognised_by_content_and_digested_as_it_is_on_disk(tmp_path, name):
-    plain = b"".join(json.dumps({"id": str(i), "contents": f"text {i}"}).encode() + b"\n" for i in range(10_000))
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(plain))
-    corpus = Corpus(path)
-    assert [passage.id for passage in corpus] == [str(i) for i in range(10_000)]
-    assert corpus.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert corpus.bytes_read == corpus.size == path.stat().st_size
+def test_gzip_is_recognised_by_content(tmp_path, name):
+    lines = [json.dumps({"id": str(i), "contents": f"text {i}"}).encode() for i in range(1000)]
+    # Two members in one file, as parallel compressors write them.
+    (tmp_path / name).write_bytes(
+        gzip.compress(b"\n".join(lines[:500]) + b"\n") + gzip.compress(b"\n".join(lines[500:]))
+    )
+    assert [passage.id for passage in Corpus(tmp_path / name)] == [str(i) for i in range(1000)]
 
 
 @pytest.mark.parametrize(

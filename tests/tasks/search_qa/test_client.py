@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
-from verl_trgrpo.tasks.search_qa.options import ClientOptions, LoopOptions, read_options
+from verl_trgrpo.tasks.search_qa.options import SearchOptions, read_options
 
 CONTENTS = '"Rome"\nRome is in Italy.'
 
 
 def options(server, **changes):
-    return ClientOptions(**{"url": server.url, "deadline": 60.0, "retries": 2, **changes})
+    return SearchOptions(**{"url": server.url, "deadline": 60.0, "retries": 2, **changes})
 
 
 async def search(client, query="Rome"):
@@ -95,7 +95,7 @@ def test_a_server_that_answers_nonsense_is_a_failure_that_is_not_repeated(with_s
 
 def test_a_dead_server_is_a_failure():
     async def scenario():
-        return await search(SearchClient(ClientOptions(url="http://127.0.0.1:9", deadline=5.0, retries=1)))
+        return await search(SearchClient(SearchOptions(url="http://127.0.0.1:9", deadline=5.0, retries=1)))
 
     assert "not available" in asyncio.run(scenario()).failure
 
@@ -171,7 +171,7 @@ def test_one_client_serves_all_responses_of_an_event_loop(with_server):
 @given(query=st.text())
 def test_no_query_raises(query):
     async def scenario():
-        return await search(SearchClient(ClientOptions(url="http://127.0.0.1:9", deadline=1.0, retries=0)), query)
+        return await search(SearchClient(SearchOptions(url="http://127.0.0.1:9", deadline=1.0, retries=0)), query)
 
     assert asyncio.run(scenario()).failure
 
@@ -182,12 +182,6 @@ def test_an_empty_query_is_not_sent(with_server):
         assert server.requests == []
 
     with_server(scenario)
-
-
-def test_options_come_from_one_mapping():
-    client, loop = read_options({"topk": 2, "max_searches": 1, "deadline": 3})
-    assert (client.topk, client.deadline, loop.max_searches) == (2, 3, 1)
-    assert read_options(None) == (ClientOptions(), LoopOptions())
 
 
 def test_all_wrong_options_are_reported_at_once():

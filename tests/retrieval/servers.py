@@ -1,4 +1,4 @@
-"""Real servers for the tests: the command line's own, a slow one behind it, and one that speaks OpenSearch's protocol."""
+"""The command line's own server as a process, and the corpus that it serves."""
 
 import json
 import os
@@ -6,12 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
 
 import requests
@@ -71,10 +69,10 @@ class Server:
 
 
 @contextmanager
-def serving(*words: object, **environment: str) -> Iterator[Server]:
+def serving(*words: object, program: Sequence[str] = COMMAND, **environment: str) -> Iterator[Server]:
     """Run `verl-trgrpo search serve` on a free port of loopback."""
     process = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0", *map(str, words)],
+        [*program, "serve", "--port", "0", *map(str, words)],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -97,62 +95,3 @@ def wait_for(condition, seconds: float = 600) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers by `owner.answer(method, path, headers, body)`: status, headers, body; `owner.clients` are those who came."""
-
-    protocol_version = "HTTP/1.1"
-
-    def _reply(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        vars(self.server.owner).setdefault("clients", set()).add(self.client_address)
-        status, headers, answer = self.server.owner.answer(self.command, self.path, self.headers, body)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(answer)
-
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _reply  # noqa: N815
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-@contextmanager
-def answering(owner) -> Iterator[str]:
-    """Run a small HTTP server whose answers `owner` gives; the value is its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.owner = owner
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@dataclass
-class Gate:
-    """A retrieval server that answers only while the gate is open."""
-
-    gate: threading.Event = field(default_factory=threading.Event)
-    waiting: int = 0
-    received: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def answer(self, method, path, headers, body):
-        with self.lock:
-            self.waiting += 1
-            self.received.append((path, dict(headers), body))
-        self.gate.wait(600)
-        with self.lock:
-            self.waiting -= 1
-        hits = [[{"document": {"contents": f'"{query}"\ntext'}, "score": 1.5}] for query in json.loads(body)["queries"]]
-        return 200, {"Content-Type": "application/json"}, json.dumps({"result": hits}).encode()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_trgrpo.retrieval import Hit
-from verl_trgrpo.retrieval.options import ServerOptions, is_loopback
+from verl_trgrpo.retrieval.options import ServerOptions
 from verl_trgrpo.retrieval.protocol import (
-    BadRequestError,
+    Hit,
+    RefusedError,
     RetrieveRequest,
     answer,
     parse_answer,
@@ -17,7 +17,7 @@ from verl_trgrpo.retrieval.protocol import (
     request_body,
 )
 
-LIMITS = {"default_topk": 3, "max_topk": 10, "max_queries": 4, "max_query_chars": 20}
+LIMITS = {"topk": 3, "max_topk": 10, "max_queries": 4, "max_query_chars": 20}
 
 
 def parse(fields):
@@ -72,7 +72,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_request_is_refused_with_a_reason(name):
     fields, status, reason = BAD[name]
-    with pytest.raises(BadRequestError) as caught:
+    with pytest.raises(RefusedError) as caught:
         parse(fields)
     assert caught.value.status == status
     assert reason in str(caught.value)
@@ -96,7 +96,7 @@ def test_answers_have_search_r1s_form_with_and_without_scores():
 
 @given(st.lists(st.text()), st.integers(1, 100))
 def test_a_request_survives_the_way(queries, topk):
-    limits = {"default_topk": 1, "max_topk": 100, "max_queries": 10**6, "max_query_chars": 10**6}
+    limits = {"topk": 1, "max_topk": 100, "max_queries": 10**6, "max_query_chars": 10**6}
     assert parse_request(request_body(queries, topk), **limits) == RetrieveRequest(queries, topk, True)
 
 
@@ -120,40 +120,33 @@ def test_an_answer_that_is_none_is_refused(body):
         parse_answer(body, 1)
 
 
-def test_wrong_server_options_are_all_reported_at_once():
-    wrong = {
-        "port": 70_000,
-        "workers": 0,
-        "threads": 0,
-        "topk": 101,
-        "max_queries": 5000,
-        "deadline": 0.0,
-        "token": "two words",
-        "max_body_bytes": 0,
-    }
-    with pytest.raises(ValueError) as caught:
-        ServerOptions(**wrong)
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv("VERL_TRGRPO_SEARCH_TOKEN", raising=False)
+
+
+def test_wrong_server_options_are_all_reported_at_once(small_index, monkeypatch):
+    wrong = {"port": 70_000, "workers": 0, "threads": 0, "topk": 101, "deadline": 0.0, "max_body_bytes": 0}
+    monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "two words")
+    with pytest.raises(ValueError, match="8 problems") as caught:
+        ServerOptions(small_index, **wrong, max_queries=5000)
     message = str(caught.value)
-    assert message.startswith("8 problems")
-    assert all(f"\n- {name} is " in message for name in wrong if name not in ("token", "max_queries"))
+    assert all(f"\n- {name} is " in message for name in wrong)
     assert "max_pending is 2048; choose 5000" in message
     assert "token" in message and "two words" not in message
 
 
-def test_the_token_is_not_shown():
-    assert "secret" not in repr(ServerOptions(token="secret"))
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
-def test_an_open_address_needs_a_token_or_a_decision(host):
-    assert not is_loopback(host)
+def test_an_open_address_needs_a_token_or_a_decision(small_index, host, monkeypatch):
     with pytest.raises(ValueError, match="no token"):
-        ServerOptions(host=host)
-    assert ServerOptions(host=host, token="secret").host == host
-    assert ServerOptions(host=host, allow_anonymous=True).host == host
+        ServerOptions(small_index, host=host)
+    assert ServerOptions(small_index, host=host, allow_anonymous=True).token() is None
+    monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "secret")
+    options = ServerOptions(small_index, host=host)
+    assert options.token() == "secret"
+    assert "secret" not in repr(options)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
-def test_loopback_needs_no_token(host):
-    assert is_loopback(host)
-    assert ServerOptions(host=host).token is None
+def test_loopback_needs_no_token(small_index, host):
+    assert ServerOptions(small_index, host=host).token() is None

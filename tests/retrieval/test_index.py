@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.retrieval.search_servers import PASSAGES, write_corpus
-from verl_trgrpo.retrieval.index import Index
+from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index
 
 HOSTILE = {
     "colon": "contents:polonium",
@@ -38,22 +38,22 @@ NOTHING = ["", " ", "\n", "\x00", "?!.,;:", "()", '""', "\ud800", "🤷", "x" * 
 
 
 @pytest.fixture(scope="module")
-def backend(small_index):
-    return TantivyBackend(small_index)
+def index(small_index):
+    return Index(small_index)
 
 
-def ids(backend, query, topk=10):
-    return [hit.id for hit in backend.search([query], topk)[0]]
+def ids(index, query, topk=10):
+    return [hit.id for hit in index.search([query], topk)[0]]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_query_is_a_bag_of_words(backend, name):
-    assert {"0", "1"} <= set(ids(backend, HOSTILE[name]))
+def test_a_hostile_query_is_a_bag_of_words(index, name):
+    assert {"0", "1"} <= set(ids(index, HOSTILE[name]))
 
 
 @pytest.mark.parametrize("query", NOTHING, ids=range(len(NOTHING)))
-def test_a_query_without_words_of_the_corpus_finds_nothing(backend, query):
-    assert ids(backend, query) == []
+def test_a_query_without_words_of_the_corpus_finds_nothing(index, query):
+    assert ids(index, query) == []
 
 
 @given(
@@ -62,38 +62,38 @@ def test_a_query_without_words_of_the_corpus_finds_nothing(backend, query):
     )
 )
 @settings(max_examples=500, deadline=None)
-def test_no_query_makes_the_backend_raise(backend, queries):
-    results = backend.search(queries, 3)
+def test_no_query_raises(index, queries):
+    results = index.search(queries, 3)
     assert len(results) == len(queries)
     for hits in results:
         assert all(PASSAGES[hit.id] == hit.contents for hit in hits)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_case_accents_and_english_endings_do_not_matter(backend):
-    assert ids(backend, "BEYONCE KNOWLES SINGING") == ids(backend, "beyoncé knowles sings") == ["2"]
-    assert ids(backend, "東京") == ["3"]
-    assert backend.search(["tokyo"], 1)[0][0].contents == PASSAGES["3"]
+def test_case_accents_and_english_endings_do_not_matter(index):
+    assert ids(index, "BEYONCE KNOWLES SINGING") == ids(index, "beyoncé knowles sings") == ["2"]
+    assert ids(index, "東京") == ["3"]
+    assert index.search(["tokyo"], 1)[0][0].contents == PASSAGES["3"]
 
 
-def test_stop_words_count_only_where_there_is_nothing_else(backend):
-    assert ids(backend, "the in and of polonium") == ids(backend, "polonium") == ["1", "0"]
-    assert set(ids(backend, "the")) == {"3", "4"}
+def test_stop_words_count_only_where_there_is_nothing_else(index):
+    assert ids(index, "the in and of polonium") == ids(index, "polonium") == ["1", "0"]
+    assert set(ids(index, "the")) == {"3", "4"}
 
 
-def test_no_more_hits_than_asked_for_or_than_there_are(backend):
-    assert len(ids(backend, "curie paris tokyo london beyonce", topk=2)) == 2
-    assert len(ids(backend, "curie paris tokyo london beyonce", topk=10**9)) == 5
-    assert backend.search([], 3) == []
+def test_no_more_hits_than_asked_for_or_than_there_are(index):
+    assert len(ids(index, "curie paris tokyo london beyonce", topk=2)) == 2
+    assert len(ids(index, "curie paris tokyo london beyonce", topk=10**9)) == 5
+    assert index.search([], 3) == []
     with pytest.raises(ValueError, match="topk is 0"):
-        backend.search(["curie"], 0)
+        index.search(["curie"], 0)
 
 
-def test_threads_get_their_own_answers(backend):
+def test_threads_get_their_own_answers(index):
     queries = ["polonium", "tokyo", "beyoncé", "daltrey"] * 50
-    alone = [backend.search([query], 3) for query in queries]
+    alone = [index.search([query], 3) for query in queries]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda query: backend.search([query], 3), queries)) == alone
+        assert list(pool.map(lambda query: index.search([query], 3), queries)) == alone
 
 
 def bm25(documents: dict[str, list[str]], query: list[str]) -> dict[str, float]:
@@ -121,11 +121,11 @@ def test_order_and_scores_agree_with_the_formula(tmp_path, threads):
     documents = {str(n): rng.choices(words, cum_weights=weights, k=rng.randint(3, 40)) for n in range(200)}
     corpus = write_corpus(tmp_path / "corpus.jsonl", {key: " ".join(text) for key, text in documents.items()})
     build_index(IndexOptions(corpus, tmp_path / "out", threads=threads))
-    backend = TantivyBackend(tmp_path / "out")
+    index = Index(tmp_path / "out")
     for _ in range(30):
         query = rng.choices(words, k=rng.randint(1, 8))
         expected = bm25(documents, query)
-        hits = backend.search([" ".join(query)], 10)[0]
+        hits = index.search([" ".join(query)], 10)[0]
         assert [hit.score for hit in hits] == pytest.approx(sorted(expected.values(), reverse=True)[:10], rel=1e-5)
         assert [expected[hit.id] for hit in hits] == pytest.approx([hit.score for hit in hits], rel=1e-5)
 

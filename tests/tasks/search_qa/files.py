@@ -1,21 +1,10 @@
-"""Sources that the tests write, and the command line under test."""
+"""Sources that the tests write, and the builder under test."""
 
 import json
 
-from tests.data.builder_files import load_script, run_script
-
-command_line = load_script("search_qa")
-
-# The splits that the public collection has.
-SPLITS = {
-    "nq": ("train", "dev", "test"),
-    "triviaqa": ("train", "dev", "test"),
-    "popqa": ("test",),
-    "hotpotqa": ("train", "dev"),
-    "2wikimultihopqa": ("train", "dev"),
-    "musique": ("train", "dev"),
-    "bamboogle": ("test",),
-}
+from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.tasks.search_qa.build import SearchQaOptions, build
+from verl_trgrpo.tasks.search_qa.sources import HUB_SPLITS
 
 
 def question(name, split, number, **changes):
@@ -36,7 +25,7 @@ def write_jsonl(path, rows):
     return path
 
 
-def write_collection(directory, count=6, splits=SPLITS):
+def write_collection(directory, count=6, splits=HUB_SPLITS):
     """The collection's layout, with `count` rows in each split."""
     for name, its_splits in splits.items():
         for split in its_splits:
@@ -46,8 +35,4 @@ def write_collection(directory, count=6, splits=SPLITS):
 
 def run(out, *words):
     """The exit code of the command line, in this process."""
-    return command_line.main(["--out", str(out), *map(str, words)])
-
-
-def script(environment, *words):
-    return run_script("search_qa", environment, *words)
+    return run_builder(SearchQaOptions, build, "search_qa.py", argv=["--out", str(out), *map(str, words)])

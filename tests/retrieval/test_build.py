@@ -1,5 +1,6 @@
 """Building an index: complete or not there."""
 
+import hashlib
 import json
 import os
 import random
@@ -9,36 +10,46 @@ import subprocess
 
 import pytest
 
-from tests.retrieval.search_servers import COMMAND, PASSAGES, command, wait_for, write_corpus
-from verl_trgrpo.retrieval.staging import staged_directory
-from verl_trgrpo.retrieval.index import Index, TantivyOptions
+from tests.retrieval.servers import COMMAND, PASSAGES, command, wait_for, write_corpus
+from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, check_complete
 
 
 def search(directory, query, topk=3):
-    return TantivyBackend(directory).search([query], topk)[0]
+    return Index(directory).search([query], topk)[0]
 
 
-def test_the_manifest_says_what_the_index_holds(tmp_path):
-    corpus = write_corpus(tmp_path / "corpus.jsonl", PASSAGES)
+def visible(directory):
+    return sorted(path.name for path in directory.iterdir() if not path.name.endswith(".lock"))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return write_corpus(tmp_path / "corpus.jsonl", PASSAGES)
+
+
+def test_the_manifest_says_what_the_index_holds(tmp_path, corpus):
     with corpus.open("a") as file:
         file.write("no passage\n")
     result = build_index(IndexOptions(corpus, tmp_path / "out"))
     assert result.built
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text()) == result.manifest
     manifest = check_complete(tmp_path / "out")
+    assert manifest == result.manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["documents"], manifest["lines"], manifest["bad_lines"]) == (5, 6, 1)
     assert manifest["bad_examples"] == ["line 6: not JSON"]
+    assert manifest["corpus"]["sha256"] == hashlib.sha256(corpus.read_bytes()).hexdigest()
     assert {path.name for path in (tmp_path / "out" / "index").iterdir()} == set(manifest["files"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "out"]
+    assert visible(tmp_path) == ["corpus.jsonl", "out"]
 
 
-def test_the_same_command_again_finds_the_index_and_another_corpus_is_refused(tmp_path):
-    corpus, out = write_corpus(tmp_path / "corpus.jsonl", PASSAGES), tmp_path / "out"
+def test_the_same_command_again_finds_the_index_and_another_corpus_needs_force(tmp_path, corpus):
+    out = tmp_path / "out"
     build_index(IndexOptions(corpus, out))
     before = (out / "manifest.json").stat().st_mtime_ns
     assert not build_index(IndexOptions(corpus, out)).built
     assert (out / "manifest.json").stat().st_mtime_ns == before
+    open_index = Index(out)
     write_corpus(corpus, {"9": "another text"})
     with pytest.raises(ValueError, match=r"holds an index of corpus\.jsonl .* force"):
         build_index(IndexOptions(corpus, out))
@@ -46,16 +57,8 @@ def test_the_same_command_again_finds_the_index_and_another_corpus_is_refused(tm
     assert build_index(IndexOptions(corpus, out, force=True)).built
     assert search(out, "polonium") == []
     assert [hit.id for hit in search(out, "another")] == ["9"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "out"]
-
-
-def test_an_open_index_goes_on_when_it_is_replaced(tmp_path):
-    corpus, out = write_corpus(tmp_path / "corpus.jsonl", PASSAGES), tmp_path / "out"
-    build_index(IndexOptions(corpus, out))
-    backend = TantivyBackend(out)
-    write_corpus(corpus, {"9": "another text"})
-    build_index(IndexOptions(corpus, out, force=True))
-    assert [hit.id for hit in backend.search(["polonium"], 3)[0]] == ["1", "0"]
+    # Who has the old index open goes on with it.
+    assert [hit.id for hit in open_index.search(["polonium"], 3)[0]] == ["1", "0"]
 
 
 @pytest.mark.parametrize("lines", ["", "\n\n", "no passage\n" * 3])
@@ -63,22 +66,19 @@ def test_a_corpus_without_passages_leaves_nothing(tmp_path, lines):
     (tmp_path / "corpus.jsonl").write_text(lines)
     with pytest.raises(ValueError, match="has no passage"):
         build_index(IndexOptions(tmp_path / "corpus.jsonl", tmp_path / "out"))
-    assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
+    assert visible(tmp_path) == ["corpus.jsonl"]
 
 
-def test_wrong_options_are_all_reported_at_once(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError) as caught:
-        IndexOptions(tmp_path / "nowhere", tmp_path / "file", threads=9, memory_mb=1)
-    assert all(
-        word in str(caught.value) for word in ("3 problems", "nowhere is not a file", "threads is 9", "file is not")
-    )
+def test_wrong_options_are_all_reported_at_once(tmp_path, corpus):
+    with pytest.raises(ValueError, match="3 problems") as caught:
+        IndexOptions(tmp_path / "nowhere", corpus, threads=9, memory_mb=1)
+    assert all(word in str(caught.value) for word in ("nowhere is not a file", "threads is 9", "is not a directory"))
     with pytest.raises(ValueError, match="memory_mb is 16; with 2 threads choose 32"):
-        IndexOptions(write_corpus(tmp_path / "c", PASSAGES), tmp_path / "out", threads=2, memory_mb=16)
+        IndexOptions(corpus, tmp_path / "out", threads=2, memory_mb=16)
 
 
-def test_a_directory_with_other_files_is_never_replaced(tmp_path):
-    corpus, out = write_corpus(tmp_path / "corpus.jsonl", PASSAGES), tmp_path / "out"
+def test_a_directory_with_other_files_is_never_replaced(tmp_path, corpus):
+    out = tmp_path / "out"
     out.mkdir()
     (out / "thesis.tex").write_text("precious")
     for force in (False, True):
@@ -87,36 +87,26 @@ def test_a_directory_with_other_files_is_never_replaced(tmp_path):
     assert (out / "thesis.tex").read_text() == "precious"
 
 
-def test_what_is_not_a_finished_index_is_refused(tmp_path):
-    corpus, out = write_corpus(tmp_path / "corpus.jsonl", PASSAGES), tmp_path / "out"
+def test_what_is_not_a_finished_index_is_refused(tmp_path, corpus):
+    out = tmp_path / "out"
     with pytest.raises(ValueError, match="not a finished index"):
-        TantivyOptions(tmp_path)
-    build_index(IndexOptions(corpus, out))
-    manifest = json.loads((out / "manifest.json").read_text())
-    (out / "manifest.json").write_text(json.dumps(manifest | {"format": 0}))
-    with pytest.raises(ValueError, match="format 0"):
-        TantivyOptions(out)
-    (out / "manifest.json").write_text(json.dumps(manifest | {"documents": 4}))
-    with pytest.raises(ValueError, match="has 5 documents, its manifest says 4"):
-        TantivyBackend(out)
+        Index(tmp_path)
+    manifest = build_index(IndexOptions(corpus, out)).manifest
+    for change, reason in (({"format": 0}, "format 0"), ({"documents": 4}, "5 documents, its manifest says 4")):
+        (out / "manifest.json").write_text(json.dumps(manifest | change))
+        with pytest.raises(ValueError, match=reason):
+            Index(out)
     (out / "manifest.json").write_text(json.dumps(manifest))
     store = next((out / "index").glob("*.store"))
     os.truncate(store, store.stat().st_size - 1)
     with pytest.raises(ValueError, match="damaged"):
-        TantivyOptions(out)
-    (out / "manifest.json").unlink()
-    with pytest.raises(ValueError, match="not a finished index"):
-        TantivyOptions(out)
+        Index(out)
 
 
-def test_two_builds_of_one_directory_do_not_meet(tmp_path):
-    corpus, out = write_corpus(tmp_path / "corpus.jsonl", PASSAGES), tmp_path / "out"
-    with pytest.raises(RuntimeError, match="stopped"), staged_directory(out) as stage:
-        with pytest.raises(ValueError, match="another process is building"):
-            build_index(IndexOptions(corpus, out))
-        assert stage.is_dir()
-        raise RuntimeError("stopped")
-    assert build_index(IndexOptions(corpus, out)).built
+def test_two_builds_of_one_directory_do_not_meet(tmp_path, corpus):
+    with staged_directory(tmp_path / "out"), pytest.raises(ValueError, match="another process"):
+        build_index(IndexOptions(corpus, tmp_path / "out"))
+    assert build_index(IndexOptions(corpus, tmp_path / "out", force=True)).built
 
 
 @pytest.fixture(scope="module")
@@ -129,23 +119,20 @@ def large_corpus(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, large_corpus, number):
-    out, stage = tmp_path / "out", tmp_path / ".out.building"
-    build_index(IndexOptions(write_corpus(tmp_path / "corpus.jsonl", PASSAGES), out))
+def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, corpus, large_corpus, number):
+    out = tmp_path / "out"
+    build_index(IndexOptions(corpus, out))
     words = ["index", "--corpus", large_corpus, "--out", out, "--force"]
     process = subprocess.Popen([*COMMAND, *map(str, words)], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: any((stage / "index").glob("*.store")) or process.poll() is not None)
+    wait_for(lambda: any(tmp_path.glob(".out.building-*/index/*.store")) or process.poll() is not None)
     process.send_signal(number)
     process.communicate(timeout=600)
     assert process.returncode == (-number if number == signal.SIGKILL else 130)
-    assert stage.exists() == (number == signal.SIGKILL)
     assert [hit.id for hit in search(out, "polonium")] == ["1", "0"]
-    with pytest.raises(ValueError, match="not a finished index"):
-        TantivyOptions(stage)
     assert command(*words).returncode == 0
     assert check_complete(out)["documents"] == 30_000
     assert len(search(out, "word17", topk=10)) == 10
-    assert not stage.exists()
+    assert visible(tmp_path) == ["corpus.jsonl", "out"]
 
 
 @pytest.mark.slow
@@ -162,15 +149,15 @@ def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path, large_corpu
     assert result.returncode == 2
     assert result.stderr.count("error:") == 1 and "is the disk full?" in result.stderr
     assert "Traceback" not in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert visible(tmp_path) == []
 
 
 @pytest.mark.slow
 def test_many_segments_are_one_index(tmp_path, large_corpus):
     build_index(IndexOptions(large_corpus, tmp_path / "one"))
     build_index(IndexOptions(large_corpus, tmp_path / "many", memory_mb=16))
-    one, many = TantivyBackend(tmp_path / "one"), TantivyBackend(tmp_path / "many")
-    assert one.describe()["segments"] < many.describe()["segments"]
+    one, many = Index(tmp_path / "one"), Index(tmp_path / "many")
+    assert one.segments < many.segments
     queries = [f"word{n} word{n + 1} word{n + 2}" for n in range(100)]
-    scores = [[[hit.score for hit in hits] for hits in backend.search(queries, 5)] for backend in (one, many)]
+    scores = [[[hit.score for hit in hits] for hits in index.search(queries, 5)] for index in (one, many)]
     assert scores[0] == [pytest.approx(expected, rel=1e-5) for expected in scores[1]]

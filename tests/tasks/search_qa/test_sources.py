@@ -7,8 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.builder_files import environment_for, files_in, manifest_of, rows_of
-from tests.tasks.search_qa.search_qa_files import SPLITS, question, run, script, write_collection, write_jsonl
+from tests.data.builder_files import environment_for, files_in, manifest_of, rows_of, run_script
+from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
+from verl_trgrpo.tasks.search_qa.sources import HUB_REVISION, HUB_SPLITS
 
 FOUR = [question("nq", "train", number) for number in range(4)]
 
@@ -143,7 +144,7 @@ def test_the_first_few_malformed_rows_of_all_files_are_shown_at_once(tmp_path, c
 HUB_CARD = "---\nconfigs:\n" + "".join(
     f"- config_name: {name}\n  data_files:\n"
     + "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
-    for name, splits in SPLITS.items()
+    for name, splits in HUB_SPLITS.items()
 )
 
 
@@ -158,7 +159,7 @@ def test_a_copy_of_the_hubs_repository_gives_the_rows_of_its_files(tmp_path, cap
         assert rows_of(tmp_path / "out" / f"{name}.parquet") == rows_of(tmp_path / "files" / f"{name}.parquet")
     found = manifest_of(tmp_path / "out")
     assert found["counts"] == manifest_of(tmp_path / "files")["counts"]
-    assert found["arguments"]["revision"] == "d3adb4a4eb0c1424b404b65c69818a84b50476e6"
+    assert found["arguments"]["revision"] == HUB_REVISION
     assert str(tmp_path) not in json.dumps(found | {"command": ""})
     assert found["arguments"]["hf_dataset"] == "hub"
     assert "datasets" in found["library_versions"]
@@ -173,7 +174,7 @@ def test_a_copy_of_the_hubs_repository_gives_the_rows_of_its_files(tmp_path, cap
 
 
 def test_a_copy_of_the_hub_may_be_the_working_directory(tmp_path, monkeypatch, datasets_cache):
-    hub = write_collection(tmp_path / "hub", splits={"popqa": SPLITS["popqa"]})
+    hub = write_collection(tmp_path / "hub", splits={"popqa": ("test",)})
     (hub / "README.md").write_text(
         "---\nconfigs:\n- config_name: popqa\n  data_files:\n  - split: test\n    path: popqa/test.jsonl\n---\n"
     )
@@ -184,7 +185,7 @@ def test_a_copy_of_the_hub_may_be_the_working_directory(tmp_path, monkeypatch, d
 
 
 def test_the_hub_without_a_network_is_one_clear_error(tmp_path):
-    done = script(environment_for(tmp_path), "--out", tmp_path / "out", "--revision", "v7")
+    done = run_script("search_qa", environment_for(tmp_path), "--out", tmp_path / "out", "--revision", "v7")
     assert done.returncode == 2
     for part in (
         "search_qa.py: error: could not load RUC-NLPIR/FlashRAG_datasets/nq/train",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tasks.search_qa.search_qa_files import run, write_collection
+from tests.tasks.search_qa.files import run, write_collection
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS
 

@@ -1,6 +1,5 @@
-"""Requests of every kind against one real server, none of which may be its fault; and Search-R1's exchange, both ways."""
+"""Requests of every kind against one real server, none of which may be its fault."""
 
-import asyncio
 import http.client
 import json
 import math
@@ -9,15 +8,10 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
-import requests
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.retrieval.search_servers import PASSAGES, answering, serving
-from verl_trgrpo.retrieval.http_backend import HttpOptions
-from verl_trgrpo.tasks.search_qa.client import SearchClient
-from verl_trgrpo.tasks.search_qa.options import ClientOptions
-from verl_trgrpo.tasks.search_qa.tags import passages_text
+from tests.retrieval.servers import serving
 
 pytestmark = pytest.mark.slow
 
@@ -51,19 +45,9 @@ FIELDS = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def server(small_index):
-    limits = [
-        "--max-queries",
-        10,
-        "--max-topk",
-        10,
-        "--max-query-chars",
-        60,
-        "--max-body-bytes",
-        4096,
-        "--deadline",
-        60,
-    ]
-    with serving("--index", small_index, *limits) as server:
+    limits = {"queries": 10, "topk": 10, "query-chars": 60, "body-bytes": 4096}
+    words = [word for name, limit in limits.items() for word in (f"--max-{name}", limit)]
+    with serving("--index", small_index, *words, "--deadline", 60) as server:
         yield server
         # Whatever came, the process that answered is still the same one, and it has nothing left to do.
         assert server.process.poll() is None
@@ -102,10 +86,8 @@ def is_right(fields) -> bool:
 
 @FUZZ
 @given(FIELDS)
-@example({"queries": ["polonium"], "topk": -1})
 @example({"queries": ["polonium"], "topk": True})
 @example({"queries": ["polonium"], "topk": False})
-@example({"queries": ["polonium"], "topk": 3.0})
 @example({"queries": ["polonium"], "topk": 0.0})
 @example({"queries": ["polonium"], "topk": math.nan})
 @example({"queries": ["polonium"], "topk": 10**18})
@@ -123,43 +105,36 @@ def test_a_request_is_answered_where_it_is_right_and_refused_with_a_reason_where
         assert all(len(hits) <= (fields.get("topk") or 3) for hits in results)
     else:
         assert answer.status_code in (400, 413, 422), (fields, answer.text)
-    if answer.status_code != 200:
         assert len(answer.json()["detail"]) > 10
 
 
 @FUZZ
-@given(st.binary(max_size=200) | st.builds(lambda value: json.dumps(value).encode(), VALUES))
+@given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
 @example(b"[" * 4000)
-@example(b'{"queries":' * 300)
-@example(b'{"queries": ["a"], "topk": ' + b"9" * 4000 + b"}")
-@example(b'{"queries": ["a"], "queries": ["b"]}')
 @example(b'\xef\xbb\xbf{"queries": ["a"]}')
 @example('{"queries": ["a"]}'.encode("utf-16"))
-@example(b'{"queries": ["\\ud800"]}')
 @example(b'{"queries": ["\xff"]}')
 @example(b"queries=a&topk=3")
 def test_a_body_that_is_anything_at_all_is_never_the_servers_fault(server, body):
     assert server.post(body).status_code in {200} | REFUSALS
 
 
-@pytest.mark.parametrize(
-    "kind", [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "é", "a" * 500]
-)  # fmt: skip
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "é"])
 def test_the_content_type_does_not_matter(server, kind):
     headers = {} if kind is None else {"Content-Type": kind.encode()}
     answer = server.post({"queries": ["polonium"]}, headers=headers)
     assert [hit["id"] for hit in answer.json()["result"][0]] == ["1", "0"]
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
-@pytest.mark.parametrize("path", ["/retrieve", "/health", "/metrics", "/", "//", "/retrieve/..%2f", "/%00", "*"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "CONNECT", "BREW"])
+@pytest.mark.parametrize("path", ["/retrieve", "/health", "/", "//", "/docs", "/retrieve/..%2f", "/%00", "*"])
 def test_other_methods_and_paths_are_refused(server, method, path):
     address = urlsplit(server.url)
     with closing(http.client.HTTPConnection(address.hostname, address.port, timeout=600)) as connection:
         connection.request(method, path, b"{}")
         status = connection.getresponse().status
-    allowed = {200} if method in ("GET", "HEAD") and path in ("/health", "/metrics") else set()
-    # uvicorn redirects nothing here; 307 is Starlette's for a slash too many.
+    allowed = {200} if method in ("GET", "HEAD") and path == "/health" else set()
+    # 307 is Starlette's for a slash too many.
     assert status in (allowed or REFUSALS | {307})
 
 
@@ -181,89 +156,7 @@ def test_a_body_that_ends_early_or_late_is_refused(server, kept, announced):
     | st.binary(max_size=60).map(lambda data: b"POST /retrieve HTTP/1.1\r\n" + data + b"\r\n\r\n")
 )
 @example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n")
-@example(
-    b"POST /retrieve HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-)
 @example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n")
 @example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: \xff\xfe\r\nContent-Length: 2\r\n\r\n{}")
 def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
     assert raw(server, data) in REFUSALS | {0}
-
-
-@pytest.mark.parametrize("query", ["polonium", "Who discovered polonium and radium?", "nothing of this", "東京"])
-def test_the_exchange_of_search_r1s_client_works(server, query):
-    # Its rollouts send the queries of all unfinished responses in one request and read document.contents in order; the
-    # title is the first line, the text all others.
-    asked = {"queries": [query, "polonium"], "topk": 3, "return_scores": True}
-    results = requests.post(f"{server.url}/retrieve", json=asked, timeout=600).json()["result"]
-    assert len(results) == 2
-    for entries in results:
-        contents = [entry["document"]["contents"] for entry in entries]
-        assert set(contents) <= set(PASSAGES.values())
-        for text in contents:
-            title, *lines = text.split("\n")
-            assert title.startswith('"') and title.endswith('"') and lines
-        assert [entry["score"] for entry in entries] == sorted((entry["score"] for entry in entries), reverse=True)
-    assert results[1][0]["document"]["contents"] == PASSAGES["1"]
-
-
-TEXT = '"Évian"\nÉvian is a town.\nIt has a spring.'
-
-
-SEARCH_R1_HITS = {
-    "dense, wiki-18": {"document": {"id": "12", "contents": TEXT}, "score": 0.8125},
-    "dense, another corpus": {"document": {"id": 12, "contents": TEXT, "title": "Évian", "more": [1]}, "score": 1},
-    "BM25": {"document": {"title": "Évian", "text": "Évian is", "contents": TEXT}, "score": 9.5},
-    "web search": {"document": {"contents": TEXT}},
-}
-
-
-class SearchR1:
-    """Answers as Search-R1's servers do: the corpus's line as it is, whatever it holds, and what only some of them give."""
-
-    def __init__(self, kind: str) -> None:
-        self.hit, self.received = SEARCH_R1_HITS[kind], []
-
-    def answer(self, method, path, headers, body):
-        assert (method, path) == ("POST", "/retrieve")
-        assert headers["Content-Type"] == "application/json"
-        fields = json.loads(body)
-        self.received.append(fields)
-        # The web searches take no notice of topk.
-        count = fields["topk"] if "score" in self.hit else 7
-        results = [[self.hit] * count for _ in fields["queries"]]
-        text = json.dumps({"result": results}, ensure_ascii=False, separators=(",", ":"))
-        return 200, {"Content-Type": "application/json"}, text.encode()
-
-
-@pytest.mark.parametrize("kind", SEARCH_R1_HITS)
-def test_rollouts_can_search_in_search_r1s_servers(kind):
-    owner = SearchR1(kind)
-
-    async def search(url):
-        client = SearchClient(ClientOptions(url=url, topk=2))
-        try:
-            return await client.search("a spring")
-        finally:
-            await client.close()
-
-    with answering(owner) as url:
-        result = asyncio.run(search(f"{url}/retrieve"))
-    assert result.failure == ""
-    assert owner.received == [{"queries": ["a spring"], "topk": 2, "return_scores": True}]
-    line = '(Title: "Évian") Évian is a town.\nIt has a spring.\n'
-    assert passages_text(result.hits) == f"Doc 1{line}Doc 2{line}"
-
-
-@pytest.mark.parametrize("kind", SEARCH_R1_HITS)
-def test_search_r1s_servers_can_stand_behind_this_one(kind):
-    owner = SearchR1(kind)
-    with answering(owner) as url, serving("--backend", "http", "--url", f"{url}/retrieve") as server:
-        answer = server.post({"queries": ["a", "b"], "topk": 2, "return_scores": True}).json()["result"]
-    identity = str(owner.hit["document"].get("id", ""))
-    hit = {"document": {"id": identity, "contents": TEXT}, "score": owner.hit.get("score", 0.0)}
-    assert answer == [[hit, hit], [hit, hit]]
-    with answering(SearchR1(kind)) as url:
-        backend = HttpOptions(url).open()
-        assert [len(hits) for hits in backend.search(["a", "b"], 2)] == [2, 2]
-        backend.close()
