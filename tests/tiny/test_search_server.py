@@ -39,7 +39,7 @@ def servers(process=None):
     return [
         child
         for child in (process or psutil.Process()).children()
-        if "verl_trgrpo.tiny.search.server" in child.cmdline()
+        if "verl_trgrpo.tiny.search_server" in child.cmdline()
     ]
 
 

@@ -14,9 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame, passages_text, read_action
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world

@@ -65,7 +65,7 @@ def failures(run_dir: Path) -> float:
 
 def server_of(directory: Path) -> psutil.Process:
     """The server among this process's children."""
-    words = {"verl_trgrpo.tiny.search.server", str(directory / "index")}
+    words = {"verl_trgrpo.tiny.search_server", str(directory / "index")}
     (found,) = (child for child in psutil.Process().children() if words <= set(child.cmdline()))
     return found
 
