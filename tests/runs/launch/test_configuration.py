@@ -235,18 +235,3 @@ def test_environment_defaults_yield_to_the_user():
     assert on_cpu["VERL_FILE_LOGGER_PATH"] == "/tmp/metrics.jsonl"
     assert "VERL_PLATFORM" not in training_environment(False, "x", inherited)
     assert "VERL_PLATFORM" not in inherited
-
-
-def test_every_yaml_key_has_a_comment_above():
-    package = Path(__file__).parents[3] / "verl_trgrpo" / "config"
-    files = sorted(package.rglob("*.yaml"))
-    assert len(files) >= 10
-    for file in files:
-        lines = file.read_text().splitlines()
-        for i, line in enumerate(lines):
-            key = line.strip()
-            is_leaf = key and not key.startswith(("#", "- ")) and not key.endswith(":")
-            if is_leaf:
-                above = next((other.strip() for other in reversed(lines[:i]) if other.strip()), "")
-                grouped = above and not above.startswith("#") and file.stem == "cpu" and "fp32" in key + above
-                assert above.startswith("#") or grouped, f"{file.name}:{i + 1}: {key!r} has no comment above"
