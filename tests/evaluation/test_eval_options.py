@@ -82,10 +82,10 @@ def test_limit_draws_rows_with_the_seed(tmp_path):
     ("changes", "message"),
     [
         ({"data_source": "unheard_of"}, "no reward for the data source 'unheard_of'"),
-        ({"prompt": [{"role": "user", "content": "<|im_start|>user\nhi<|im_end|>"}]}, "chat template would add again"),
-        ({"prompt": "text"}, "not a list of messages"),
-        ({"prompt": []}, "not a list of messages"),
-        ({"reward_model": {"style": "rule", "ground_truth": None}}, "no ground_truth"),
+        ({"prompt": [{"role": "user", "content": "<|im_start|>user\nhi<|im_end|>"}]}, "adds such tags a second time"),
+        ({"prompt": "text"}, "a list of chat messages"),
+        ({"prompt": []}, "a list of chat messages"),
+        ({"reward_model": {"style": "rule", "ground_truth": None}}, "ground_truth is None"),
         ({"agent_name": "tool_agent"}, "agent_name tool_agent cannot be evaluated here"),
     ],
 )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import Level, raise_problems
 from verl_trgrpo.data.parquet import COLUMNS, UnreadableError, display_names, read_rows
-from verl_trgrpo.data.schema import CHAT_TAGS, MAX_REPORTED
+from verl_trgrpo.data.schema import MAX_REPORTED, prompt_findings, truth_findings
 from verl_trgrpo.tasks.registry import find_reward
 
 SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
@@ -75,18 +75,9 @@ def _eval_row(row: Mapping[str, Any], position: int) -> EvalRow:
 
 def _problem(row: Mapping[str, Any]) -> str:
     """Return why a row cannot be evaluated, or nothing."""
-    prompt = row.get("prompt")
-    messages = prompt if isinstance(prompt, list) and all(isinstance(message, Mapping) for message in prompt) else []
-    if not messages or not all(isinstance(message.get("content"), str) for message in messages):
-        return "the prompt is not a list of messages with text; only text can be evaluated"
-    tag = next((tag for tag in CHAT_TAGS if any(tag in message["content"] for message in messages)), None)
-    if tag:
-        return (
-            f"the prompt holds {tag}, which the chat template would add again; build it without, e.g. data_prep/kk.py"
-        )
-    reward_model = row.get("reward_model")
-    if not isinstance(reward_model, Mapping) or reward_model.get("ground_truth") is None:
-        return "reward_model has no ground_truth"
+    for _, finding in (*prompt_findings(row, ""), *truth_findings(row, "")):
+        if finding.level is Level.ERROR:
+            return finding.message
     agent_name = row.get("agent_name") or SINGLE_TURN
     if agent_name not in (SINGLE_TURN, SEARCH_TAGS):
         return (
