@@ -2,14 +2,14 @@
 
 import hashlib
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import common_problems, run_builder
+from verl_trgrpo.data.command import BuilderOptions, run_builder
 
 
 def row(index, text="Which number?", truth="1"):
@@ -122,25 +122,29 @@ def test_rows_that_verl_would_stumble_over_are_not_written(tmp_path, bad, reason
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_common_arguments_report_all_problems_at_once():
+def test_common_options_report_all_problems_at_once():
     with pytest.raises(ValueError, match=r"3 problems:\n- limit is 0.*\n- num_proc is -1.*\n- on_error is 'stop'"):
-        raise_problems(common_problems(0, -1, "stop"))
-    raise_problems(common_problems(None, 1, "skip"))
+        BuilderOptions(out=Path("x"), limit=0, num_proc=-1, on_error="stop")
 
 
 def test_a_script_speaks_clearly(tmp_path, capsys):
-    assert run_builder("x.py", lambda progress: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    def run(build, *words):
+        return run_builder(BuilderOptions, build, "data_prep/x.py", "Builds x.", ["--out", str(tmp_path), *words])
+
+    def build(options, progress):
+        return build_data_set(plan(options.out), data_set)
+
+    def interrupted(options, progress):
+        raise KeyboardInterrupt
+
+    assert run(build) == 0
     printed = capsys.readouterr().out
     assert "source: 2 kept of 3 read; 1 dropped: too long\n" in printed
-    assert "1 malformed rows skipped, the first: a.jsonl, row 3: bad" in printed
+    assert "1 malformed row skipped, the first: a.jsonl, row 3: bad" in printed
     assert f"{tmp_path / 'train.parquet'}: 2 rows" in printed
-    assert run_builder("x.py", lambda progress: (tmp_path, build_data_set(plan(tmp_path), data_set))) == 0
+    assert run(build) == 0
     assert "already has this data set" in capsys.readouterr().out
-
-    def fail(error):
-        raise error
-
-    assert run_builder("x.py", lambda progress: fail(ValueError("limit is 0"))) == 2
-    assert capsys.readouterr() == ("", "x.py: error: limit is 0\n")
-    assert run_builder("x.py", lambda progress: fail(KeyboardInterrupt())) == 130
+    assert run(build, "--limit", "0") == 2
+    assert capsys.readouterr() == ("", "x.py: error: limit is 0; ask for at least 1 row, or leave it out for all\n")
+    assert run(interrupted) == 130
     assert "the output directory is as before" in capsys.readouterr().err

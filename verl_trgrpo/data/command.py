@@ -5,17 +5,16 @@ A door in ``data_prep`` is a description with examples and one call::
     sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION))
 """
 
-import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.common.progress import exit_code, interruptible
+from verl_trgrpo.common.problems import count_of, raise_problems
+from verl_trgrpo.common.progress import Progress, exit_code, interruptible
 from verl_trgrpo.data.build import BuildResult
 
 
@@ -42,7 +41,14 @@ class BuilderOptions:
     force: bool = False
 
     def __post_init__(self) -> None:
-        raise_problems([*self.problems(), *common_problems(self.limit, self.num_proc, self.on_error)])
+        problems = self.problems()
+        if self.limit is not None and self.limit < 1:
+            problems.append(f"limit is {self.limit}; ask for at least 1 row, or leave it out for all")
+        if self.num_proc < 1:
+            problems.append(f"num_proc is {self.num_proc}; use at least 1 process")
+        if self.on_error not in ("raise", "skip"):
+            problems.append(f"on_error is {self.on_error!r}; choose raise or skip")
+        raise_problems(problems)
 
     def problems(self) -> list[str]:
         """Return what is wrong with a builder's own fields, each with value, reason and remedy."""
@@ -52,43 +58,11 @@ class BuilderOptions:
 Options = TypeVar("Options", bound=BuilderOptions)
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that every builder has: --out, --limit, --seed, --num-proc, --on-error, --force."""
-    group = parser.add_argument_group("common to all builders")
-    group.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory for the files")
-    group.add_argument(
-        "--limit", type=int, metavar="N", help="at most N rows per file, drawn with the seed (default: all)"
-    )
-    group.add_argument("--seed", type=int, default=0, metavar="S", help="same sources and seed, same files (default 0)")
-    group.add_argument("--num-proc", type=int, default=1, metavar="P", help="processes that share the work (default 1)")
-    group.add_argument(
-        "--on-error",
-        choices=("raise", "skip"),
-        default="raise",
-        help="a malformed row stops the build (raise, the default) or is skipped and counted (skip)",
-    )
-    group.add_argument(
-        "--force", action="store_true", help="build even if DIR has this data set or data files of unknown origin"
-    )
-
-
-def common_problems(limit: int | None, num_proc: int, on_error: str) -> list[str]:
-    """Return what is wrong with the values of the common arguments, for the options of a builder."""
-    problems = []
-    if limit is not None and limit < 1:
-        problems.append(f"limit is {limit}; ask for at least 1 row, or leave it out for all")
-    if num_proc < 1:
-        problems.append(f"num_proc is {num_proc}; use at least 1 process")
-    if on_error not in ("raise", "skip"):
-        problems.append(f"on_error is {on_error!r}; choose raise or skip")
-    return problems
-
-
 def run_builder(
-    options_class: type[Options] | str,
-    build: Callable[..., Any],
-    prog: str = "",
-    description: str = "",
+    options_class: type[Options],
+    build: Callable[[Options, Progress], BuildResult],
+    prog: str,
+    description: str,
     argv: Sequence[str] | None = None,
 ) -> int:
     """Parse a builder's options, build, and report on stdout; see `parse_options` for how fields become flags.
@@ -108,15 +82,11 @@ def run_builder(
     Raises:
         SystemExit: with 0 after ``--help``.
     """
-    name = options_class if isinstance(options_class, str) else Path(prog).name
+    name = Path(prog).name
     try:
         with interruptible(signal.SIGTERM) as progress:
-            if isinstance(options_class, str):  # a builder that parses its options itself
-                out, result = build(progress)
-            else:
-                options = parse_options(options_class, prog, description, argv)
-                out, result = options.out, build(options, progress)
-            report(out, result)
+            options = parse_options(options_class, prog, description, argv)
+            _report(options.out, build(options, progress))
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{name}: error: {error}\n")
         return 2
@@ -126,18 +96,17 @@ def run_builder(
     return 0
 
 
-def report(out: Path, result: BuildResult) -> None:
+def _report(out: Path, result: BuildResult) -> None:
     """Print what was read, dropped and written."""
-    lines = []
     if not result.built:
-        lines.append(f"{out} already has this data set, built with the same arguments; --force builds it again")
-    else:
-        for source, counts in result.manifest["counts"].items():
-            dropped = "".join(f"; {count} dropped: {reason}" for reason, count in counts["dropped"].items())
-            lines.append(f"{source}: {counts['kept']} kept of {counts['read']} read{dropped}")
-        lines += [f"note: {name}: {value}" for name, value in result.manifest["notes"].items()]
-        skipped = result.manifest["skipped"]
-        if skipped:
-            lines.append(f"{len(skipped)} malformed rows skipped, the first: {skipped[0]}")
-        lines += [f"{out / name}: {facts['rows']} rows" for name, facts in result.manifest["files"].items()]
-    sys.stdout.write("\n".join(lines) + "\n")
+        print(f"{out} already has this data set, built with the same arguments; --force builds it again")
+        return
+    for source, counts in result.manifest["counts"].items():
+        dropped = "".join(f"; {count} dropped: {reason}" for reason, count in counts["dropped"].items())
+        print(f"{source}: {counts['kept']} kept of {counts['read']} read{dropped}")
+    for name, value in result.manifest["notes"].items():
+        print(f"note: {name}: {value}")
+    if skipped := result.manifest["skipped"]:
+        print(f"{count_of(len(skipped), 'malformed row')} skipped, the first: {skipped[0]}")
+    for name, facts in result.manifest["files"].items():
+        print(f"{out / name}: {count_of(facts['rows'], 'row')}")
