@@ -36,7 +36,7 @@ ANSWERS = {
 def measure(response: str, truth: str, seconds: float) -> list[float]:
     """Milliseconds of each call."""
     calls, end = [], time.perf_counter() + seconds
-    while (start := time.perf_counter()) < end:
+    while (start := time.perf_counter()) < end or len(calls) < 2:
         compute_score("math", response, truth)
         calls.append(1e3 * (time.perf_counter() - start))
     return calls
