@@ -19,7 +19,9 @@ def main() -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     weights, gradients = figure.subplots(1, 2)
     for name in available_shapings():
-        weights.plot(probs, make_shaping(name)(probs), label=name)
+        shaping = make_shaping(name)
+        if shaping.probs_only:
+            weights.plot(probs, shaping(probs), label=name)
     weights.plot(probs, make_shaping(reverse=True)(probs), "--", color="gray", label="sigmoid, reverse")
     weights.set(
         title="weight of a token's loss", xlabel="probability p of the sampled token", ylabel="w(p)", ylim=(0, 1.5)
