@@ -1,6 +1,7 @@
 """Searches of a rollout: what reaches the server, and what happens when it fails."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -9,8 +10,10 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
 from verl_trgrpo.tasks.search_qa.options import SearchOptions, read_options
+from verl_trgrpo.tasks.search_qa.tags import passages_text
 
 CONTENTS = '"Rome"\nRome is in Italy.'
 
@@ -190,3 +193,65 @@ def test_all_wrong_options_are_reported_at_once():
         read_options(settings_)
     for part in ("url is 'ftp://x'", "topk is 0", "deadline is -1", "retries is '2'", "max_searches is 0", "top_k"):
         assert part in str(error.value), json.dumps(str(error.value))
+
+
+@contextlib.asynccontextmanager
+async def two_servers():
+    async with running_server() as first, running_server() as second:
+        yield first, second
+
+
+def test_several_servers_share_the_searches_and_stand_in_for_each_other():
+    async def scenario():
+        async with two_servers() as (first, second):
+            client = SearchClient(options(first, url=(first.url, second.url), deadline=20.0))
+            results = await asyncio.gather(*(client.search(f"query {n}") for n in range(10)))
+            assert [len(first.requests), len(second.requests)] == [5, 5]
+            # One that answers nonsense, and one that stalls, cost nothing but time.
+            for behave, seconds in ((wrong("", 500), 60.0), (stalled, 1.0)):
+                first.behave, first.requests, second.requests = behave, [], []
+                client = SearchClient(options(first, url=(first.url, second.url), deadline=seconds))
+                results += [await client.search("Rome") for _ in range(4)]
+                assert len(second.requests) == 4 and len(first.requests) == 2
+                await client.close()
+            assert all(len(result.hits) == 1 for result in results)
+
+    asyncio.run(scenario())
+
+
+async def stalled(_):
+    await asyncio.sleep(30)
+
+
+def test_a_server_that_is_down_leaves_the_searches_to_the_others():
+    async def scenario():
+        async with running_server() as server:
+            urls = ("http://127.0.0.1:9", server.url)
+            client = SearchClient(options(server, url=urls, failures_to_open=2, cooldown=60.0))
+            assert all([(await client.search("Rome")).hits for _ in range(10)])
+            assert len(server.requests) == 10
+            await client.close()
+
+    asyncio.run(scenario())
+
+
+SEARCH_R1_HITS = {
+    "dense, wiki-18": {"document": {"id": "12", "contents": CONTENTS}, "score": 0.8125},
+    "dense, another corpus": {"document": {"id": 12, "contents": CONTENTS, "title": "Rome", "more": [1]}, "score": 1},
+    "BM25": {"document": {"title": "Rome", "text": "Rome is", "contents": CONTENTS}, "score": 9.5},
+    "web search": {"document": {"contents": CONTENTS}},
+}
+
+
+@pytest.mark.parametrize("kind", SEARCH_R1_HITS)
+def test_rollouts_can_search_in_search_r1s_servers(with_server, kind):
+    async def scenario(server):
+        async def answer(_):
+            return web.json_response({"result": [[SEARCH_R1_HITS[kind]] * 7]})  # web searches take no notice of topk
+
+        server.behave = answer
+        result = await search(SearchClient(options(server, topk=2)))
+        line = '(Title: "Rome") Rome is in Italy.\n'
+        assert passages_text(result.hits) == f"Doc 1{line}Doc 2{line}"
+
+    with_server(scenario)
