@@ -29,7 +29,7 @@ from tests.verl_plugin.cpu.invariance_worker import (
     own_share,
     training_worker,
 )
-from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 LOSSES = {

@@ -22,8 +22,8 @@ from typing import Any
 import psutil
 from ray_nodes import Node, cluster, descendants, end, namespaces_work, network, wait_for
 
-from verl_trgrpo.runs.launch.configuration import quoted
-from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.runs.compose import quoted
+from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.tiny.puzzle_dataset import build_dataset
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 

@@ -2,7 +2,7 @@
 
 import json
 
-from verl_trgrpo.cli.search_demo import example_trajectory
+from verl_trgrpo.cli.demonstrations import example_trajectory
 
 
 def response(searches, score, mark=""):

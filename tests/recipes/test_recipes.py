@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.runs.launch.configuration import compose, make_plan, recipe_arguments
-from verl_trgrpo.runs.validation import Level, validate
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.validate import validate
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes"
@@ -36,10 +35,10 @@ def test_the_paper_s_experiments_have_recipes():
 @pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
 def test_a_recipe_validates_with_every_algorithm(recipe, algorithm):
     report = validate(str(recipe), [f"algorithm={algorithm}"], need_files=False)
-    assert report.of(Level.ERROR) == []
-    assert report.of(Level.WARNING) == []
+    assert report.messages(Level.ERROR) == [] and report.messages(Level.WARNING) == []
+    assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-{algorithm}"
     # Only what is not on this machine is left open: two data files and the model.
-    assert len(report.of(Level.NOT_CHECKED)) == 3
+    assert len(report.messages(Level.NOT_CHECKED)) == 3
     assert report.batches is not None
     assert report.memory.update < report.memory.gpu and report.memory.rollout < report.memory.gpu
 
@@ -49,7 +48,7 @@ def test_the_algorithm_wins_over_the_recipe(task):
     recipe = next(path for path in RECIPES if path.parent.name == task)
 
     def actor(algorithm):
-        return compose(*recipe_arguments(recipe, [f"algorithm={algorithm}"])).actor_rollout_ref.actor
+        return compose(recipe, [f"algorithm={algorithm}"]).config.actor_rollout_ref.actor
 
     assert actor("dapo_clip").clip_ratio_high == 0.28
     assert actor("dr_grpo").loss_agg_mode == "seq-mean-token-sum-norm"
@@ -75,7 +74,7 @@ def test_the_header_says_what_is_known_and_its_memory_is_the_estimate(recipe):
 
 
 def test_the_settings_of_the_logic_puzzles_are_the_source_s():
-    config = compose(*recipe_arguments(FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml", []))
+    config = compose(FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml").config
     actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
     assert (config.data.train_batch_size, rollout.n, rollout.temperature) == (64, 8, 0.7)
     assert (config.data.max_prompt_length, config.data.max_response_length) == (400, 4096)
@@ -84,28 +83,3 @@ def test_the_settings_of_the_logic_puzzles_are_the_source_s():
     assert (actor.optim.lr, actor.loss_agg_mode) == (1e-6, "token-mean")
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.trainer.total_epochs == 5
-
-
-def test_every_key_of_a_recipe_has_a_comment_above():
-    for file in sorted(FOLDER.rglob("*.yaml")):
-        lines = file.read_text().splitlines()
-        for i, line in enumerate(lines):
-            key = line.strip()
-            if key and not key.startswith(("#", "- ")) and not key.endswith(":"):
-                above = next(other.strip() for other in reversed(lines[:i]) if other.strip())
-                assert above.startswith("#"), f"{file.name}:{i + 1}: {key!r} has no comment above"
-
-
-def test_a_plan_of_a_recipe_has_its_own_run_directory_and_composes_again(tmp_path):
-    data = tmp_path / "train.parquet"
-    pq.write_table(pa.table({name: ["x"] * 70 for name in ("prompt", "data_source", "reward_model")}), data)
-    model = tmp_path / "model"
-    model.mkdir()
-    recipe = FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml"
-    files = [f"data.train_files={data}", f"data.val_files={data}", f"actor_rollout_ref.model.path={model}"]
-    for algorithm in ("tr_grpo", "grpo"):
-        name, overrides = recipe_arguments(recipe, [f"algorithm={algorithm}", *files])
-        plan = make_plan(name, overrides, on_cpu=True)
-        assert plan.run_dir == Path("runs/knights_and_knaves") / f"qwen2.5-3b-instruct-{algorithm}"
-        assert plan.on_cpu and plan.config.actor_rollout_ref.model.use_remove_padding is False
-        assert compose(name, plan.overrides) == plan.config

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.cli import search_demo
 from verl_trgrpo.common.options import parse_options
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action = actions.add_parser(name, help=about, add_help=False, prefix_chars="\0")
         action.add_argument("words", nargs="*")
         action.set_defaults(run=_run)
-    search_demo.add_parser(actions)
+    actions.add_parser("demo", help="train a tiny model to search, on a CPU, in minutes")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -1,13 +1,5 @@
-"""``verl-trgrpo train``: veRL's trainer with this project's primary configuration."""
+"""Train with veRL. Words that are no options are Hydra overrides, as for python -m verl.trainer.main_ppo.
 
-from __future__ import annotations
-
-import argparse
-from pathlib import Path
-
-from verl_trgrpo.runs.launch.configuration import DEFAULT_CONFIG
-
-_EPILOG = """\
 examples:
   verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
       actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
@@ -18,42 +10,60 @@ examples:
 
 algorithms: grpo, tr_grpo (default), grpo_sg, tr_grpo_reverse, advantage_reweighting, dr_grpo, dapo_clip, aspo, top_entropy,
 reinforce_rej, ha_dw.
-Without an accelerator platform=cpu is chosen. The run directory is trainer.default_local_dir; it receives checkpoints,
-train-N.log (all of veRL's output), metrics-N.jsonl, curves.png, summary.json and config.yaml. An interrupted run goes on
-from its latest checkpoint when the same command is given again (trainer.resume_mode=disable starts over and moves
-earlier checkpoints to abandoned-N).
+
+Problems come out first, before anything is started. Without an accelerator platform=cpu is chosen. The run directory is
+trainer.default_local_dir; it receives checkpoints, train-N.log (all of veRL's output), metrics-N.jsonl, curves.png,
+summary.json, config.yaml and run.json. An interrupted run goes on from its latest checkpoint when the same command is given
+again (trainer.resume_mode=disable starts over and moves earlier checkpoints to abandoned-N).
 """
 
+from __future__ import annotations
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "train",
-        help="train with veRL: overrides as for verl.trainer.main_ppo, a progress bar, curves at the end",
-        description="Train with veRL. Arguments are Hydra overrides, as for python -m verl.trainer.main_ppo.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument("--config-name", default=DEFAULT_CONFIG, help="primary configuration (default: %(default)s)")
-    source.add_argument("--recipe", type=Path, metavar="FILE", help="a recipe file, in place of --config-name")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="Hydra overrides")
-    parser.set_defaults(run=run)
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from verl_trgrpo.runs.launch.configuration import recipe_arguments
-    from verl_trgrpo.runs.launch.run import run_training
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train.
 
-    config_name, overrides = arguments.config_name, arguments.overrides
-    if arguments.recipe:
-        config_name, overrides = recipe_arguments(arguments.recipe, overrides)
-    print_outcome(run_training(overrides, config_name))
+    Args:
+        overrides: Hydra overrides.
+        config_name: primary configuration.
+        recipe: a recipe file, in place of --config-name.
+    """
+
+    overrides: tuple[str, ...] = ()
+    config_name: str = DEFAULT_CONFIG
+    recipe: Path | None = None
+
+
+def main(words: Sequence[str]) -> int:
+    options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
+    train(options.overrides, options.recipe or options.config_name)
     return 0
 
 
-def print_outcome(outcome) -> None:
-    """The end of a run in a few lines."""
-    summary = outcome.summary
+def train(overrides: Sequence[str], source: str | Path, title: str | None = None) -> Path:
+    """Train, draw the curves, print the end of the run in a few lines, and return the run directory.
+
+    Args:
+        overrides: Hydra overrides.
+        source: a recipe file or the name of a primary configuration.
+        title: of the curves; the run directory's name by default.
+    """
+    from verl_trgrpo.runs.charts import plot_curves
+    from verl_trgrpo.runs.metrics import MetricsLog
+    from verl_trgrpo.runs.train import run_training
+
+    outcome = run_training(overrides, source)
+    run_dir, summary = outcome.run_dir, outcome.summary
+    steps = MetricsLog(run_dir).read()
+    curves = plot_curves(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
 
     def shown(name: str) -> str:
         value = summary[name]
@@ -65,7 +75,8 @@ def print_outcome(outcome) -> None:
         f"(best {shown('accuracy_best')} at step {summary['accuracy_best_step']})"
     )
     print(f"training reward      {shown('reward_first')} -> {shown('reward_last')} (means of five steps)")
-    print(f"curves               {outcome.curves}")
+    print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
         print("this run had already finished; trainer.resume_mode=disable starts it over")
+    return run_dir

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import re
 import shlex
+import sys
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar, get_type_hints
 
@@ -19,6 +20,7 @@ def parse_options(
     description: str = "",
     argv: Sequence[str] | None = None,
     positional: Collection[str] = (),
+    rest: str = "",
 ) -> Options:
     """Return `options` from command-line words; every field is a flag, ``num_proc`` is ``--num-proc``.
 
@@ -31,6 +33,7 @@ def parse_options(
         description: of the command, with line breaks; examples fit in here. Empty: the docstring of the class.
         argv: the words; those of this process if left out.
         positional: names of fields that are no flags.
+        rest: name of a field that takes all other words, wherever they stand, such as Hydra overrides.
 
     Raises:
         ValueError: words that are no options, or whatever the class raises for values that do not fit.
@@ -39,7 +42,11 @@ def parse_options(
     import tyro  # takes a tenth of a second
 
     hints = get_type_hints(options, include_extras=True)
-    mark: Any = tyro.conf.Positional
+    positional_mark: Any = tyro.conf.Positional
+    hidden_mark: Any = tyro.conf.Suppress
+    marked = {name: positional_mark[hints[name]] for name in positional}
+    if rest:
+        marked[rest] = hidden_mark[hints[rest]]
     # Parsed into a class without checks, whose ValueErrors tyro would catch.
     unchecked: Any = type(
         options.__name__,
@@ -47,19 +54,31 @@ def parse_options(
         {
             "__doc__": options.__doc__,
             "__post_init__": lambda self: None,
-            "__annotations__": {name: mark[hints[name]] for name in positional},
+            "__annotations__": marked,
         },
     )
     flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+    words = list(sys.argv[1:] if argv is None else argv)
+    others: list[str] = []
+
+    def parse(**more: Any) -> Any:
+        return tyro.cli(unchecked, prog=prog, description=description or None, args=words, config=flags, **more)
+
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            parsed = tyro.cli(unchecked, prog=prog, description=description or None, args=argv, config=flags)
+            if rest:
+                others = [word for word in parse(return_unknown_args=True)[1] if not word.startswith("-")]
+                words = [word for word in words if word not in others]
+            parsed = parse()
     except SystemExit as end:
         if not end.code:
             raise
         raise ValueError(_message(box.getvalue())) from None
-    return options(**{field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)})
+    values = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)}
+    if rest:
+        values[rest] = tuple(others)
+    return options(**values)
 
 
 def command_line(command: str, options: Any) -> list[str]:

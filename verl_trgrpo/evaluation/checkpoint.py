@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.runs.launch.environment import accelerator_found, training_environment
+from verl_trgrpo.runs.environment import accelerator_found, training_environment
 
 MERGED = "merged_hf"
 _ORIGIN = "merged_from.json"

@@ -22,7 +22,7 @@ def prepare_environment() -> bool:
 
     Variables that the user has set win.
     """
-    from verl_trgrpo.runs.launch.environment import accelerator_found
+    from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
     from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.faults.training import Attempt, Ended, overrides, resumed_from, steps_of, tracked_step
-from verl_trgrpo.runs.launch.checkpoints import damage
+from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
@@ -132,7 +132,7 @@ def test_the_half_written_checkpoint_is_written_over_and_a_full_disk_is_named(st
 def test_a_training_without_its_launcher_keeps_the_directory_and_finishes(story):
     assert story.orphan_lived and story.orphan_ended
     second = story.ended["second"]
-    assert second.code == 1 and "is being trained in by process" in second.output
+    assert second.code == 2 and "is being trained in by process" in second.output
     assert resumed_from(story.run_dir, 5) == story.ended["disk"].tracked
     assert story.ended["launcher"].tracked == STEPS
     assert not (story.run_dir / "train-6.log").exists(), "a second training ran in the directory"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.runs.faults.training import ROOT
-from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 pytestmark = pytest.mark.slow

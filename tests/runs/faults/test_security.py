@@ -111,9 +111,9 @@ def test_no_configuration_trusts_code_of_a_model():
 
 
 def test_the_composed_configuration_does_not_either():
-    from verl_trgrpo.runs.launch.configuration import compose
+    from verl_trgrpo.runs.compose import compose
 
-    config = compose("trgrpo_trainer", [])
+    config = compose().config
     assert config.actor_rollout_ref.model.trust_remote_code is False
     assert config.data.trust_remote_code is False
 
@@ -138,7 +138,7 @@ def test_overrides_reach_the_launcher_of_a_recipe_word_for_word(tmp_path):
 
 
 def test_the_training_process_gets_its_arguments_as_a_list(tmp_path, monkeypatch, fake_driver):
-    from verl_trgrpo.runs.launch.child import TrainingProcess
+    from verl_trgrpo.runs.process import TrainingProcess
 
     fake_driver('printf "%s\\n" "$@"')
     monkeypatch.chdir(tmp_path)

@@ -36,7 +36,7 @@ def overrides(directory: Path, run_dir: Path, steps: int) -> list[str]:
         "actor_rollout_ref.rollout.n=2",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.agent.num_workers=1",
-        f"reward.custom_reward_function.path={ROOT / 'tests' / 'cpu' / 'length_reward.py'}",
+        f"reward.custom_reward_function.path={ROOT / 'tests' / 'verl_plugin' / 'cpu' / 'length_reward.py'}",
         "trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.cpu.replay_buffer",
         "trainer.v1.sampler.custom_sampler.name=QuickReplayBuffer",
         "trainer.val_before_train=false",
@@ -65,13 +65,13 @@ class Ended:
 
 
 class Attempt:
-    """``python -m verl_trgrpo.train`` in a process of its own; as a context it leaves nothing running, whatever happens."""
+    """``python -m verl_trgrpo train`` in a process of its own; as a context it leaves nothing running, whatever happens."""
 
     def __init__(self, run_dir: Path, arguments: list[str]) -> None:
         self.run_dir = run_dir
         self._output = run_dir.with_name(f"{run_dir.name}-{time.monotonic_ns()}.out")
         with self._output.open("wb") as file:
-            command = [sys.executable, "-m", "verl_trgrpo.train", *arguments]
+            command = [sys.executable, "-m", "verl_trgrpo", "train", *arguments]
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, env=os.environ.copy()
             )

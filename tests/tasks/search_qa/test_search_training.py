@@ -11,8 +11,8 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.runs.launch.run import run_training
 from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.train import run_training
 from verl_trgrpo.tiny.search import CHECKPOINT
 from verl_trgrpo.tiny.search_dataset import prepare
 from verl_trgrpo.tiny.search_server import retrieval_server

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from verl_trgrpo.runs.launch.environment import training_environment
+from verl_trgrpo.runs.environment import training_environment
 
 CONFIG = "kk_quickstart"
 ROWS = 16
@@ -154,7 +154,7 @@ def typed_configuration(model: Path, *overrides: str) -> tuple[Any, Any]:
     """veRL's typed model and actor configuration, as its worker makes them."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    from verl_trgrpo.runs.launch.configuration import compose, quoted
+    from verl_trgrpo.runs.compose import compose, quoted
 
     fixed = [
         "platform=cpu",
@@ -162,7 +162,7 @@ def typed_configuration(model: Path, *overrides: str) -> tuple[Any, Any]:
         "actor_rollout_ref.actor.optim.lr=0.0",
         "actor_rollout_ref.actor.optim.clip_grad=1e9",
     ]
-    config = compose(CONFIG, [*fixed, *overrides]).actor_rollout_ref
+    config = compose(CONFIG, [*fixed, *overrides]).config.actor_rollout_ref
     typed_model, actor = omega_conf_to_dataclass(config.model), omega_conf_to_dataclass(config.actor)
     actor.model_config = typed_model
     return typed_model, actor

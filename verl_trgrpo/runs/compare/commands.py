@@ -51,7 +51,7 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
         flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
         words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         return [sys.executable, str(study.script), *words, "--resume"]
-    from verl_trgrpo.runs.launch.configuration import quoted, seed_overrides
+    from verl_trgrpo.runs.compose import quoted, seed_overrides
 
     overrides = [
         f"data.train_files={quoted(inputs.train)}",
@@ -62,4 +62,4 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
         *seed_overrides(seed),
         *(f"{name}={value}" for name, value in settings.items()),
     ]
-    return [sys.executable, "-m", "verl_trgrpo.cli.main", "train", "--config-name", study.config_name, *overrides]
+    return [sys.executable, "-m", "verl_trgrpo", "train", "--config-name", study.config_name, *overrides]

@@ -19,7 +19,8 @@ from verl_trgrpo.runs.compare.commands import Inputs, run_command
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.record import environment, read_record, write_record
 
-LOG, LOCK = "run.log", "run.lock"
+# Not the lock of `verl-trgrpo train`, which is held within this one.
+LOG, LOCK = "run.log", "study.lock"
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,143 @@
+"""Data and models that are broken in ways that a look at the file name does not show: named before anything is started."""
+
+import json
+import random
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.validate import check
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+
+def write(path, rows=200):
+    texts = [random.Random(row).randbytes(40).hex() for row in range(rows)]
+    pq.write_table(pa.table({"prompt": texts, "data_source": ["kk_3ppl"] * rows, "reward_model": texts}), path)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return shutil.copytree(CHECKPOINT, tmp_path / "model")
+
+
+@pytest.fixture
+def arguments(sound_run, tmp_path, model):
+    """Overrides of a sound run; tests break what they name."""
+    write(tmp_path / "train.parquet")
+    write(tmp_path / "test.parquet")
+    files = [f"data.train_files={tmp_path / 'train.parquet'}", f"data.val_files={tmp_path / 'test.parquet'}"]
+    return [*sound_run, *files, f"actor_rollout_ref.model.path={model}"]
+
+
+def problems_of(arguments) -> list[str]:
+    """The errors, which keep a run from being started."""
+    return check(compose(overrides=arguments, platform="cpu").config).messages(Level.ERROR)
+
+
+def edit(path, **fields):
+    content = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+
+
+def test_a_sound_run_has_no_problems(arguments):
+    assert problems_of(arguments) == []
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_truncated_data_file(arguments, tmp_path, share):
+    path = tmp_path / "train.parquet"
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    [problem] = problems_of(arguments)
+    assert problem.startswith(f"data.train_files={path} cannot be read as parquet") and "build it again" in problem
+
+
+def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
+    path = tmp_path / "test.parquet"
+    content = bytearray(path.read_bytes())
+    content[100:2000] = bytes(1900)
+    path.write_bytes(content)
+    assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is the test above"
+    [problem] = problems_of(arguments)
+    assert problem.startswith(f"data.val_files={path} cannot be read as parquet")
+
+
+@pytest.mark.parametrize(
+    ("rows", "complaint"), [(0, "has no rows"), (7, "has 7 rows, fewer than the data.train_batch")]
+)
+def test_a_data_file_without_enough_rows(arguments, tmp_path, rows, complaint):
+    write(tmp_path / "train.parquet", rows)
+    [problem] = problems_of(arguments)
+    assert complaint in problem
+
+
+def test_a_tokenizer_of_another_model(arguments, model):
+    edit(model / "config.json", vocab_size=100)
+    [problem] = problems_of(arguments)
+    assert "embeddings up to 99; it belongs to another model" in problem
+
+
+def test_a_tokenizer_without_a_chat_template(arguments, model):
+    (model / "chat_template.jinja").unlink()
+    [problem] = problems_of(arguments)
+    assert "has no chat template" in problem
+    assert problems_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
+
+
+def test_a_tokenizer_that_was_cut_short(arguments, model):
+    path = model / "tokenizer.json"
+    path.write_bytes(path.read_bytes()[:1000])
+    [problem] = problems_of(arguments)
+    assert "cannot be opened" in problem and "get the model again" in problem
+
+
+CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise ImportError\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "fields"),
+    [
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
+        ("config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
+        ("config.json", {"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}),
+    ],
+)
+def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, file, fields):
+    (model / "own.py").write_text(CODE)
+    edit(model / file, **fields)
+    edit(model / "tokenizer_config.json", tokenizer_class=None)
+    [problem] = problems_of(arguments)
+    assert "names Python code of its own (auto_map)" in problem and "trust_remote_code=true" in problem
+    assert not list(model.parent.rglob("ran"))
+    # Whoever has read it may run it: then the complaint is another one, or none.
+    allowed = problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"])
+    assert not any("auto_map" in problem for problem in allowed)
+
+
+def test_a_local_tokenizer_is_looked_at_where_the_model_is_on_a_hub(arguments, model):
+    (model / "own.py").write_text(CODE)
+    edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    key = "actor_rollout_ref.model"
+    [problem] = problems_of([*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"])
+    assert "names Python code of its own (auto_map)" in problem
+    assert not list(model.parent.rglob("ran"))
+
+
+def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, tmp_path):
+    """The reward loop opens its tokenizer with trust_remote_code=True, as the policy's."""
+    judge = shutil.copytree(CHECKPOINT, tmp_path / "judge")
+    arguments = [
+        *arguments, "reward.reward_model.rollout.name=vllm", "reward.reward_model.enable=true",
+        f"reward.reward_model.model_path={judge}", "reward.custom_reward_function.path=null",
+    ]  # fmt: skip
+    assert problems_of(arguments) == []
+    (judge / "own.py").write_text(CODE)
+    edit(judge / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    [problem] = problems_of(arguments)
+    assert problem.startswith(f"reward.reward_model.model_path={judge} names Python code of its own (auto_map)")
+    assert not list(tmp_path.rglob("ran"))
+    assert problems_of([*arguments, "reward.reward_model.enable=false"]) == []
+    assert problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []

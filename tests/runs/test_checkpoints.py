@@ -1,0 +1,161 @@
+"""Checkpoints as a kill, a full disk or a power failure leaves them, and what a run does about them."""
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.runs.checkpoints import (
+    NoWholeCheckpointError,
+    damage,
+    is_whole,
+    latest_checkpoint,
+    settle_checkpoint,
+)
+from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.train import run_training
+
+TRACKER = "latest_checkpointed_iteration.txt"
+OPTIMIZER = "actor/optim_world_size_2_rank_1.pt"
+
+
+def save(run_dir: Path, step: int, ranks: int = 2) -> Path:
+    """A checkpoint in veRL's layout, in veRL's order."""
+    actor = run_dir / f"global_step_{step}" / "actor"
+    actor.mkdir(parents=True)
+    for rank in range(ranks):
+        for kind in ("model", "optim", "extra_state"):
+            torch.save({"weight": torch.ones(1000)}, actor / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
+    (actor / "fsdp_config.json").write_text("{}")
+    torch.save({"_num_yielded": step}, actor.parent / "data.pt")
+    (run_dir / TRACKER).write_text(str(step))
+    return actor.parent
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    """A run directory with the checkpoints of steps 2 and 4."""
+    directory = tmp_path / "run"
+    save(directory, 2)
+    save(directory, 4)
+    return directory
+
+
+def test_a_sound_checkpoint_is_left_alone(run_dir):
+    before = {path: path.stat().st_mtime_ns for path in run_dir.rglob("*") if path.is_file()}
+    settled = settle_checkpoint(run_dir)
+    assert settled.checkpoint == run_dir / "global_step_4" and settled.notes == ()
+    assert {path: path.stat().st_mtime_ns for path in run_dir.rglob("*") if path.is_file()} == before
+
+
+def test_without_a_tracker_file_a_run_starts_from_scratch(tmp_path):
+    assert settle_checkpoint(tmp_path).checkpoint is None
+
+
+def test_a_half_written_checkpoint_after_the_tracked_one_does_not_matter(run_dir):
+    (run_dir / TRACKER).write_text("2")
+    (run_dir / "global_step_4" / "data.pt").unlink()
+    cut_short(run_dir / "global_step_4" / OPTIMIZER)
+    settled = settle_checkpoint(run_dir)
+    assert settled.checkpoint == run_dir / "global_step_2" and settled.notes == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0", b"4x", b"-4", b"7", "４".encode()])
+def test_a_tracker_that_names_no_checkpoint_is_replaced_by_the_latest_whole_one(run_dir, content):
+    """A full disk leaves it empty, a power failure may leave zeros; veRL would stop at it, or start from scratch."""
+    (run_dir / TRACKER).write_bytes(content)
+    assert latest_checkpoint(run_dir) is None or content == "４".encode()
+    settled = settle_checkpoint(run_dir)
+    assert settled.checkpoint == run_dir / "global_step_4"
+    assert (run_dir / TRACKER).read_text() == "4"
+
+
+DAMAGE = {
+    "weights gone": (lambda c: shutil.rmtree(c / "actor"), "actor is missing or empty"),
+    "optimizer cut short": (lambda c: cut_short(c / OPTIMIZER), f"{OPTIMIZER} is cut short"),
+    "empty file": (lambda c: (c / OPTIMIZER).write_bytes(b""), f"{OPTIMIZER} is cut short"),
+    "rank missing": (lambda c: (c / OPTIMIZER).unlink(), "actor lacks optim of rank 1"),
+    "stopped at once": (lambda c: (c / "actor" / "fsdp_config.json").unlink(), "actor lacks fsdp_config.json"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_checkpoint_is_passed_over_with_a_note(run_dir, name):
+    harm, complaint = DAMAGE[name]
+    harm(run_dir / "global_step_4")
+    assert complaint in damage(run_dir / "global_step_4")
+    settled = settle_checkpoint(run_dir)
+    assert settled.checkpoint == run_dir / "global_step_2"
+    assert complaint in settled.notes[0] and "going on from global_step_2" in settled.notes[0]
+    assert latest_checkpoint(run_dir) == run_dir / "global_step_2"
+
+
+def test_without_a_whole_checkpoint_nobody_starts_over_in_silence(run_dir):
+    for step in (2, 4):
+        shutil.rmtree(run_dir / f"global_step_{step}" / "actor")
+    with pytest.raises(NoWholeCheckpointError, match=r"global_step_4: actor is missing.*trainer.resume_mode=disable"):
+        settle_checkpoint(run_dir)
+    assert (run_dir / TRACKER).read_text() == "4"
+
+
+def test_a_kill_between_deleting_the_old_checkpoint_and_naming_the_new_one(run_dir):
+    """With max_actor_ckpt_to_keep=1 veRL deletes the old weights before data.pt and the tracker file of the new ones."""
+    (run_dir / TRACKER).write_text("2")
+    shutil.rmtree(run_dir / "global_step_2" / "actor")
+    cut_short(run_dir / "global_step_4" / "data.pt")
+    settled = settle_checkpoint(run_dir)
+    assert settled.checkpoint == run_dir / "global_step_4"
+    assert len(settled.notes) == 2 and "the order of the data starts over" in settled.notes[1]
+    assert not (run_dir / "global_step_4" / "data.pt").exists()
+    assert (run_dir / "global_step_4" / "data.pt.damaged").exists()
+    assert settle_checkpoint(run_dir).notes == ("global_step_4/data.pt is missing; the order of the data starts over",)
+
+
+def test_every_cut_of_a_file_is_noticed(tmp_path):
+    path = tmp_path / "x.pt"
+    torch.save({"weight": torch.arange(50)}, path)
+    content = path.read_bytes()
+    assert is_whole(path)
+    for length in (0, 1, 100, len(content) // 2, len(content) - 30, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(Exception):  # noqa: B017  (torch raises several kinds; what counts is that it cannot be loaded)
+            torch.load(path)
+        assert not is_whole(path), length
+
+
+def test_the_launcher_repairs_before_it_starts_and_shows_a_run_that_turns_out_finished(sound_run, tmp_path):
+    run_dir, stream = tmp_path / "run", io.StringIO()
+    save(run_dir, 4)
+    arguments = [*sound_run, "trainer.total_training_steps=4"]
+    OmegaConf.save(compose(overrides=arguments, platform="cpu").config, run_dir / "config.yaml")
+    (run_dir / TRACKER).write_text("")
+    outcome = run_training(arguments, stream=stream)
+    assert outcome.checkpoint == run_dir / "global_step_4" and outcome.log_file is None
+    assert "note: run: latest_checkpointed_iteration.txt says ''; going on from global_step_4" in stream.getvalue()
+
+
+def test_a_checkpoint_that_was_found_again_still_has_to_be_of_this_run(sound_run, tmp_path):
+    run_dir = tmp_path / "run"
+    save(run_dir, 4)
+    OmegaConf.save(compose(overrides=sound_run, platform="cpu").config, run_dir / "config.yaml")
+    (run_dir / TRACKER).write_text("")
+    other = [*sound_run, "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
+    with pytest.raises(ProblemsError, match=r"shaping.tau: None there, 6 asked for"):
+        run_training(other, stream=io.StringIO())
+
+
+@pytest.mark.parametrize("content", ["", "data: {train_files: [", "- 1"])
+def test_a_damaged_record_of_the_configuration_is_named(sound_run, tmp_path, content):
+    run_dir = tmp_path / "run"
+    save(run_dir, 4)
+    (run_dir / "config.yaml").write_text(content)
+    with pytest.raises(ProblemsError, match=r"config.yaml.*trainer.resume_mode=disable"):
+        run_training(sound_run, stream=io.StringIO())

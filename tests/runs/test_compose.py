@@ -1,0 +1,141 @@
+"""A run's configuration: recipes, platforms, names; and that veRL composes the same."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import open_dict
+
+from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.runs.compose import compose, quoted
+from verl_trgrpo.runs.environment import training_environment
+
+STOCK = ["actor_rollout_ref.rollout.name=vllm", "actor_rollout_ref.rollout.n=8"]
+
+
+def composed_by_hydra(arguments):
+    """What ``python -m verl.trainer.main_ppo ARGUMENTS`` composes."""
+    arguments = list(arguments)
+    path = arguments.pop(0).removeprefix("--config-path=") if arguments[0].startswith("--config-path=") else None
+    GlobalHydra.instance().clear()
+    module = "verl.trainer.config"
+    with (
+        hydra.initialize_config_dir(path, version_base=None)
+        if path
+        else hydra.initialize_config_module(module, version_base=None)
+    ):
+        config = hydra.compose(arguments[1], overrides=arguments[2:], return_hydra_config=True)
+    with open_dict(config):
+        del config["hydra"]
+    return config
+
+
+def test_a_run_without_an_accelerator():
+    run = compose(overrides=["trainer.default_local_dir=there"], platform="cpu")
+    assert "platform=cpu" in run.arguments and run.on_cpu
+    assert run.config.actor_rollout_ref.actor.strategy == "fsdp2"
+    assert run.config.ray_kwargs.ray_init.num_gpus == 1
+    assert run.directory == Path("there")
+    assert composed_by_hydra(run.arguments) == run.config
+
+
+def test_an_accelerator_keeps_verls_defaults():
+    run = compose()
+    assert run.config.actor_rollout_ref.actor.strategy == "fsdp" and not run.on_cpu
+    assert run.config.actor_rollout_ref.model.external_lib is None
+
+
+def test_a_platform_that_the_user_chooses_is_respected():
+    """A head node without a GPU may start a run on GPUs."""
+    assert compose(overrides=["platform=accelerator"], platform="cpu").on_cpu is False
+    assert compose(overrides=["platform=cpu"]).on_cpu is True
+    # Keys that only this platform has.
+    eager = "actor_rollout_ref.model.override_config.attn_implementation=eager"
+    config = compose(overrides=[eager], platform="cpu").config
+    assert config.actor_rollout_ref.model.override_config.attn_implementation == "eager"
+
+
+def test_stock_configurations_get_the_platform_too():
+    run = compose("ppo_trainer", [*STOCK, "+algorithm=tr_grpo"], platform="cpu")
+    assert "+platform=cpu" in run.arguments and run.on_cpu
+
+
+@pytest.mark.parametrize("algorithm", ["tr_grpo", "dr_grpo"])
+def test_each_algorithm_has_its_own_run_directory(algorithm):
+    chosen = f"algorithm={algorithm}"
+    assert compose(overrides=[chosen]).directory == Path("runs/verl_trgrpo") / algorithm
+    assert compose(overrides=[chosen, "trainer.experiment_name=mine"]).directory.name == "mine"
+
+
+def test_a_stock_configuration_is_not_named_after_an_algorithm_that_nobody_chose():
+    assert compose("ppo_trainer", STOCK).config.trainer.experiment_name == "gsm8k"  # veRL's own
+    assert compose("ppo_trainer", [*STOCK, "+algorithm=dr_grpo"]).config.trainer.experiment_name == "dr_grpo"
+
+
+GROUPS = "defaults: [ppo_trainer, agent: single_turn, _self_, algorithm: grpo]"
+NAMED = "defaults: [trgrpo_trainer, _self_]\ntrainer: {experiment_name: first}"
+
+
+@pytest.mark.parametrize(
+    ("yaml", "override", "name"),
+    [
+        (GROUPS, [], "my recipe-grpo"),
+        (GROUPS, ["algorithm=dr_grpo"], "my recipe-dr_grpo"),
+        ("defaults: [trgrpo_trainer, override algorithm: aspo, _self_]", [], "my recipe-aspo"),
+        (NAMED, ["algorithm=grpo"], "first"),
+        (NAMED, ["trainer.experiment_name=trgrpo"], "trgrpo"),
+        ("defaults: [ppo_trainer, _self_]", [], "my recipe"),
+    ],
+)
+def test_a_recipe_s_run_is_named_after_it_and_its_algorithm_unless_it_has_a_name(tmp_path, yaml, override, name):
+    (tmp_path / "my recipe.yaml").write_text(yaml)
+    run = compose(tmp_path / "my recipe.yaml", [*STOCK, *override], platform="cpu")
+    assert run.config.trainer.experiment_name == name
+    assert composed_by_hydra(run.arguments) == run.config
+
+
+@pytest.mark.parametrize(
+    ("source", "overrides", "part"),
+    [
+        ("trgrpo_trainer", ["algorithm=trgrpo"], "tr_grpo_reverse"),
+        ("trgrpo_trainer", ["nonsense.key=1"], "nonsense"),
+        ("trgrpo", [], "Cannot find primary config 'trgrpo'"),
+        ("recipes/nowhere/x.yaml", [], "does not exist"),
+        ("recipes/knights_and_knaves/qwen2.5-3b-instruct", [], "does not end in .yaml"),
+    ],
+)
+def test_what_cannot_be_composed_is_named(source, overrides, part):
+    with pytest.raises(ProblemsError) as caught:
+        compose(source, overrides, platform="cpu")
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["/home/jürgen/x", "/exp=1,2(3){a}", "it's", "back\\slash\\'q", "end\\", "#x", "a b:c", "李"]
+)
+def test_any_path_survives_hydra(value):
+    parsed = OverridesParser.create().parse_override(f"key={quoted(value)}")
+    assert parsed.value() == value
+
+
+def test_missing_files_are_found_without_verl_and_torch():
+    program = (
+        "import sys; from verl_trgrpo.runs.compose import compose; from verl_trgrpo.runs.checks.files import missing_files; "
+        "assert len(missing_files(compose(overrides=['data.train_files=/no.parquet']).config)) == 3; "
+        "print({'verl', 'torch', 'transformers', 'pyarrow'} & {*sys.modules})"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+def test_environment_defaults_yield_to_the_user():
+    inherited = {"OMP_NUM_THREADS": "7", "PATH": "/bin"}
+    on_cpu = training_environment(True, "/tmp/metrics.jsonl", inherited)
+    assert on_cpu["VERL_PLATFORM"] == "cpu" and on_cpu["OMP_NUM_THREADS"] == "7"
+    assert on_cpu["VERL_FILE_LOGGER_PATH"] == "/tmp/metrics.jsonl"
+    assert "VERL_PLATFORM" not in training_environment(False, "x", inherited)
+    assert "VERL_PLATFORM" not in inherited

@@ -1,0 +1,120 @@
+"""A training that is dead without having ended, and failures in plain words."""
+
+import pytest
+import torch
+
+from verl_trgrpo.runs.log import EngineDeadError, LogWatch, failure
+
+DEAD = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_a_dead_engine_has_its_grace_and_no_more(tmp_path, clock):
+    log = tmp_path / "log"
+    watch = LogWatch(log, grace=30, clock=clock)
+    watch.check_alive()  # there is no log yet
+    log.write_text("step:1\n" + DEAD)
+    clock.now = 100.0
+    watch.check_alive()
+    clock.now = 130.0
+    watch.check_alive()
+    clock.now = 130.5
+    watch.look()  # a training that has ended may have said anything
+    with pytest.raises(EngineDeadError, match="veRL did not end"):
+        watch.check_alive()
+
+
+@pytest.mark.parametrize("cut", range(0, len(DEAD), 7))
+def test_a_word_that_is_written_in_two_goes_is_seen(tmp_path, clock, cut):
+    log = tmp_path / "log"
+    watch = LogWatch(log, grace=0, clock=clock)
+    for part in (DEAD[:cut], DEAD[cut:]):
+        with log.open("a") as file:
+            file.write(part)
+        watch.check_alive()
+    clock.now = 1.0
+    with pytest.raises(EngineDeadError):
+        watch.check_alive()
+
+
+def test_a_healthy_log_is_no_matter_how_long_ago(tmp_path, clock):
+    log = tmp_path / "log"
+    watch = LogWatch(log, grace=30, clock=clock)
+    for step in range(3):
+        with log.open("a") as file:
+            file.write(f"step:{step}\n")
+        clock.now += 1e6
+        watch.check_alive()
+    assert not watch.prompts_were_lost
+
+
+def test_a_prompt_that_was_lost_is_noticed(tmp_path, clock):
+    log = tmp_path / "log"
+    log.write_text("(AgentLoopWorkerTQ pid=1) Error in _run_prompt for uid=ab\nTraceback\nValueError: bad gold\n")
+    watch = LogWatch(log, clock=clock)
+    watch.check_alive()
+    log.write_text(log.read_text() + "step:1\n")
+    watch.check_alive()
+    assert watch.prompts_were_lost
+
+
+LOG = """\
+ImportError: flash_attn is not installed, falling back
+Exiting the warm-up phase
+\x1b[36m(TaskRunnerV1 pid=1)\x1b[0m WARNING: nothing to see
+\x1b[36m(Worker pid=2)\x1b[0m Exception raised in creation task: The actor died because of an error
+\x1b[36m(Worker pid=2)\x1b[0m Traceback (most recent call last):
+\x1b[36m(Worker pid=2)\x1b[0m ray.exceptions.ActorDiedError: The actor died
+\x1b[36m(Worker pid=2)\x1b[0m     raise ValueError('tau')
+\x1b[36m(Worker pid=2)\x1b[0m ValueError: tau
+ray.exceptions.RayTaskError(KeyError): ray::run()
+KeyError: 'consequence'
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (LOG, ["ValueError: tau", "(finally: KeyError: 'consequence')"]),
+        ("torch.cuda.OutOfMemoryError: no memory\n", ["torch.cuda.OutOfMemoryError: no memory"]),
+        ("one\ntwo\n", ["one\ntwo"]),
+        ("", ["no output"]),
+    ],
+)
+def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
+    log_file = tmp_path / "train-1.log"
+    log_file.write_text(text)
+    message = failure(log_file)
+    assert all(part in message for part in expected)
+    assert "ray.exceptions" not in message and "flash_attn" not in message
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_a_full_disk_is_named_in_plain_words(tmp_path, size):
+    """In torch's own words, which say something else."""
+    (tmp_path / "full.pt").symlink_to("/dev/full")
+    with pytest.raises(RuntimeError) as caught:
+        torch.save({"weight": torch.zeros(size)}, tmp_path / "full.pt")
+    (tmp_path / "log").write_text(f"Traceback (most recent call last):\nRuntimeError: {caught.value}\n")
+    assert f"MiB are free at {tmp_path}; make room" in failure(tmp_path / "log")
+
+
+def test_an_engine_that_died_amid_a_rollout_is_named(tmp_path):
+    """veRL ends by itself then, and speaks of its replay buffer."""
+    lines = [
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the cause.",
+        "RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.",
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    assert "(vLLM's engine process died: " in failure(tmp_path / "log")

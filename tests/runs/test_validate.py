@@ -1,0 +1,237 @@
+"""Planted mistakes come out with the right words, all at once."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.validate import validate
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+PUZZLES = str(RECIPES / "knights_and_knaves/qwen2.5-3b-instruct.yaml")
+SEARCH = str(RECIPES / "search_qa/qwen2.5-3b.yaml")
+TOOLS = str(RECIPES / "search_qa/qwen2.5-3b-instruct-tools.yaml")
+ACTOR, ROLLOUT, LOSS = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.actor.policy_loss"
+FIXED = [
+    f"{ACTOR}.use_dynamic_bsz=false", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=8", "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8",
+]  # fmt: skip
+
+
+def write(path, data_source, rows=640):
+    columns = {"prompt": "x", "data_source": data_source, "reward_model": "x"}
+    pq.write_table(pa.table({name: [value] * rows for name, value in columns.items()}), path)
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Overrides with data files that are there."""
+    file = write(tmp_path / "train.parquet", "kk_3ppl")
+    return [f"data.train_files={file}", f"data.val_files={file}"]
+
+
+def test_a_sound_recipe_with_its_data_has_no_complaint(data):
+    report = validate(PUZZLES, data)
+    assert report.ok
+    assert report.messages(Level.WARNING) == []
+    assert report.batches.steps_per_epoch == 10 and report.batches.total_steps == 50
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        ([f"{ACTOR}.ppo_mini_batch_size=128"], ["ppo_mini_batch_size=128", "train_batch_size=64", "count prompts"]),
+        (["trainer.n_gpus_per_node=3"], ["32 x", "= 256 responses", "3 data-parallel groups"]),
+        ([f"{ACTOR}.ppo_mini_batch_size=0"], ["ppo_mini_batch_size=0", "at least 1"]),
+        ([*FIXED, f"{ACTOR}.ppo_micro_batch_size_per_gpu=7"], ["ppo_micro_batch_size_per_gpu=7", "64 responses"]),
+        ([*FIXED, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=6"], ["log_prob_micro_batch_size_per_gpu=6", "128"]),
+        ([f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"], ["log_prob_use_dynamic_bsz=False", "wants them equal"]),
+        ([f"{ROLLOUT}.n=1"], ["n=1", "nothing to be compared with"]),
+        ([f"{ROLLOUT}.tensor_model_parallel_size=3"], ["tensor_model_parallel_size=3", "4 GPUs"]),
+        ([f"{ACTOR}.ulysses_sequence_parallel_size=3"], ["ulysses_sequence_parallel_size = 3", "4 GPUs"]),
+        (
+            [
+                f"{ACTOR}.ulysses_sequence_parallel_size=2",
+                "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+            ],
+            ["ulysses_sequence_parallel_size=2", "attn_implementation=sdpa", "flash_attention_2"],
+        ),
+        (["data.max_response_length=8192"], ["400", "8592", "max_model_len=4496", "cut short"]),
+        (["data.max_response_length=40000"], ["max_position_embeddings=32768"]),
+        (
+            [f"{ROLLOUT}.max_model_len=40000"],
+            ["max_model_len=40000", "max_position_embeddings=32768", "set it to 4496"],
+        ),
+        ([f"{ACTOR}.ppo_max_token_len_per_gpu=4000"], ["ppo_max_token_len_per_gpu=4000", "4496 tokens"]),
+        ([f"{LOSS}.shaping.tau=0.1111"], ["same weight 1", "inverse temperature"]),
+        ([f"{LOSS}.shaping.name=sigmoit"], ["Did you mean 'sigmoid'"]),
+        ([f"{LOSS}.placement=between"], ["placement='between'", "outside or inside"]),
+        ([f"{LOSS}.kl=scaled", f"{ACTOR}.use_kl_loss=false"], ["kl='scaled'", "needs actor.use_kl_loss=True"]),
+        ([f"{ACTOR}.kl_loss_type=k4"], ["kl_loss_type='k4'", "low_var_kl"]),
+        ([f"{ACTOR}.clip_ratio_c=0.5"], ["clip_ratio_c=0.5", "> 1"]),
+        (["algorithm=grpo", f"{ACTOR}.clip_ratio_low=1.5"], ["clip_ratio_low=1.5", "[0, 1]"]),
+        ([f"{ACTOR}.loss_agg_mode=mean"], ["Invalid loss_agg_mode: mean"]),
+        (["algorithm.adv_estimator=grpoo"], ["grpoo"]),
+        ([f"{ROLLOUT}.mode=sync"], ["sync", "removed"]),
+        ([f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.temperature=0"], ["veRL refuses it", "temperature"]),
+        (
+            ["data.train_files=/nowhere/kk/train.parquet"],
+            ["/nowhere/kk/train.parquet does not exist", "data_prep/kk.py"],
+        ),
+        (["actor_rollout_ref.model.path=./nowhere"], ["model.path=./nowhere is not a directory"]),
+        (["reward.custom_reward_function.path=/nowhere/reward.py"], ["/nowhere/reward.py cannot be loaded"]),
+        (["recipe.model.num_hidden_layers=0"], ["recipe.model", "num_hidden_layers=0"]),
+        ([f"{ROLLOUT}.multi_turn.tool_config_path=/nowhere/tool.yaml"], ["/nowhere/tool.yaml does not exist"]),
+    ],
+)
+def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, parts):
+    found = validate(PUZZLES, [*data, *overrides]).messages(Level.ERROR)
+    assert any(all(part in message for part in parts) for message in found), found
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "parts"),
+    [
+        (PUZZLES, [f"{LOSS}.placement=inside"], ["[0.8, 1.24]", "probability 0.212 to 1.000 and A > 0"]),
+        (PUZZLES, [f"{LOSS}.kl=literal"], ["kl=literal", "pushes it away"]),
+        (
+            PUZZLES,
+            [f"{ACTOR}.ppo_mini_batch_size=24"],
+            ["=24 does not divide data.train_batch_size=64", "empty responses"],
+        ),
+        (
+            PUZZLES,
+            ["data.filter_overlong_prompts=false"],
+            ["filter_overlong_prompts=false", "400 tokens stops the run"],
+        ),
+        (PUZZLES, ["algorithm.use_kl_in_reward=true"], ["count the KL twice"]),
+        (PUZZLES, [f"{ACTOR}.ppo_max_token_len_per_gpu=131072"], ["an update takes about", "of a GPU's 80", "logits"]),
+        (PUZZLES, [f"{ROLLOUT}.gpu_memory_utilization=0.95"], ["vLLM takes 76 GiB", "param_offload"]),
+        (
+            SEARCH,
+            [f"{ROLLOUT}.custom.search.max_searches=6"],
+            ["7 turns of 500", "6500 tokens", "max_response_length=4500"],
+        ),
+        (TOOLS, [f"{ROLLOUT}.multi_turn.max_tool_response_length=256"], ["256 characters", "use 2000"]),
+    ],
+)
+def test_what_may_surprise_is_a_warning(recipe, overrides, parts):
+    report = validate(recipe, overrides, need_files=False)
+    assert report.ok
+    found = report.messages(Level.WARNING)
+    assert any(all(part in message for part in parts) for message in found), found
+
+
+def test_a_response_that_cannot_hold_one_search_is_an_error():
+    overrides = ["data.max_response_length=1000", f"+{ROLLOUT}.custom.search.deadlin=3"]
+    assert "unknown keys deadlin" in validate(SEARCH, overrides, need_files=False).messages(Level.ERROR)[0]
+    found = validate(SEARCH, ["data.max_response_length=1000"], need_files=False).messages(Level.ERROR)
+    assert found == [next(message for message in found if "up to 1500 tokens" in message)]
+
+
+def test_all_problems_come_out_at_once(data):
+    overrides = [
+        *data, "data.val_files=/no/kk/test.parquet", "trainer.n_gpus_per_node=3", "data.max_response_length=40000",
+        f"{LOSS}.shaping.tau=0.1111", f"{LOSS}.placement=between", f"{ACTOR}.clip_ratio_c=0.5", f"{ROLLOUT}.mode=sync",
+        f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.temperature=0", f"{ACTOR}.kl_loss_type=k4",
+    ]  # fmt: skip
+    found = "\n".join(validate(PUZZLES, overrides).messages(Level.ERROR))
+    for part in (
+        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "max_position_embeddings", "same weight 1",
+        "placement='between'", "clip_ratio_c=0.5", "sync", "validation gen temperature", "kl_loss_type='k4'",
+    ):  # fmt: skip
+        assert part in found, part
+
+
+def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
+    overrides = ["+algorithm=tr_grpo", f"{ROLLOUT}.name=vllm", f"{ROLLOUT}.n=8", f"{LOSS}.loss_mode=vanilla"]
+    found = "\n".join(validate("ppo_trainer", overrides, need_files=False).messages(Level.ERROR))
+    assert "loss_mode=vanilla ignores shaping" in found and "ppo_micro_batch_size_per_gpu" in found
+
+
+def test_unknown_data_sources_and_missing_columns_are_errors(tmp_path):
+    unknown = write(tmp_path / "unknown.parquet", "capitals")
+    pq.write_table(pa.table({"nonsense": [1]}), tmp_path / "columns.parquet")
+    overrides = [f"data.train_files={unknown}", f"data.val_files={tmp_path}/columns.parquet"]
+    found = validate(PUZZLES, overrides).messages(Level.ERROR)
+    assert "data source 'capitals', for which there is no reward" in found[0] and "kk_<n>ppl" in found[0]
+    assert "lacks the column data_source, prompt, reward_model" in found[1]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_json_files_which_verl_reads_are_not_checked_and_no_error(tmp_path, suffix):
+    file = tmp_path / f"train{suffix}"
+    file.write_text(json.dumps({"prompt": "x"}) + "\n")
+    report = validate(PUZZLES, [f"data.train_files={file}", f"data.val_files={file}"])
+    assert report.ok, report.messages(Level.ERROR)
+    found = report.messages(Level.NOT_CHECKED)
+    assert sum(f"={file} is no parquet file" in message for message in found) == 2
+
+
+def test_what_cannot_be_looked_at_is_said_and_not_counted_as_passed():
+    report = validate(PUZZLES, need_files=False)
+    assert report.ok
+    found = report.messages(Level.NOT_CHECKED)
+    assert sum("does not exist" in message for message in found) == 2
+    assert any("Qwen/Qwen2.5-3B-Instruct is a name on a hub" in message for message in found)
+    other = validate(PUZZLES, ["actor_rollout_ref.model.path=Qwen/Other"], need_files=False)
+    assert any(
+        "recipe.model is about Qwen/Qwen2.5-3B-Instruct" in message for message in other.messages(Level.NOT_CHECKED)
+    )
+    assert other.memory is None and other.batches is not None
+
+
+def test_a_model_on_this_machine_is_opened_and_its_own_figures_count(data, tmp_path):
+    local = f"actor_rollout_ref.model.path={CHECKPOINT}"
+    longest = json.loads((Path(CHECKPOINT) / "config.json").read_text())["max_position_embeddings"]
+    report = validate(PUZZLES, [*data, local])
+    assert report.messages(Level.NOT_CHECKED) == []
+    assert any(f"max_position_embeddings={longest}" in message for message in report.messages(Level.ERROR))
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/config.json").write_text("{")
+    found = validate(PUZZLES, [*data, f"actor_rollout_ref.model.path={tmp_path}/broken"]).messages(Level.ERROR)
+    assert any("cannot be opened" in message for message in found)
+    assert any("cannot be read" in message for message in found)
+
+
+def test_the_quickstart_s_own_configuration_is_fine(data):
+    fits = [*data, f"actor_rollout_ref.model.path={CHECKPOINT}", "platform=cpu", "data.filter_overlong_prompts=true"]
+    report = validate("kk_quickstart", fits)
+    assert report.messages(Level.ERROR) == [] and report.messages(Level.WARNING) == []
+
+
+def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, capsys):
+    assert main(["validate", PUZZLES, "--show", *data]) == 0
+    shown = capsys.readouterr().out
+    assert "train_batch_size: 64" in shown
+    assert "64, 512" in shown and "2, of 256 responses" in shown and "steps per epoch" in shown
+    assert "weights 4P/S" in shown and "no errors, 0 warnings, 1 not checked" in shown
+    assert main(["validate", PUZZLES, *data, "trainer.n_gpus_per_node=3"]) == 1
+    assert "error (1)" in capsys.readouterr().out
+    assert main(["validate", PUZZLES, "--no-files", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] and report["batches"]["responses"] == 512
+    assert {finding["level"] for finding in report["findings"]} == {"not checked"}
+
+
+def test_the_configuration_is_the_one_that_accelerators_train():
+    """Also on a machine without any; the name decides about the run directory."""
+    config = validate(PUZZLES, ["algorithm=grpo"], need_files=False).config
+    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-grpo"
+    assert config.trainer.device != "cpu"
+    config = validate(PUZZLES, ["platform=cpu"], need_files=False).config
+    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo"
+    assert config.trainer.device == "cpu"
+
+
+def test_what_cannot_be_composed_is_wrong_input(capsys):
+    assert main(["validate", "recipes/nowhere/x.yaml"]) == 2
+    assert main(["validate", "data.train_batch_size=8"]) == 2
+    output = capsys.readouterr().err
+    assert "does not exist" in output and "is an override, not a configuration" in output and "Traceback" not in output

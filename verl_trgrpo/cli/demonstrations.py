@@ -1,0 +1,137 @@
+"""``verl-trgrpo quickstart`` and ``verl-trgrpo search demo``: real veRL training of tiny models, in minutes on two cores."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.common.options import parse_options
+
+_EXAMPLES = """\
+examples:
+  {command}                        TR-GRPO
+  {command} algorithm=grpo         the baseline, everything else equal
+  {command} --seed 1 trainer.total_training_steps=10
+
+A second time the same command finds everything in place and only shows the result.
+"""
+
+_QUICKSTART = f"""\
+Generate Knights-and-Knaves puzzles, take the tiny warm-started model that ships with the package, and train it with veRL
+(Ray, FSDP2, vLLM). Words that are no options are Hydra overrides on the configuration kk_quickstart.
+
+{_EXAMPLES.format(command="verl-trgrpo quickstart")}"""
+
+_SEARCH_DEMO = f"""\
+Invent a world, index its documents, serve them, and train the tiny model that ships with the package to answer questions
+about them with one or two searches, through veRL (Ray, FSDP2, vLLM). Words that are no options are Hydra overrides on the
+configuration search_demo.
+
+{_EXAMPLES.format(command="verl-trgrpo search demo")}"""
+
+
+@dataclass(frozen=True)
+class QuickstartOptions:
+    """Where, and with which seed.
+
+    Args:
+        overrides: Hydra overrides.
+        out: directory of data and runs.
+        seed: of sampling and of the order of prompts.
+    """
+
+    overrides: tuple[str, ...] = ()
+    out: Path = Path("runs/quickstart")
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SearchDemoOptions(QuickstartOptions):
+    """As for the quickstart."""
+
+    out: Path = Path("runs/search_demo")
+
+
+def quickstart(words: Sequence[str]) -> int:
+    options = parse_options(QuickstartOptions, "verl-trgrpo quickstart", _QUICKSTART, words, rest="overrides")
+    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
+    from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+    data = options.out / "data"
+    built = build_dataset(data)
+    print(f"puzzles: {data} ({'generated' if built else 'already there'})", file=sys.stderr)
+    _train(options, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
+    return 0
+
+
+def search_demo(words: Sequence[str]) -> int:
+    options = parse_options(SearchDemoOptions, "verl-trgrpo search demo", _SEARCH_DEMO, words, rest="overrides")
+    from verl_trgrpo.tiny.search import CHECKPOINT
+    from verl_trgrpo.tiny.search_dataset import prepare
+    from verl_trgrpo.tiny.search_server import retrieval_server
+
+    out = options.out
+    built = prepare(out, seed=0)
+    print(f"questions and index: {out} ({'built' if built else 'already there'})", file=sys.stderr)
+    with retrieval_server(out / "index", out / "server.log") as url:
+        print(f"server: {url} (log: {out / 'server.log'})", file=sys.stderr)
+        address = f"actor_rollout_ref.rollout.custom.search.url={url}"
+        run_dir = _train(options, "search_demo", CHECKPOINT, "search", address)
+    example = example_trajectory(run_dir / "validation", options.seed)
+    if example is not None:
+        print(f"\na response of step {example['step']} (score {example['score']:g}):\n")
+        print(example["input"].strip())
+        print(example["output"].strip())
+    return 0
+
+
+def _train(options: QuickstartOptions, config_name: str, checkpoint: Path, task: str, *more: str) -> Path:
+    """Train on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; returns the run directory."""
+    from verl_trgrpo.cli.train import train
+    from verl_trgrpo.runs.compose import chosen_value, quoted, seed_overrides
+
+    print(f"model: {checkpoint}", file=sys.stderr)
+    data, algorithm = options.out / "data", chosen_value(options.overrides, "algorithm") or "tr_grpo"
+    name = f"{algorithm}-seed{options.seed}"
+    # What the user gives comes last and wins.
+    overrides = [
+        f"data.train_files={quoted((data / 'train.parquet').resolve())}",
+        f"data.val_files={quoted((data / 'test.parquet').resolve())}",
+        f"actor_rollout_ref.model.path={quoted(checkpoint)}",
+        *seed_overrides(options.seed),
+        f"trainer.default_local_dir={quoted((options.out / name).resolve())}",
+        f"trainer.experiment_name={name}",
+        *more,
+        *options.overrides,
+    ]
+    return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
+
+
+def example_trajectory(generations: Path, seed: int = 0) -> dict[str, Any] | None:
+    """Return a response of the latest validation, or None where there is none.
+
+    It is a right one with the most searches, or where none is right any one with the most searches.
+
+    Args:
+        generations: directory of veRL's validation dumps, a file ``STEP.jsonl`` for each, with ``input``, ``output`` and
+            ``score`` per line.
+        seed: chooses among equals.
+
+    Returns:
+        the line, and the step under ``step``.
+    """
+    steps = [int(path.stem) for path in generations.glob("*.jsonl") if path.stem.isdecimal()]
+    if not steps:
+        return None
+    # A line ends at a line feed only: the text may hold other separators.
+    lines = (generations / f"{max(steps)}.jsonl").read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    right = [row for row in rows if row["score"] == 1] or rows
+    most = max((row["output"].count("</search>") for row in right), default=0)
+    candidates = [row for row in right if row["output"].count("</search>") == most]
+    return {**random.Random(seed).choice(candidates), "step": max(steps)} if candidates else None

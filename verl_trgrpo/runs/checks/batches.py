@@ -1,0 +1,212 @@
+"""How a step is cut into updates and micro-batches, and whether the pieces fit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.problems import Finding, error, warning
+
+ACTOR = "actor_rollout_ref.actor"
+ROLLOUT = "actor_rollout_ref.rollout"
+
+_SIZES = (
+    "data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size", f"{ACTOR}.ppo_epochs", f"{ROLLOUT}.n",
+    "trainer.n_gpus_per_node", "trainer.nnodes", "data.max_prompt_length", "data.max_response_length",
+    f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.data_parallel_size",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BatchArithmetic:
+    """The pieces of one step.
+
+    Args:
+        prompts, responses: of a step.
+        gpus: all GPUs of the trainer.
+        data_parallel: groups of GPUs that take different responses.
+        responses_per_update: of all GPUs together.
+        responses_per_gpu: of one data-parallel group in an update.
+        updates: optimizer steps of a training step.
+        micro_batches: forward and backward passes of a group in an update; with dynamic batches the most there can be.
+        tokens_per_micro_batch: on one GPU, padding excluded, at most.
+        steps_per_epoch, total_steps: None where the number of rows is not known; at most, where veRL filters rows.
+    """
+
+    prompts: int
+    responses: int
+    gpus: int
+    data_parallel: int
+    responses_per_update: int
+    responses_per_gpu: float
+    updates: int
+    micro_batches: int
+    tokens_per_micro_batch: int
+    steps_per_epoch: int | None
+    total_steps: int | None
+
+
+def batch_arithmetic(config: DictConfig, rows: int | None) -> BatchArithmetic:
+    """The pieces of a step; ``rows`` is the number of training prompts, where it is known."""
+    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
+    dp, split = _data_parallel(config), _sequence_parallel(config)
+    prompts = config.data.train_batch_size
+    per_gpu = actor.ppo_mini_batch_size * n / dp
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    if actor.use_dynamic_bsz:
+        tokens = actor.ppo_max_token_len_per_gpu
+        micro_batches = math.ceil(per_gpu / max(1, tokens * split // longest))
+    else:
+        size = actor.ppo_micro_batch_size_per_gpu or 1
+        tokens = math.ceil(size * longest / split)
+        micro_batches = math.ceil(per_gpu / size)
+    steps = rows // prompts if rows is not None else None
+    total = config.trainer.total_training_steps
+    if total is None and steps is not None:
+        total = steps * config.trainer.total_epochs
+    return BatchArithmetic(
+        prompts=prompts,
+        responses=prompts * n,
+        gpus=_gpus(config),
+        data_parallel=dp,
+        responses_per_update=actor.ppo_mini_batch_size * n,
+        responses_per_gpu=per_gpu,
+        updates=math.ceil(prompts / actor.ppo_mini_batch_size) * actor.ppo_epochs,
+        micro_batches=micro_batches,
+        tokens_per_micro_batch=tokens,
+        steps_per_epoch=steps,
+        total_steps=total,
+    )
+
+
+def size_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about sizes that are no positive whole numbers, with which nothing can be computed."""
+    values = {key: OmegaConf.select(config, key) for key in _SIZES}
+    return [
+        error(key, f"{key}={value!r} is not a whole number of at least 1; correct it")
+        for key, value in values.items()
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1
+    ]
+
+
+def batch_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about sizes that do not divide, some of which veRL meets at step 1; needs :func:`size_findings` empty."""
+    findings = _parallel_findings(config)
+    if any(finding.where != ROLLOUT for finding in findings):
+        return findings  # without a data-parallel size the rest cannot be computed
+    return findings + _update_findings(config) + _micro_batch_findings(config)
+
+
+def _parallel_findings(config: DictConfig) -> list[Finding]:
+    """GPUs against the sizes of what splits a model or a sequence over them."""
+    rollout, gpus = config.actor_rollout_ref.rollout, _gpus(config)
+    findings = []
+    if gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size):
+        message = (
+            f"{ROLLOUT}.tensor_model_parallel_size={rollout.tensor_model_parallel_size} x data_parallel_size="
+            f"{rollout.data_parallel_size} does not divide the {gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); "
+            "choose a tensor parallel size that does"
+        )
+        findings.append(error(ROLLOUT, message))
+    split = _model_split(config)
+    if gpus % split:
+        name = "tensor x pipeline x context parallel" if _is_megatron(config) else "ulysses_sequence_parallel_size"
+        findings.append(
+            error(ACTOR, f"{ACTOR}: {name} = {split} does not divide the {gpus} GPUs; choose one that does")
+        )
+    attention = config.actor_rollout_ref.model.get("override_config", {}).get("attn_implementation")
+    if _sequence_parallel(config) > 1 and attention not in (None, "flash_attention_2"):
+        message = (
+            f"ulysses_sequence_parallel_size={_sequence_parallel(config)} with attn_implementation={attention}: veRL "
+            "splits the sequence for flash attention only, the loss would be wrong without a word; use "
+            "flash_attention_2 or a size of 1"
+        )
+        findings.append(error(f"{ACTOR}.ulysses_sequence_parallel_size", message))
+    return findings
+
+
+def _update_findings(config: DictConfig) -> list[Finding]:
+    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
+    prompts, mini, dp = config.data.train_batch_size, actor.ppo_mini_batch_size, _data_parallel(config)
+    key = f"{ACTOR}.ppo_mini_batch_size"
+    findings = []
+    if prompts < mini:
+        message = (
+            f"{key}={mini} prompts is more than data.train_batch_size={prompts}; both count prompts, not responses: make it "
+            "a divisor"
+        )
+        findings.append(error(key, message))
+    elif prompts % mini:
+        message = (
+            f"{key}={mini} does not divide data.train_batch_size={prompts}; veRL fills the last update up with empty "
+            "responses, so it is a smaller one. Choose a divisor"
+        )
+        findings.append(warning(key, message))
+    if mini * n % dp:
+        message = (
+            f"{key}={mini} x {ROLLOUT}.n={n} = {mini * n} responses of an update cannot be dealt out to {dp} data-parallel "
+            "groups; change the mini-batch or the number of GPUs"
+        )
+        findings.append(error(key, message))
+    if n == 1 and config.algorithm.adv_estimator in ("grpo", "tr_grpo", "reinforce_rej", "ha_dw"):
+        message = f"{ROLLOUT}.n=1: a group of one has nothing to be compared with; use 5 or more"
+        findings.append(error(f"{ROLLOUT}.n", message))
+    return findings
+
+
+def _micro_batch_findings(config: DictConfig) -> list[Finding]:
+    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
+    dp, per_update = _data_parallel(config), actor.ppo_mini_batch_size * rollout.n
+    findings = []
+    if actor.use_dynamic_bsz != rollout.log_prob_use_dynamic_bsz:
+        key = f"{ROLLOUT}.log_prob_use_dynamic_bsz"
+        message = f"{key}={rollout.log_prob_use_dynamic_bsz} but {ACTOR}.use_dynamic_bsz={actor.use_dynamic_bsz}"
+        findings.append(error(key, f"{message}; veRL wants them equal"))
+    if per_update % dp:
+        return findings
+    # veRL fills a step up to a multiple of an update, so this is what one group gets to compute log-probabilities for.
+    step = math.ceil(config.data.train_batch_size * rollout.n / per_update) * per_update // dp
+    sizes = []
+    if not rollout.log_prob_use_dynamic_bsz:
+        sizes.append((f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", rollout.log_prob_micro_batch_size_per_gpu, step))
+    if not actor.use_dynamic_bsz:
+        sizes.append((f"{ACTOR}.ppo_micro_batch_size_per_gpu", actor.ppo_micro_batch_size_per_gpu, per_update // dp))
+    if (actor.use_kl_loss or config.algorithm.use_kl_in_reward) and not ref.log_prob_use_dynamic_bsz:
+        key = "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"
+        sizes.append((key, ref.log_prob_micro_batch_size_per_gpu, step))
+    return findings + [
+        error(key, f"{key}={size} does not divide the {whole} responses of one data-parallel group; choose a divisor")
+        for key, size, whole in sizes
+        if size and whole % size
+    ]
+
+
+def _gpus(config: DictConfig) -> int:
+    return config.trainer.n_gpus_per_node * config.trainer.nnodes
+
+
+def _is_megatron(config: DictConfig) -> bool:
+    return config.actor_rollout_ref.actor.strategy == "megatron"
+
+
+def _sequence_parallel(config: DictConfig) -> int:
+    actor: Any = config.actor_rollout_ref.actor
+    if _is_megatron(config):
+        return actor.megatron.context_parallel_size
+    engine = actor.get("fsdp_config") or {}
+    return max(actor.get("ulysses_sequence_parallel_size", 1), engine.get("ulysses_sequence_parallel_size", 1))
+
+
+def _model_split(config: DictConfig) -> int:
+    """GPUs that work on the same responses together."""
+    if not _is_megatron(config):
+        return _sequence_parallel(config)
+    megatron = config.actor_rollout_ref.actor.megatron
+    return megatron.tensor_model_parallel_size * megatron.pipeline_model_parallel_size * megatron.context_parallel_size
+
+
+def _data_parallel(config: DictConfig) -> int:
+    return max(1, _gpus(config) // _model_split(config))

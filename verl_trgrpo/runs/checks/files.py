@@ -1,0 +1,143 @@
+"""Files of a run: data, data sources and their rewards, tools. What is missing is found without any heavy import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.problems import Finding, Level, error, not_checked
+
+MODEL = "actor_rollout_ref.model.path"
+REWARD = "reward.custom_reward_function"
+# This package's rewards.
+OWN_REWARDS = "pkg://verl_trgrpo.tasks"
+
+_DATA = ("data.train_files", "data.val_files")
+_TOOLS = ("multi_turn.tool_config_path", "multi_turn.function_tool_path", "agent.agent_loop_config_path")
+
+# How the project's own data is built, by its directory.
+_BUILDERS = {
+    "kk": "python data_prep/kk.py --out {} --paper",
+    "deepscaler": "python data_prep/deepscaler.py --out {} --source hf",
+    "search_qa": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100",
+    "search_qa_tools": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100 --loop tool_agent",
+}
+
+
+def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
+    """Complaints about data, a model directory or tools that are not there.
+
+    Args:
+        config: of the run.
+        need_files: whether data and model must be there; otherwise they are "not checked".
+    """
+    level = Level.ERROR if need_files else Level.NOT_CHECKED
+    findings = []
+    for key in _DATA:
+        if not data_files(config, key):
+            findings.append(error(key, f"{key} names no file; give a parquet file"))
+        for path in local_data_files(config, key):
+            if not path.is_file():
+                build = _BUILDERS.get(path.parent.name)
+                remedy = f"build it: {build.format(path.parent)}" if build else "build it, or correct the path"
+                findings.append(Finding(level, key, f"{key}={path} does not exist; {remedy}"))
+    model = str(config.actor_rollout_ref.model.path)
+    # "name/model" may be on a hub; anything that looks like a path must be there.
+    if _looks_local(model) and not Path(model).expanduser().is_dir():
+        findings.append(
+            Finding(level, MODEL, f"{MODEL}={model} is not a directory; give a model directory or a hub name")
+        )
+    for name in _TOOLS:
+        key = f"actor_rollout_ref.rollout.{name}"
+        path = OmegaConf.select(config, key)
+        if path and not Path(path).expanduser().is_file():
+            findings.append(error(key, f"{key}={path} does not exist; give the absolute path of the file"))
+    return findings
+
+
+def data_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about data files that are there: columns, rows, data sources without a reward."""
+    findings = []
+    for key in _DATA:
+        findings += [
+            not_checked(key, f"{key}={file} is not a local file; veRL will read it")
+            for file in data_files(config, key)
+            if "://" in file
+        ]
+        for path in local_data_files(config, key):
+            if path.suffix != ".parquet" and path.is_file():
+                note = f"{key}={path} is no parquet file; only veRL reads its columns and counts its rows"
+                findings.append(not_checked(key, note))
+            elif path.is_file():
+                findings += _parquet_findings(key, path, config)
+    if any(finding.level is Level.ERROR for finding in findings):
+        return findings
+    rows, prompts = training_rows(config), config.data.train_batch_size
+    if rows is not None and isinstance(prompts, int) and rows < prompts:
+        message = (
+            f"data.train_files has {rows} rows, fewer than the data.train_batch_size={prompts} prompts of one step; "
+            "add rows, or lower the batch size"
+        )
+        findings.append(error("data.train_batch_size", message))
+    return findings
+
+
+def training_rows(config: DictConfig) -> int | None:
+    """Rows of the training files, before veRL's filter; None where a file is missing or no parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = data_files(config, "data.train_files")
+    try:
+        rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)
+    except (pa.ArrowException, OSError):
+        return None
+    limit = config.data.get("train_max_samples", -1)
+    return (min(rows, limit) if limit and limit > 0 else rows) if files else None
+
+
+def data_files(config: DictConfig, key: str) -> list[str]:
+    """Files under ``key``, which holds one or a list."""
+    files = OmegaConf.select(config, key)
+    return [files] if isinstance(files, str) else list(files or [])
+
+
+def local_data_files(config: DictConfig, key: str) -> list[Path]:
+    """Those that are not on remote storage."""
+    return [Path(file).expanduser() for file in data_files(config, key) if "://" not in file]
+
+
+def _looks_local(name: str) -> bool:
+    return name.startswith((".", "~", "/"))
+
+
+def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
+    """The columns that veRL and the rewards need are read to their last row: a damaged file may have a sound schema."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from verl_trgrpo.tasks import known_data_sources
+    from verl_trgrpo.tasks.registry import has_reward
+
+    needed = sorted({config.data.prompt_key, "data_source", "reward_model"})
+    try:
+        columns = set(pq.read_schema(path).names)
+        if missing := sorted(set(needed) - columns):
+            message = f"{key}={path} lacks the column {', '.join(missing)} (it has {', '.join(sorted(columns))})"
+            return [error(key, f"{message}; see docs/data.md")]
+        rows = pq.read_table(path, columns=needed)
+    except (pa.ArrowException, OSError) as problem:
+        return [error(key, f"{key}={path} cannot be read as parquet ({problem}); build it again")]
+    if not rows.num_rows:
+        return [error(key, f"{key}={path} has no rows; build it again")]
+    if OmegaConf.select(config, f"{REWARD}.path") != OWN_REWARDS:
+        return []
+    unknown = sorted(repr(source) for source in rows["data_source"].unique().to_pylist() if not has_reward(source))
+    if not unknown:
+        return []
+    message = (
+        f"{key}={path} has the data source {', '.join(unknown[:5])}, for which there is no reward; known are "
+        f"{', '.join(known_data_sources())}. Register a reward (docs/data.md), or set reward.custom_reward_function.path"
+    )
+    return [error(key, message)]

@@ -1,0 +1,112 @@
+"""Lengths: prompt and response against the model, the micro-batches and the budget of searches."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.runs.checks.model_facts import ModelFacts
+from verl_trgrpo.tasks.search_qa.options import read_options
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+
+
+def length_findings(config: DictConfig, facts: ModelFacts | None) -> list[Finding]:
+    """Complaints about lengths; ``facts`` is None where the model's context is not known."""
+    findings = _context_findings(config, facts) + _dynamic_batch_findings(config)
+    if not config.data.filter_overlong_prompts and config.data.truncation == "error":
+        message = (
+            f"data.filter_overlong_prompts=false with data.truncation=error: the first prompt of more than "
+            f"{config.data.max_prompt_length} tokens stops the run; set it to true, or check the data with "
+            "verl-trgrpo data check --tokenizer ... --max-prompt-length ..."
+        )
+        findings.append(warning("data.filter_overlong_prompts", message))
+    return findings + _search_findings(config)
+
+
+def _longest(config: DictConfig) -> int:
+    return config.data.max_prompt_length + config.data.max_response_length
+
+
+def _context_findings(config: DictConfig, facts: ModelFacts | None) -> list[Finding]:
+    longest, limit = _longest(config), config.actor_rollout_ref.rollout.max_model_len
+    lengths = (
+        f"data.max_prompt_length={config.data.max_prompt_length} + "
+        f"data.max_response_length={config.data.max_response_length} = {longest} tokens"
+    )
+    key = f"{_ROLLOUT}.max_model_len"
+    findings = []
+    if limit is not None and longest > limit:
+        message = (
+            f"{lengths} is more than {key}={limit}: responses to long prompts would be cut short without a word; set it to "
+            f"{longest} or shorten one of them"
+        )
+        findings.append(error(key, message))
+    if facts is None:
+        return findings
+    context = facts.max_position_embeddings
+    if longest > context:
+        message = f"{lengths} is more than the model's max_position_embeddings={context}; shorten one of them"
+        findings.append(error("data.max_response_length", message))
+    if limit is not None and limit > context:
+        message = (
+            f"{key}={limit} is more than the model's max_position_embeddings={context}, which veRL refuses; set it to "
+            f"{min(longest, context)}"
+        )
+        findings.append(error(key, message))
+    return findings
+
+
+def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
+    """A micro-batch by tokens has to hold the longest sequence."""
+    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
+    limits = []
+    if actor.use_dynamic_bsz:
+        limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu))
+    if rollout.log_prob_use_dynamic_bsz:
+        limits.append((f"{_ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
+    if ref.log_prob_use_dynamic_bsz and actor.use_kl_loss:
+        limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
+    parallel = actor.get("ulysses_sequence_parallel_size", 1)
+    return [
+        error(
+            key,
+            f"{key}={limit} x sequence parallel {parallel} does not hold one sequence of {_longest(config)} tokens "
+            "(prompt plus response); veRL stops there. Raise it",
+        )
+        for key, limit in limits
+        if limit * parallel < _longest(config)
+    ]
+
+
+def _search_findings(config: DictConfig) -> list[Finding]:
+    """The response has to hold what the searches may put into it."""
+    multi_turn, key = config.actor_rollout_ref.rollout.multi_turn, f"{_ROLLOUT}.custom.search"
+    findings = []
+    if multi_turn.enable and multi_turn.tool_config_path and multi_turn.max_tool_response_length == 256:
+        name = f"{_ROLLOUT}.multi_turn.max_tool_response_length"
+        findings.append(warning(name, f"{name}=256 characters, veRL's default, cuts the first passage; use 2000"))
+    settings = OmegaConf.select(config, key)
+    if settings is None:
+        return findings
+    try:
+        loop = read_options(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+    except ValueError as problem:
+        return [*findings, error(key, str(problem))]
+    response, searches = config.data.max_response_length, loop.max_searches
+    one = loop.max_turn_tokens * 2 + loop.max_observation_tokens
+    budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
+    if one > response:
+        message = (
+            f"{key}: one search and an answer take up to {one} tokens, more than data.max_response_length={response}: no "
+            f"response could use what it found. Raise it, to {budget} for all searches"
+        )
+        findings.append(error(key, message))
+    elif budget > response:
+        message = (
+            f"{key}: {searches + 1} turns of {loop.max_turn_tokens} tokens and {searches} observations of "
+            f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}: a response "
+            "that uses its whole budget ends without an answer. Raise the length or lower the budget"
+        )
+        findings.append(warning(key, message))
+    return findings

@@ -1,0 +1,104 @@
+"""Local model directories: whether model and tokenizer can be opened and fit, and whether they bring code of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.problems import Finding, error, not_checked
+from verl_trgrpo.runs.checks.contracts import build_problem
+from verl_trgrpo.runs.checks.files import MODEL
+
+_REWARD_MODEL = "reward.reward_model"
+
+
+def model_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about the directories of the policy and of the reward model, if there is one; nothing is downloaded.
+
+    Code of a directory is run where ``model.trust_remote_code`` allows it, and not otherwise.
+    """
+    model = config.actor_rollout_ref.model
+    name, trusted = str(model.path), bool(model.get("trust_remote_code", False))
+    path = Path(name).expanduser()
+    tokenizer = Path(str(model.get("tokenizer_path") or name)).expanduser()
+    findings = []
+    if not path.is_dir():
+        findings.append(not_checked(MODEL, f"{MODEL}={name} is a name on a hub; nothing is downloaded to look at it"))
+    problems = _code_problems(path, tokenizer, trusted, MODEL)
+    # Opening what brings code of its own would fail for the same reason.
+    if not problems and tokenizer.is_dir() and (path / "config.json").is_file():
+        problems = _tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
+    if not problems and path.is_dir() and (reason := build_problem(model)):
+        problems = [f"{MODEL}={name} cannot be opened: {reason}; get the model again"]
+    findings += [error(MODEL, problem) for problem in problems]
+    if OmegaConf.select(config, f"{_REWARD_MODEL}.enable"):
+        findings += _reward_model_findings(config, trusted)
+    return findings
+
+
+def _reward_model_findings(config: DictConfig, trusted: bool) -> list[Finding]:
+    key = f"{_REWARD_MODEL}.model_path"
+    name = OmegaConf.select(config, key)
+    if not name:
+        return []
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        return [not_checked(key, f"{key}={name} is no local directory; whether it brings code of its own is not known")]
+    return [error(key, problem) for problem in _code_problems(path, path, trusted, key)]
+
+
+def _code_problems(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[str]:
+    """A complaint where opening the tokenizer would run code that comes with it, unless that was allowed.
+
+    ``model.trust_remote_code=false`` does not prevent it: the workers of veRL's reward loop open the tokenizer with
+    ``trust_remote_code=True`` whatever the configuration says.
+    """
+    own = read_json(tokenizer / "tokenizer_config.json")
+    parts = [(own, "AutoTokenizer"), (read_json(tokenizer / "config.json"), "AutoTokenizer")]
+    if "tokenizer_class" not in own:
+        # Then transformers asks the model's configuration for it, which may be code as well.
+        parts.append((read_json(model / "config.json"), "AutoConfig"))
+    if trusted or not any(part in (content.get("auto_map") or {}) for content, part in parts):
+        return []
+    return [
+        f"{key}={tokenizer} names Python code of its own (auto_map), which veRL would run; read it, then set "
+        "actor_rollout_ref.model.trust_remote_code=true, or use a model without"
+    ]
+
+
+def _tokenizer_problems(model: Path, tokenizer: Path, has_template: bool, trusted: bool) -> list[str]:
+    """Complaints about a tokenizer that cannot be opened, lacks a chat template, or has ids that the model lacks."""
+    from transformers import AutoTokenizer
+
+    try:
+        opened = AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=True, trust_remote_code=trusted)
+        highest = max(opened.get_vocab().values(), default=-1)
+    except Exception as error:  # transformers raises many unrelated types
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return [f"the tokenizer of {MODEL}={tokenizer} cannot be opened ({reason}); get the model again"]
+    problems = []
+    if not opened.chat_template and not has_template:
+        problems.append(
+            f"the tokenizer of {MODEL}={tokenizer} has no chat template, without which veRL cannot write a prompt; use "
+            "an instruction-tuned model's, or set actor_rollout_ref.model.custom_chat_template"
+        )
+    content = read_json(model / "config.json")
+    size = content.get("vocab_size", (content.get("text_config") or {}).get("vocab_size"))
+    if isinstance(size, int) and highest >= size:
+        problems.append(
+            f"the tokenizer of {tokenizer} has ids up to {highest}, the model in {model} embeddings up to {size - 1}; it "
+            "belongs to another model"
+        )
+    return problems
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none, which others complain about."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,149 @@
+"""A run's configuration, composed as veRL's trainer will compose it. Needs neither veRL's code nor torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from verl_trgrpo.common.problems import ProblemsError
+
+DEFAULT_CONFIG = "trgrpo_trainer"
+
+# Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
+_UNNAMED = ("gsm8k", "trgrpo")
+
+
+@dataclass(frozen=True)
+class ComposedRun:
+    """A run's configuration.
+
+    Args:
+        config: as composed.
+        arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
+    """
+
+    config: DictConfig
+    arguments: tuple[str, ...]
+
+    @property
+    def directory(self) -> Path:
+        """Where checkpoints, logs and plots go."""
+        return Path(self.config.trainer.default_local_dir)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it trains without an accelerator: a head node without a GPU may start a run on GPUs."""
+        return self.config.trainer.device == "cpu"
+
+
+def compose(
+    source: str | Path = DEFAULT_CONFIG, overrides: Sequence[str] = (), platform: str | None = None
+) -> ComposedRun:
+    """Compose a recipe, or a primary configuration, with Hydra overrides.
+
+    Where nothing else names the run, it is named after its recipe, if it has one, and its algorithm: the name is that of the
+    run directory, and two algorithms must not continue each other's checkpoints.
+
+    Args:
+        source: a recipe file (its name ends in .yaml or has a slash), which may use the configurations of veRL, of this
+            package and of its own directory; or the name of a primary configuration, such as veRL's ``ppo_trainer``.
+        overrides: as on veRL's command line.
+        platform: option of the group ``platform`` unless the overrides choose one.
+
+    Raises:
+        ProblemsError: for a file, a group, a key or syntax that is not there or wrong.
+    """
+    overrides = list(overrides)
+    recipe = _recipe_file(source)
+    options = ["hydra.searchpath=[pkg://verl.trainer.config]"] if recipe else []
+    chosen = [f"platform={platform}"] if platform and not chosen_value(overrides, "platform") else []
+    try:
+        config, choices = _compose(source, recipe, [*chosen, *overrides])
+    except ProblemsError as error:
+        # Stock configurations do not have the group in their defaults.
+        if not chosen or "Could not override 'platform'" not in str(error):
+            raise
+        chosen = [f"+platform={platform}"]
+        config, choices = _compose(source, recipe, [*chosen, *overrides])
+    naming = []
+    unnamed = OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
+    name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"))))
+    if unnamed and name and not chosen_value(overrides, "trainer.experiment_name"):
+        # What refers to the name is resolved when it is read, so there is no need to compose again.
+        config.trainer.experiment_name = name
+        naming = [f"trainer.experiment_name={quoted(name)}"]
+    primary = (
+        [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
+    )
+    return ComposedRun(config, (*primary, *options, *chosen, *naming, *overrides))
+
+
+def quoted(value: object) -> str:
+    """``value`` as a Hydra override takes it literally, whatever characters a path has."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
+    return QuotedString(str(value), Quote.single).with_quotes()
+
+
+def seed_overrides(seed: int) -> list[str]:
+    """Overrides that give one seed to the order of prompts, the rollout engine and the order within a batch."""
+    keys = ("data.seed", "actor_rollout_ref.rollout.seed", "actor_rollout_ref.actor.data_loader_seed")
+    return [f"{key}={seed}" for key in keys]
+
+
+def chosen_value(overrides: Sequence[str], key: str) -> str | None:
+    """The value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
+    pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
+    return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
+
+
+def flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
+    container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
+    leaves: dict[str, Any] = {}
+    for key, value in container.items():
+        name = f"{prefix}{key}"
+        leaves.update(flat(value, f"{name}.") if isinstance(value, dict) and value else {name: value})
+    return leaves
+
+
+def _recipe_file(source: str | Path) -> Path | None:
+    if not isinstance(source, Path) and not source.endswith(".yaml") and "/" not in source:
+        return None
+    recipe = Path(source)
+    if recipe.suffix != ".yaml":
+        raise ProblemsError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; give a recipe file"])
+    if not recipe.is_file():
+        raise ProblemsError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
+    return recipe.resolve()
+
+
+def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
+    """The configuration, and what Hydra chose from each group, be it in a defaults list or in an override."""
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    # By its directory: as a package Hydra would import it, and with it all of veRL.
+    found = importlib.util.find_spec("verl")
+    if found is None or not found.submodule_search_locations:
+        raise ProblemsError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
+    verl_configs = Path(found.submodule_search_locations[0]) / "trainer" / "config"
+    search = [f"hydra.searchpath=[{quoted(f'file://{verl_configs}')}]"] if recipe else []
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize_config_dir(str(recipe.parent if recipe else verl_configs), version_base=None):
+            name = recipe.stem if recipe else str(source)
+            config = hydra.compose(name, overrides=[*search, *overrides], return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ProblemsError([str(error)]) from error
+    choices = dict(config.hydra.runtime.choices)
+    with open_dict(config):
+        del config["hydra"]
+    return config, choices
