@@ -16,7 +16,7 @@ _POLICY_LOSS = f"{_ACTOR}.policy_loss"
 
 # Sound options, by node, the innermost first.
 _SOUND = {
-    f"{_POLICY_LOSS}.shaping": {"_target_": "verl_trgrpo.core.make_shaping"},
+    f"{_POLICY_LOSS}.shaping": {"_target_": "verl_trgrpo.core.make_shaping", "name": "sigmoid"},
     _POLICY_LOSS: {"_target_": "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig", "loss_mode": "tr_grpo"},
 }
 # What veRL's ActorConfig refuses otherwise.
