@@ -35,4 +35,4 @@ def write_collection(directory, count=6, splits=HUB_SPLITS):
 
 def run(out, *words):
     """The exit code of the command line, in this process."""
-    return run_builder(SearchQaOptions, build, "search_qa.py", argv=["--out", str(out), *map(str, words)])
+    return run_builder(SearchQaOptions, build, "data_prep/search_qa.py", "", argv=["--out", str(out), *map(str, words)])
