@@ -14,10 +14,15 @@ from verl_trgrpo.runs.checks.contracts import build_problem
 _ACTOR = "actor_rollout_ref.actor"
 _POLICY_LOSS = f"{_ACTOR}.policy_loss"
 
+_SOUND_SHAPING = {"_target_": "verl_trgrpo.core.make_shaping", "name": "sigmoid"}
 # Sound options, by node, the innermost first.
 _SOUND = {
-    f"{_POLICY_LOSS}.shaping": {"_target_": "verl_trgrpo.core.make_shaping", "name": "sigmoid"},
-    _POLICY_LOSS: {"_target_": "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig", "loss_mode": "tr_grpo"},
+    f"{_POLICY_LOSS}.shaping": _SOUND_SHAPING,
+    _POLICY_LOSS: {
+        "_target_": "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig",
+        "loss_mode": "tr_grpo",
+        "shaping": _SOUND_SHAPING,
+    },
 }
 # What veRL's ActorConfig refuses otherwise.
 _SOUND_ACTOR = {"ppo_micro_batch_size": None, "ppo_micro_batch_size_per_gpu": 1, "loss_agg_mode": "token-mean"}
