@@ -14,7 +14,6 @@ import urllib.request
 import psutil
 import pytest
 
-from verl_trgrpo.cli.main import main
 from verl_trgrpo.tiny.search import open_index
 from verl_trgrpo.tiny.search_server import retrieval_server
 from verl_trgrpo.tiny.search_world import make_world
@@ -170,14 +169,3 @@ def test_a_proxy_of_the_environment_is_not_asked(index, tmp_path, monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     with retrieval_server(index, tmp_path / "log") as url:
         assert url.startswith("http://127.0.0.1:")
-
-
-def test_the_help_of_the_demonstration_teaches(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["search", "demo", "--help"])
-    assert caught.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert "examples:" in text
-    for part in ("verl-trgrpo search demo algorithm=grpo", "--out", "--seed", "KEY=VALUE", "runs/search_demo"):
-        assert part in text
-    assert "one or two searches" in text
