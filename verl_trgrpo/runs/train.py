@@ -24,7 +24,8 @@ from verl_trgrpo.runs.log import EngineDeadError, LogWatch, failure
 from verl_trgrpo.runs.metrics import MetricsLog, summarize
 from verl_trgrpo.runs.process import TrainingProcess
 from verl_trgrpo.runs.progress import Progress
-from verl_trgrpo.runs.resume import CONFIG_FILE, check_same_run, next_start
+from verl_trgrpo.runs.record import environment, read_record, write_record
+from verl_trgrpo.runs.resume import CONFIG_FILE, MAY_CHANGE, check_same_run, next_start
 
 LOCK_FILE = "run.lock"
 
@@ -168,6 +169,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     except OSError as error:
         message = f"{run_dir / CONFIG_FILE} cannot be written ({error}); make room, or choose another directory"
         raise ProblemsError([message]) from error
+    _record(run)
     checkpoint = latest_checkpoint(run_dir)
     if checkpoint is None:
         # Curves of an abandoned attempt would mix with those of a fresh start.
@@ -190,6 +192,24 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nOnce that is mended, {next_time}. The whole story is in {log_file}")
     return log_file
+
+
+def _record(run: ComposedRun) -> None:
+    """Write ``run.json``: versions, commit, command, and the settings that are not veRL's defaults, constants included.
+
+    The runs of a study have one already, which the study keeps.
+    """
+    if "arm" in read_record(run.directory):
+        return
+    stock = flat(OmegaConf.to_container(compose("ppo_trainer").config, resolve=True))
+    own = flat(OmegaConf.to_container(run.config, resolve=True))
+    settings = {
+        name: value
+        for name, value in own.items()
+        if (name not in stock or stock[name] != value) and not name.startswith((*MAY_CHANGE, "recipe."))
+    }
+    record = {"trainer": "verl", "settings": settings, "command": ["verl.trainer.main_ppo", *run.arguments]}
+    write_record(run.directory, record | environment(Path.cwd()))
 
 
 def _start_over(run: ComposedRun, attempt: int, stream: TextIO) -> None:
