@@ -35,7 +35,9 @@ def test_the_paper_s_experiments_have_recipes():
 @pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
 def test_a_recipe_validates_with_every_algorithm(recipe, algorithm):
     report = validate(str(recipe), [f"algorithm={algorithm}"], need_files=False)
-    assert report.messages(Level.ERROR) == [] and report.messages(Level.WARNING) == []
+    assert report.messages(Level.ERROR) == []
+    # The objective as typeset has the weights in the clip, which silences many tokens.
+    assert report.messages(Level.WARNING) == [] or algorithm == "tr_grpo_published"
     assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-{algorithm}"
     # Only what is not on this machine is left open: two data files and the model.
     assert len(report.messages(Level.NOT_CHECKED)) == 3
