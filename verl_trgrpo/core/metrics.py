@@ -82,8 +82,7 @@ def token_metrics(
         w = 1.
     """
     # Outside the mask A and log r are 0, and w - 1, too.
-    proxy = (tokens.advantages * (1 - tokens.probs)).abs_().flatten()
-    low_proxy = proxy.masked_fill(tokens.probs.flatten() >= LOW_PROB, 0.0)
+    proxy = (1 - tokens.probs).mul_(tokens.advantages).abs_().flatten()
     # Not sums of w: weights lie near 1, and their small spread would drown in rounding.
     shifted = (weights - 1).flatten()
     lower, upper = (weights.new_tensor(bound) for bound in bounds)
@@ -92,16 +91,16 @@ def token_metrics(
         tokens.log_ratio.detach().sum(),
         *(tokens_of.count_nonzero() for tokens_of in (clipped, dual_clipped, zero_grad, zero_grad_uniform)),
         proxy.sum(),
-        low_proxy.sum(),
         torch.dot(proxy, shifted),
-        torch.dot(low_proxy, shifted),
+        proxy.masked_fill_(tokens.probs.flatten() >= LOW_PROB, 0.0).sum(),  # from here on that of rare tokens
+        torch.dot(proxy, shifted),
         shifted.sum(),
         torch.dot(shifted, shifted),
         ((weights <= lower) & tokens.valid).count_nonzero(),
         ((weights >= upper) & tokens.valid).count_nonzero(),
     ]
     # One transfer from the device for all of them: one for each would stall an accelerator a dozen times.
-    n, log_ratio, n_clipped, n_dual, n_zero, n_zero_uniform, g, g_low, dg, dg_low, s, s2, n_lower, n_upper = (
+    n, log_ratio, n_clipped, n_dual, n_zero, n_zero_uniform, g, dg, g_low, dg_low, s, s2, n_lower, n_upper = (
         torch.stack([x.double() for x in sums]).tolist()
     )
     return {

@@ -71,18 +71,18 @@ def compute_policy_loss(
         weighted_ratio = weights * ratio if inside else ratio.detach()
         bounded_ratio = clipped_ratio(weighted_ratio, tokens.advantages, clip)
         active = weighted_ratio == bounded_ratio
-        factor = negated_advantages(tokens, rollout_is_weights)
-        slope = factor * weights
-        constant = (factor if inside else slope) * bounded_ratio
+        beyond = ~active & (tokens.advantages != 0)
+        dual_clipped = beyond & (tokens.advantages < 0) & (weighted_ratio > clip.dual)
+        beyond_uniform = past_clip(ratio, tokens.advantages, clip) if inside else beyond
+        # In place from here on: what is no longer needed should not count into the peak memory.
+        slope = negated_advantages(tokens, rollout_is_weights)
+        constant = bounded_ratio.mul_(slope)
+        slope.mul_(weights)
+        if not inside:
+            constant.mul_(weights)
     token_losses = torch.where(active, slope * ratio, constant)
     loss = aggregate_loss(token_losses, tokens.valid, loss_agg_mode, **global_batch_info)
-
-    beyond = ~active & (tokens.advantages != 0)
-    dual_clipped = beyond & (weighted_ratio > clip.dual) & (tokens.advantages < 0)
-    beyond_uniform = beyond
-    if inside:
-        unweighted = ratio.detach()
-        beyond_uniform = (clipped_ratio(unweighted, tokens.advantages, clip) != unweighted) & (tokens.advantages != 0)
+    del weighted_ratio, bounded_ratio, constant, token_losses
     metrics = token_metrics(
         tokens, shaped, weighting.shaping.bounds, beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform
     )
@@ -95,6 +95,11 @@ def clipped_ratio(ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRange
     For A > 0 the bound is 1 + high; for A < 0 they are 1 - low and dual.
     """
     return torch.where(advantages < 0, ratio.clamp(1 - clip.low, clip.dual), ratio.clamp(max=1 + clip.high))
+
+
+def past_clip(ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRange) -> torch.Tensor:
+    """(batch, response_length) bool, True where the clip, or dual clip, leaves no gradient."""
+    return (clipped_ratio(ratio, advantages, clip) != ratio) & (advantages != 0)
 
 
 def negated_advantages(tokens: Tokens, rollout_is_weights: torch.Tensor | None) -> torch.Tensor:
