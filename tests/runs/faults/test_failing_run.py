@@ -15,6 +15,6 @@ def test_a_failing_run_says_why_and_leaves_nothing_running(tiny_run, tmp_path):
     ) as attempt:
         ended = attempt.end()
     assert ended.code == 1 and ended.left == ()
-    _, error = ended.output.split("error: ")
+    _, error = ended.output.split("\nerror: ")
     assert "RuntimeError: the reward is broken" in error and f"is in {run_dir / 'train-1.log'}" in error
     assert "no checkpoint was saved" in error

@@ -140,7 +140,7 @@ def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzl
         "--out", out,
     )  # fmt: skip
     merged = trained / "merged_hf"
-    assert {path.name for path in trained.iterdir()} == {"actor", "data.pt", "merged_hf"}
+    assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf"}
 
     tokenizer, model = load(CHECKPOINT)
     start = {name: value.clone() for name, value in model.state_dict().items()}
