@@ -63,11 +63,11 @@ def _clip_findings(actor: Any) -> list[Finding]:
     from verl_trgrpo.verl_plugin.config import check_kl, clip_range_of
     from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODES
 
-    loss: Any = actor.policy_loss
+    loss = actor.policy_loss
     findings = complaint_of(lambda: clip_range_of(actor), _ACTOR)
     if not isinstance(loss, TokenWeighting):
         return findings
-    if (loss_mode := loss.get("loss_mode")) not in LOSS_MODES:
+    if (loss_mode := actor.policy_loss.loss_mode) not in LOSS_MODES:
         message = (
             f"policy_loss.loss_mode={loss_mode} ignores shaping, placement, prob_source, normalize and kl; "
             f"leave it at {' or '.join(LOSS_MODES)}, or choose another algorithm"
@@ -123,7 +123,7 @@ def _weight_findings(actor: Any) -> list[Finding]:
     from verl_trgrpo.verl_plugin.config import clip_range_of
 
     findings = []
-    loss: Any = actor.policy_loss
+    loss = actor.policy_loss
     if loss.kl != "plain" and not actor.use_kl_loss:
         message = f"policy_loss.kl={loss.kl} says how weights enter the KL loss, but {_ACTOR}.use_kl_loss=false: there is none"
         findings.append(warning(f"{_POLICY_LOSS}.kl", message))
