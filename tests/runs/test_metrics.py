@@ -78,11 +78,6 @@ def test_the_picture_is_drawn_and_differs_with_the_data(tmp_path, regulated):
     assert pictures[0] != pictures[1]
 
 
-def test_nothing_to_draw_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="no steps to draw"):
-        plot_curves([], tmp_path / "curves.png", "title")
-
-
 def test_what_is_not_a_number_is_not_what_was_not_logged(tmp_path):
     """veRL's logger writes NaN as null."""
     (tmp_path / "metrics-1.jsonl").write_text(

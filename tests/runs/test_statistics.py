@@ -53,15 +53,6 @@ def test_the_interval_of_many_values_is_that_of_the_normal_distribution():
     assert [found.low, found.high] == pytest.approx([found.mean - half, found.mean + half], abs=0.1 * half)
 
 
-@pytest.mark.parametrize("n", [3, 6])
-def test_higher_levels_give_wider_intervals_and_shifts_move_them(n):
-    values = [0.1, 0.4, 0.35, 0.8, 0.2, 0.6][:n]
-    narrow, wide = mean_interval(values, level=0.8), mean_interval(values, level=0.99)
-    assert wide.low < narrow.low < narrow.mean < narrow.high < wide.high
-    moved = mean_interval([10 + 2 * value for value in values], level=0.8)
-    assert [moved.low, moved.high] == pytest.approx([10 + 2 * narrow.low, 10 + 2 * narrow.high])
-
-
 def test_the_seed_decides_the_interval():
     values = np.random.default_rng(0).random(50).tolist()
     assert mean_interval(values, seed=1) == mean_interval(values, seed=1) != mean_interval(values, seed=2)
@@ -102,12 +93,6 @@ def test_no_interval_where_nothing_tells_how_far_off_the_mean_is(groups):
 def test_values_without_a_mean_are_refused(groups):
     with pytest.raises(ValueError, match="all finite"):
         mean_interval(*groups)
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, 95])
-def test_levels_are_shares(level):
-    with pytest.raises(ValueError, match="level is"):
-        mean_interval([1.0, 2.0], level=level)
 
 
 def tables(rows, columns, row_spread, column_spread):
@@ -187,8 +172,6 @@ def test_equivalence_of_two_pairs_by_hand():
 def test_one_pair_is_no_test():
     assert paired_p_value([0.2]) is None
     assert equivalence_p_value([0.2], 0.5) is None
-    with pytest.raises(ValueError, match="above 0"):
-        equivalence_p_value([0.1, 0.2], 0.0)
 
 
 def test_holm_multiplies_the_smallest_most_and_keeps_the_order():

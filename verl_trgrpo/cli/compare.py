@@ -15,8 +15,6 @@ Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -30,6 +28,7 @@ class CompareOptions:
 
     Args:
         study: a YAML file with arms, seeds and settings; KEY=VALUE words give other values for its keys.
+        overrides: those words.
         arms: only these arms; all of the study if left out.
         out: directory of the study; runs/compare/STUDY if left out.
         jobs: runs at once.
@@ -37,6 +36,7 @@ class CompareOptions:
     """
 
     study: Path
+    overrides: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
     out: Path | None = None
     jobs: int = 1
@@ -47,29 +47,19 @@ class CompareOptions:
             raise ValueError(f"--jobs is {self.jobs}; it must be at least 1")
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    about = "train several algorithms with several seeds and compare them, with intervals and paired tests"
-    # All words, --help too, are left to tyro: nothing begins with this prefix.
-    parser = commands.add_parser("compare", help=about, add_help=False, prefix_chars="\0")
-    parser.add_argument("words", nargs="*")
-    parser.set_defaults(run=lambda arguments: main(arguments.words))
-
-
 def main(words: Sequence[str]) -> int:
     """Run ``verl-trgrpo compare``; returns its exit code."""
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.runs.compare import make_inputs, read_study, run_study
+    from verl_trgrpo.runs.compare.runner import make_inputs, run_study
+    from verl_trgrpo.runs.compare.study import read_study
     from verl_trgrpo.runs.compare.table import write_tables
 
-    overrides = [word for word in words if "=" in word and not word.startswith("-")]
-    others = [word for word in words if word not in overrides]
-    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, others, ["study"])
-    study = read_study(options.study, overrides, options.arms)
+    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
+    study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
     failures = []
     if not options.table:
-        logging.getLogger("verl_trgrpo").setLevel(logging.INFO)
         try:
             with interruptible(signal.SIGTERM) as progress:
                 inputs = make_inputs(study, out.resolve(), progress)

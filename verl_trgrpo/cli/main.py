@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from verl_trgrpo import __version__
-from verl_trgrpo.cli import analyze, compare, data, evaluate, report, search
+from verl_trgrpo.cli import analyze, data, evaluate, search
 
 # Commands that read their own words: module, function, and what they do.
 _COMMANDS = {
@@ -31,6 +31,8 @@ _COMMANDS = {
         "main",
         "find everything that is wrong with a recipe or configuration, without starting it",
     ),
+    ("compare",): ("compare", "main", "train algorithms with several seeds; table with intervals and paired tests"),
+    ("report",): ("report", "main", "compare training runs on one HTML page: curves, weights, table, responses"),
     ("search", "demo"): ("demonstrations", "search_demo", "train a tiny model to search, on a CPU, in minutes"),
 }
 
@@ -53,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for (name, *more), (_, _, about) in _COMMANDS.items():
         if not more:
             commands.add_parser(name, help=about)
-    for room in (data, evaluate, analyze, compare, report, search):
+    for room in (data, evaluate, analyze, search):
         room.add_parser(commands)
     arguments, rest = parser.parse_known_args(words)
     # Overrides may stand on either side of an option.

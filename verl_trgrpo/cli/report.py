@@ -8,26 +8,13 @@ examples:
       --gradients runs/analyze/kk-tr_grpo/gradients.json
 
 A RUN is a directory with veRL's own logs (trainer.logger=["file"] or ["tensorboard"]), a file of the file logger, or a
-directory with such runs below. Runs with the same label are seeds of one arm; run.json or the name, ARM-seedN or
-ARM/seed-N, tells arm and seed. Responses that veRL dumped to RUN/validation (trainer.validation_data_dir) are shown before
-and after. The page needs no network and no other file; the pictures also lie beside it, in NAME_figures.
-See docs/report.md for what each figure means.
-Exit code: 0 fine, 2 wrong input, 130 interrupted.
+directory with such runs below. See docs/report.md for what is read and what each figure means.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-
-
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    about = "compare training runs on one HTML page: curves, weights, table with intervals, responses"
-    # All words, --help too, are left to tyro: nothing begins with this prefix.
-    parser = commands.add_parser("report", help=about, add_help=False, prefix_chars="\0")
-    parser.add_argument("words", nargs="*")
-    parser.set_defaults(run=lambda arguments: main(arguments.words))
 
 
 def main(words: Sequence[str]) -> int:
@@ -35,10 +22,9 @@ def main(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.runs.report.build import ReportOptions, build_report
 
-    options = parse_options(ReportOptions, "verl-trgrpo report", __doc__, words, ["runs"])
-    report = build_report(options)
+    report = build_report(parse_options(ReportOptions, "verl-trgrpo report", __doc__, words, ["runs"]))
     print("\n".join(report.summary))
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(f"\n{report.page}, {len(report.pictures)} pictures in {options.figures}")
+    print(f"\n{report.page}, {len(report.pictures)} pictures in {report.pictures[0].parent}")
     return 0

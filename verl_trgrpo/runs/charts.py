@@ -1,12 +1,11 @@
-"""What all pictures share: size, colours, line styles, numbers in words; and the picture of one run."""
+"""What all pictures share: size, colours, line styles; and the picture of one run."""
 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
@@ -16,58 +15,23 @@ from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
-_FONT_SIZE = 11  # legible on a phone, where the picture is 360 pixels wide
 
 
-class Chart(NamedTuple):
-    """One picture.
-
-    Args:
-        name: stem of its file.
-        png: the picture.
-        alt: what it shows, in words and numbers.
-        caption: what has to be known to read it; may be empty.
-        wide: whether it needs the whole width.
-    """
-
-    name: str
-    png: bytes
-    alt: str
-    caption: str
-    wide: bool = False
-
-
-def new_figure(title: str, x_label: str, y_label: str) -> tuple[Any, Any]:
-    """Return a figure with one axis, both labelled."""
-    figure, axis = _figure((5.6, 3.9))
-    axis.set_title(title, fontsize=_FONT_SIZE + 1)
-    axis.set_xlabel(x_label, fontsize=_FONT_SIZE)
-    axis.set_ylabel(y_label, fontsize=_FONT_SIZE)
-    axis.tick_params(labelsize=_FONT_SIZE - 1)
-    axis.grid(alpha=0.3)
-    return figure, axis
-
-
-def _figure(size: tuple[float, float], rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
+def new_figure(size: tuple[float, float], titles: Sequence[str], columns: int = 1) -> tuple[Any, list[Any]]:
+    """Return a figure, and an axis over training steps for each title, row by row."""
     # Not pyplot: it would need a display back-end and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns)
-
-
-def legend(figure: Any, columns: int = 2) -> None:
-    """Put the legend of all axes below them, where it hides no curve."""
-    figure.legend(loc="outside lower center", ncols=columns, fontsize=_FONT_SIZE - 1.5, frameon=False)
-
-
-def whole_steps(axis: Any) -> None:
-    """Have ticks at whole numbers only."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes = figure.subplots(len(titles) // columns, columns, squeeze=False).flatten()
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="step")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(alpha=0.3)
+    return figure, [*axes]
 
 
 def as_png(figure: Any) -> bytes:
@@ -94,45 +58,17 @@ def plain(text: str) -> str:
     return (" " + shown if shown.startswith("_") else shown).replace("$", r"\$")
 
 
-def number(value: float, size: float | None = None) -> str:
-    """Three decimals or three digits; an exponent where plain digits would be none or many.
-
-    Args:
-        value: to show.
-        size: of the largest number beside it, so that all get the same decimals; None for this one's.
-    """
-    size = abs(value) if size is None else size
-    if not math.isfinite(value):
-        return "not a number"
-    if size and not 1e-3 <= size < 1e7:
-        return f"{value:.2e}"
-    return f"{value:,.{3 if size < 10 else 1 if size < 1000 else 0}f}"
-
-
-def from_to(values: Sequence[float]) -> str:
-    """First and last finite value, in words."""
-    known = [value for value in values if math.isfinite(value)]
-    if not known:
-        return "no finite values"
-    return number(known[0]) if len(known) == 1 else f"{number(known[0])} to {number(known[-1])}"
-
-
 def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
     """Draw the curves of a run into a PNG file: validation accuracy, reward, gradient norm, token weights.
 
     Args:
-        steps: in order.
+        steps: in order, at least one.
         path: file to write; replaced as a whole.
         title: above the picture.
 
     Returns:
         ``path``.
-
-    Raises:
-        ValueError: when there is nothing to draw.
     """
-    if not steps:
-        raise ValueError(f"no steps to draw for {path}; has the run logged anything yet?")
     names = {name for step in steps for name in step.metrics}
     sources = sorted(name for name in names if name.startswith("val-core/") and "/acc/" in name)
     weights = {
@@ -140,29 +76,25 @@ def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
         "actor/tr_grad_share_low_prob": "gradient share of tokens with p < 0.25",
         "actor/tr_grad_share_low_prob_uniform": "the same with weights 1",
     }
-    panels = (
-        ("validation accuracy on held-out prompts", {name: name.split("/")[1] for name in sources}),
-        ("training reward", {REWARD: "mean reward of the rollouts"}),
-        ("gradient norm", {GRAD_NORM: "before clipping"}),
-        ("token weights", weights) if WEIGHT in names else ("entropy", {"actor/entropy": "mean over tokens"}),
-    )
-    figure, axes = _figure((10, 7), 2, 2)
+    panels = {
+        "validation accuracy on held-out prompts": {name: name.split("/")[1] for name in sources},
+        "training reward": {REWARD: "mean reward of the rollouts"},
+        "gradient norm": {GRAD_NORM: "before clipping"},
+        **({"token weights": weights} if WEIGHT in names else {"entropy": {"actor/entropy": "mean over tokens"}}),
+    }
+    figure, axes = new_figure((10, 7), [*panels], columns=2)
     figure.suptitle(title)
-    for axis, (head, metrics) in zip(axes.flatten(), panels, strict=True):
-        axis.set_title(head)
-        axis.set_xlabel("step")
-        whole_steps(axis)
-        axis.grid(alpha=0.3)
+    for axis, metrics in zip(axes, panels.values(), strict=True):
         for place, (name, label) in enumerate(metrics.items()):
             points = [(step.number, step.metrics[name]) for step in steps if name in step.metrics]
             if points:
-                look = style(place) if name in sources else {"color": COLORS[place]}
-                axis.plot(*zip(*points, strict=True), label=label, **look)
-        if head.startswith("validation") and len(sources) > 1:
-            mean = [(step.number, step.accuracy) for step in steps if step.accuracy is not None]
-            axis.plot(*zip(*mean, strict=True), color="black", linewidth=2, label="mean")
+                axis.plot(*zip(*points, strict=True), label=label, **style(place))
+    if len(sources) > 1:
+        mean = [(step.number, step.accuracy) for step in steps if step.accuracy is not None]
+        axes[0].plot(*zip(*mean, strict=True), color="black", linewidth=2, label="mean")
+    for axis in axes:
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(loc="best", fontsize="small")
-    axes[0, 0].set_ylim(0, 1)
+            axis.legend(fontsize="small")
+    axes[0].set_ylim(0, 1)
     write_bytes(path, as_png(figure))
     return path

@@ -10,13 +10,13 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 # What people look at first, and where veRL puts it.
 REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
-STEP_SECONDS = "timing_s/step"
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 
@@ -36,7 +36,7 @@ class Step:
     def accuracy(self) -> float | None:
         """Validation accuracy: mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
         found = [value for name, value in self.metrics.items() if name.startswith("val-core/") and "/acc/mean@" in name]
-        return sum(found) / len(found) if found else None
+        return fmean(found) if found else None
 
 
 @dataclass
@@ -51,7 +51,7 @@ class MetricsLog:
     run_dir: Path
     first: int = 1
     _offsets: dict[Path, int] = field(default_factory=dict)
-    _steps: dict[int, Step] = field(default_factory=dict)
+    _steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def attempts(self) -> list[Path]:
         """Files of the attempts so far, oldest first."""
@@ -74,69 +74,55 @@ class MetricsLog:
                         break  # still being written
                     self._offsets[path] = self._offsets.get(path, 0) + len(line)
                     try:
-                        self._take(line)
-                    except (ValueError, KeyError, TypeError, AttributeError) as error:
-                        text = line[:60].decode(errors="replace").rstrip()
-                        raise ValueError(
-                            f"{path} has a line that veRL's file logger did not write ({text!r}); remove it"
-                        ) from error
-        return [self._steps[number] for number in sorted(self._steps)]
-
-    def _take(self, line: bytes) -> None:
-        record = json.loads(line)
-        # The logger writes NaN as null; a loss that is not a number must not look like one that was not logged.
-        data = {name: math.nan if value is None else value for name, value in record["data"].items()}
-        metrics = {name: value for name, value in data.items() if isinstance(value, (int, float))}
-        known = self._steps.get(record["step"])
-        # The validation before a resumed training is logged under the step it resumed from.
-        self._steps[record["step"]] = Step(record["step"], {**known.metrics, **metrics} if known else metrics)
+                        record = json.loads(line)
+                        number, data = record["step"], record["data"]
+                    except (ValueError, KeyError, TypeError) as error:
+                        message = f"{path} has a line that veRL's file logger did not write ({line[:60]!r}); remove it"
+                        raise ValueError(message) from error
+                    # The logger writes NaN as null; a loss that is not a number must not look like one that was not logged.
+                    data = {name: math.nan if value is None else value for name, value in data.items()}
+                    # The validation before a resumed training is logged under the step it resumed from.
+                    step = self._steps.setdefault(number, {})
+                    step |= {name: value for name, value in data.items() if isinstance(value, (int, float))}
+        return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
 
 
-def logger_of(path: Path) -> str | None:
-    """Return which of veRL's loggers wrote a file or into a directory: ``file``, ``tensorboard``, or None.
-
-    Where both did it is ``file``, whose figures have more digits.
-    """
-    if path.is_dir():
-        return "file" if MetricsLog(path).attempts() else "tensorboard" if _event_files(path) else None
-    if path.suffix != ".jsonl":
-        return None
-    with path.open("rb") as file:
-        first = file.readline(1 << 20).lstrip()  # generations are dumped under the same suffix
-    return "file" if first.startswith(b'{"step"') and b'"data"' in first else None
-
-
-def read_steps(path: Path, logger: str) -> list[Step]:
+def read_steps(path: Path) -> list[Step]:
     """Read what a run has logged so far.
 
     Args:
-        path: the run's directory, or a file of the ``file`` logger.
-        logger: as `logger_of` returns it.
+        path: a directory with the files of veRL's ``file`` logger (`MetricsLog`) or ``tensorboard`` logger, or one file of the
+            former. Where both wrote it is ``file``, whose figures have more digits.
 
     Returns:
         steps in order; one that was repeated after a resume counts once, the later wins. Values that tensorboard stored are
-        single precision. What is still being written is left out.
+        single precision. What is still being written is left out. Empty where neither logger wrote.
 
     Raises:
         ValueError: for a line that veRL's ``file`` logger did not write.
     """
-    if logger == "file":
-        return MetricsLog(path).read()
+    if path.is_file():
+        if path.suffix != ".jsonl":
+            return []
+        with path.open("rb") as file:
+            first = file.readline(1 << 20).lstrip()  # generations are dumped under the same suffix
+        return MetricsLog(path).read() if first.startswith(b'{"step"') and b'"data"' in first else []
+    if steps := MetricsLog(path).read():
+        return steps
+    # Names of event files begin with the second they were opened in.
+    event_files = sorted(path.glob("events.out.tfevents.*"))
+    if not event_files:
+        return []
     # verl requires tensorboard; its import takes a moment.
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
-    steps: dict[int, dict[str, float]] = {}
-    for events in _event_files(path):
-        for event in LegacyEventFileLoader(str(events)).Load():
+    found: dict[int, dict[str, float]] = {}
+    for event_file in event_files:
+        for event in LegacyEventFileLoader(str(event_file)).Load():
             for value in event.summary.value:
                 if value.WhichOneof("value") == "simple_value":
-                    steps.setdefault(event.step, {})[value.tag] = value.simple_value
-    return [Step(number, steps[number]) for number in sorted(steps)]
-
-
-def _event_files(directory: Path) -> list[Path]:
-    """Event files in a directory, oldest first: their names begin with the second they were opened in."""
-    return sorted(directory.glob("events.out.tfevents.*"))
+                    found.setdefault(event.step, {})[value.tag] = value.simple_value
+    return [Step(number, found[number]) for number in sorted(found)]
 
 
 def summarize(steps: list[Step]) -> dict[str, Any]:
@@ -155,11 +141,7 @@ def summarize(steps: list[Step]) -> dict[str, Any]:
         "accuracy_last": accuracies[-1][0] if accuracies else None,
         "accuracy_best": best[0],
         "accuracy_best_step": best[1],
-        "reward_first": _mean(rewards[:5]),
-        "reward_last": _mean(rewards[-5:]),
-        "training_seconds": sum(step.metrics.get(STEP_SECONDS, 0.0) for step in steps),
+        "reward_first": fmean(rewards[:5]) if rewards else None,
+        "reward_last": fmean(rewards[-5:]) if rewards else None,
+        "training_seconds": sum(step.metrics.get("timing_s/step", 0.0) for step in steps),
     }
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None

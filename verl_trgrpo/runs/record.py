@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import subprocess
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,9 @@ def read_record(run_dir: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(
-            f"{path} is damaged ({error}); put it back, or remove it to go by the directory's name"
-        ) from error
-    if not isinstance(record, dict):
-        raise ValueError(f"{path} does not hold an object; put it back, or remove it to go by the directory's name")
-    return record
+        raise ValueError(f"{path} is damaged ({error}); put it back, or remove it") from error
 
 
 def write_record(run_dir: Path, record: dict[str, Any]) -> None:
@@ -47,10 +42,8 @@ def environment(directory: Path) -> dict[str, Any]:
     """Return the commit of the checkout that holds `directory` (None outside of one), versions and machine."""
     versions = {}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     changed = _git(directory, "status", "--porcelain", "--untracked-files=no")
     return {
         "commit": _git(directory, "rev-parse", "HEAD"),
@@ -61,8 +54,9 @@ def environment(directory: Path) -> dict[str, Any]:
 
 
 def _git(directory: Path, *words: str) -> str | None:
-    command: Sequence[str] = ("git", "-C", str(directory), *words)
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

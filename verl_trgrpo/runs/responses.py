@@ -46,27 +46,20 @@ def read_responses(path: Path) -> list[Response]:
     found = []
     with path.open("rb") as file:
         for line in file:
+            if not line.endswith(b"\n"):
+                break
             try:
                 row = json.loads(line)
-                truth = row.get("gts")
-                score, accuracy = _number(row.get("score")), _number(row.get("acc"))
-                known = score if accuracy is None else accuracy
-                found.append(
-                    Response(
-                        str(row["input"]),
-                        truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False),
-                        str(row["output"]),
-                        None if known is None else known > 0.5,
-                        score,
-                        str(row.get("data_source", "")),
-                    )
-                )
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                if not line.endswith(b"\n"):
-                    break
+                prompt, text, truth = row["input"], row["output"], row.get("gts")
+            except (ValueError, KeyError, TypeError) as error:
                 raise ValueError(
-                    f"{path} has a line that is not a generation as veRL dumps it ({line[:60]!r}); remove the file"
+                    f"{path} has a line that veRL did not dump ({line[:60]!r}); remove the file"
                 ) from error
+            score, accuracy = _number(row.get("score")), _number(row.get("acc"))
+            known = score if accuracy is None else accuracy
+            truth = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
+            right = None if known is None else known > 0.5
+            found.append(Response(prompt, truth, text, right, score, row.get("data_source", "")))
     return found
 
 

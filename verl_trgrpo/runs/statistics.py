@@ -31,8 +31,8 @@ class Estimate:
     high: float | None = None
 
 
-def mean_interval(*groups: Sequence[float], level: float = LEVEL, seed: int = 0) -> Estimate:
-    """Return the mean of values, or of the means of several groups, with its interval.
+def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
+    """Return the mean of values, or of the means of several groups, with its 95 % interval.
 
     From five values on it is a bootstrap interval. Plain percentiles would be too narrow for few values: the bootstrap's spread
     is that of the biased standard deviation, and its quantiles are those of a normal and not of a t distribution. They are
@@ -42,29 +42,26 @@ def mean_interval(*groups: Sequence[float], level: float = LEVEL, seed: int = 0)
     Args:
         groups: one or more; values of one group are drawn within it, and groups count equally. The smallest group decides about
             n above. Values are finite, one for each independent unit.
-        level: wanted coverage, above 0 and below 1.
         seed: of the resampling.
 
     Returns:
         the estimate; without an interval where a group has one value, or all groups have equal values.
 
     Raises:
-        ValueError: for a group without values, values that are not finite, or another level.
+        ValueError: for a group without values, or values that are not finite.
     """
     import numpy
     from scipy import stats
 
     if not groups or not all(groups) or not all(map(math.isfinite, itertools.chain(*groups))):
         raise ValueError(f"values are {[list(group) for group in groups]}; give at least one in each group, all finite")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level}; it must be above 0 and below 1")
     mean = math.fsum(math.fsum(group) / len(group) for group in groups) / len(groups)
     n = min(map(len, groups))
     # Equal but for rounding.
     if n < 2 or all(max(group) - min(group) <= 1e-12 * max(map(abs, group)) for group in groups):
         return Estimate(mean)
     if len(groups) == 1 and n < FEWEST_FOR_BOOTSTRAP:
-        low, high = stats.t.interval(level, n - 1, loc=mean, scale=stats.sem(groups[0]))
+        low, high = stats.t.interval(LEVEL, n - 1, loc=mean, scale=stats.sem(groups[0]))
         return Estimate(mean, float(low), float(high))
 
     def mean_of_means(*samples: Any, axis: int) -> Any:
@@ -75,15 +72,15 @@ def mean_interval(*groups: Sequence[float], level: float = LEVEL, seed: int = 0)
         mean_of_means,
         n_resamples=RESAMPLES,
         batch=max(1, 1_000_000 // sum(map(len, groups))),
-        confidence_level=1 - 2 * _expanded_tail(n, level),
+        confidence_level=1 - 2 * _expanded_tail(n),
         method="percentile",
         rng=numpy.random.default_rng(seed),
     ).confidence_interval
     return Estimate(mean, float(found.low), float(found.high))
 
 
-def crossed_interval(values: Any, level: float = LEVEL, seed: int = 0) -> Estimate:
-    """Return the mean of a table with an interval from drawing its rows and its columns anew, each with replacement.
+def crossed_interval(values: Any, seed: int = 0) -> Estimate:
+    """Return the mean of a table with a 95 % interval from drawing its rows and its columns anew, each with replacement.
 
     The effect of a row is shared by all values in it, as is that of a column, so single values must not be drawn (Owen, The
     pigeonhole bootstrap, 2007). The percentiles are those of `mean_interval`, for the smaller number of rows or columns.
@@ -91,7 +88,6 @@ def crossed_interval(values: Any, level: float = LEVEL, seed: int = 0) -> Estima
     Args:
         values: (rows, columns), such as one row for each seed and one column for each test prompt, finite. A side of length 1
             is not drawn.
-        level: wanted coverage, above 0 and below 1.
         seed: of the resampling.
 
     Returns:
@@ -107,15 +103,15 @@ def crossed_interval(values: Any, level: float = LEVEL, seed: int = 0) -> Estima
     rng = numpy.random.default_rng(seed)
     rows, columns = (rng.multinomial(n, [1 / n] * n, size=RESAMPLES) / n for n in table.shape)
     means = numpy.einsum("rb,rb->r", rows @ table, columns)
-    tail = _expanded_tail(min(n for n in table.shape if n > 1), level)
+    tail = _expanded_tail(min(n for n in table.shape if n > 1))
     low, high = numpy.quantile(means, [tail, 1 - tail])
     return Estimate(mean, float(low), float(high))
 
 
-def _expanded_tail(n: int, level: float) -> float:
+def _expanded_tail(n: int) -> float:
     from scipy import stats
 
-    return float(stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf((1 + level) / 2, n - 1)))
+    return float(stats.norm.cdf(-math.sqrt(n / (n - 1)) * stats.t.ppf((1 + LEVEL) / 2, n - 1)))
 
 
 def paired_p_value(differences: Sequence[float], seed: int = 0) -> float | None:
@@ -160,14 +156,9 @@ def equivalence_p_value(differences: Sequence[float], margin: float) -> float | 
 
     Returns:
         the p-value; None for fewer than two pairs.
-
-    Raises:
-        ValueError: for a margin that is not above 0.
     """
     from scipy import stats
 
-    if not margin > 0:
-        raise ValueError(f"margin is {margin}; it must be above 0")
     if len(differences) < 2:
         return None
     if min(differences) == max(differences):
@@ -179,12 +170,9 @@ def equivalence_p_value(differences: Sequence[float], margin: float) -> float | 
 
 def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """Return p-values corrected for their number (Holm 1979): the chance of any false finding stays below the level."""
-    corrected: dict[Key, float] = {}
-    largest = 0.0
-    for place, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[name]))
-        corrected[name] = largest
-    return corrected
+    names = sorted(p_values, key=lambda name: p_values[name])
+    raised = [min(1.0, (len(names) - place) * p_values[name]) for place, name in enumerate(names)]
+    return dict(zip(names, itertools.accumulate(raised, max), strict=True))
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from verl_trgrpo.runs.compare.comparison import compare
+from verl_trgrpo.runs.compare.comparison import PValue, compare
 from verl_trgrpo.runs.compare.figures import prompt_outcomes
 from verl_trgrpo.runs.statistics import Estimate
 
@@ -35,13 +35,13 @@ def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
     primary = found["tr_grpo"]["final_accuracy"]
     assert primary.estimate.mean == pytest.approx(0.65)
     assert primary.difference.estimate.mean == pytest.approx(0.125)
-    assert (primary.difference.pairs, primary.difference.test) == (6, (2 / 64, None))
+    assert (primary.difference.pairs, primary.difference.test) == (6, PValue(2 / 64, None))
     assert primary.difference.test.significant
     # The area of two arms and the other's accuracy: three tests, two of them with the same p.
-    assert found["tr_grpo"]["area"].difference.test == (2 / 64, pytest.approx(3 * 2 / 64))
-    assert found["other"]["final_accuracy"].difference.test == (2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["tr_grpo"]["area"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["other"]["final_accuracy"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
     assert not found["other"]["final_accuracy"].difference.test.significant
-    assert found["other"]["area"].difference.test == (1.0, 1.0)
+    assert found["other"]["area"].difference.test == PValue(1.0, 1.0)
     assert found["tr_grpo"]["entropy"].difference.test is None, "not among the tested outcomes"
     assert found["grpo"]["final_accuracy"].difference is None
 
@@ -52,7 +52,7 @@ def test_with_a_margin_equivalence_is_tested():
     found = compare(arms, "grpo", "near", margin=0.02)
     assert found["near"]["final_accuracy"].difference.equivalence.significant
     assert not found["near"]["final_accuracy"].difference.test.significant
-    assert found["far"]["final_accuracy"].difference.equivalence == (1.0, 1.0)
+    assert found["far"]["final_accuracy"].difference.equivalence == PValue(1.0, 1.0)
     assert compare(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
 
 

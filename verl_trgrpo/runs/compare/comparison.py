@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from verl_trgrpo.runs.compare.figures import FIGURES, RunFigures
 from verl_trgrpo.runs.statistics import (
@@ -19,10 +19,9 @@ OUTCOME = "final_accuracy"
 # What is tested against the baseline; for the primary arm `OUTCOME` is the primary outcome.
 TESTED = (OUTCOME, "area", "gap", "grad_roughness")
 
-SIGNIFICANT = 0.05
 
-
-class Test(NamedTuple):
+@dataclass(frozen=True)
+class PValue:
     """A p-value, and the one after Holm's correction over all secondary tests; None for the primary outcome's, which is alone."""
 
     p: float
@@ -30,10 +29,11 @@ class Test(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        return (self.p if self.corrected is None else self.corrected) < SIGNIFICANT
+        return (self.p if self.corrected is None else self.corrected) < 0.05
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True)
+class Difference:
     """An arm minus the baseline over the seeds that both have.
 
     Args:
@@ -47,12 +47,13 @@ class Difference(NamedTuple):
 
     estimate: Estimate
     pairs: int
-    test: Test | None = None
-    equivalence: Test | None = None
+    test: PValue | None = None
+    equivalence: PValue | None = None
     over_prompts: Estimate | None = None
 
 
-class Entry(NamedTuple):
+@dataclass(frozen=True)
+class Entry:
     """One figure of one arm: the number of runs that have it, their mean, and the difference from the baseline.
 
     The difference is None for the baseline itself and for an arm without a seed in common with it.
@@ -104,28 +105,20 @@ def compare(
         if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
             p_values[arm, name, "equivalence"] = p
     corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
-    tests = {key: Test(p, corrected.get(key)) for key, p in p_values.items()}
+    tests = {key: PValue(p, corrected.get(key)) for key, p in p_values.items()}
 
-    def entry(arm: str, name: str, values: Sequence[float]) -> Entry:
-        difference = None
-        if pairs := differences.get((arm, name)):
-            difference = Difference(
-                mean_interval(pairs),
-                len(pairs),
-                tests.get((arm, name, "difference")),
-                tests.get((arm, name, "equivalence")),
-                _over_prompts(outcomes, arm, baseline) if outcomes and name == OUTCOME else None,
-            )
-        return Entry(len(values), mean_interval(values), difference)
-
-    return {
-        arm: {
-            name: entry(arm, name, values)
-            for name in FIGURES
-            if (values := [run[name] for run in runs.values() if name in run])
-        }
-        for arm, runs in figures.items()
-    }
+    found: dict[str, dict[str, Entry]] = {arm: {} for arm in figures}
+    for arm, runs in figures.items():
+        for name in FIGURES:
+            if values := [run[name] for run in runs.values() if name in run]:
+                difference = None
+                if (arm, name) in differences:
+                    pairs = differences[arm, name]
+                    over_prompts = _over_prompts(outcomes, arm, baseline) if outcomes and name == OUTCOME else None
+                    test, equivalence = (tests.get((arm, name, what)) for what in ("difference", "equivalence"))
+                    difference = Difference(mean_interval(pairs), len(pairs), test, equivalence, over_prompts)
+                found[arm][name] = Entry(len(values), mean_interval(values), difference)
+    return found
 
 
 def _over_prompts(outcomes: Outcomes, arm: str, baseline: str) -> Estimate | None:

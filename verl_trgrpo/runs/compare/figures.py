@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import numpy
 
@@ -27,16 +28,10 @@ FIGURES = {
 RunFigures = Mapping[int, Mapping[str, float]]
 
 
-def series(steps: Sequence[Step], name: str) -> list[tuple[float, float]]:
-    """Return (step, value) of a metric where it was logged."""
-    return [(float(step.number), step.metrics[name]) for step in steps if name in step.metrics]
-
-
-def accuracies(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
-    """Return (step, validation accuracy): that of `metric`, or (None) the mean over data sources."""
-    if metric is not None:
-        return series(steps, metric)
-    return [(float(step.number), step.accuracy) for step in steps if step.accuracy is not None]
+def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
+    """Return (step, value) of a metric where it was logged; None stands for the mean accuracy over data sources."""
+    values = [(step.number, step.accuracy if metric is None else step.metrics.get(metric)) for step in steps]
+    return [(float(number), value) for number, value in values if value is not None]
 
 
 def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
@@ -47,16 +42,16 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         metric: validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
     """
     found: dict[str, float] = {}
-    if points := accuracies(steps, metric):
+    if points := series(steps, metric):
         at, heights = zip(*points, strict=True)
         width = at[-1] - at[0]
         found["final_accuracy"], found["best_accuracy"] = heights[-1], max(heights)
         found["area"] = float(numpy.trapezoid(heights, at)) / width if width else heights[0]
         probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
-            found["gap"] = _mean(train) - heights[-1]
+            found["gap"] = fmean(train) - heights[-1]
     if norms := [value for _, value in series(steps, GRAD_NORM)]:
-        found["grad_norm"] = _mean(norms)
+        found["grad_norm"] = fmean(norms)
         # Of the logarithm: a common factor changes nothing, so that arms whose weights make all gradients larger can be
         # compared. 0.1 means that neighbours differ by about 10 %.
         logs = numpy.log([norm for norm in norms if norm > 0])
@@ -64,7 +59,7 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
             found["grad_roughness"] = float(numpy.sqrt(numpy.mean(numpy.diff(logs) ** 2)))
     for figure, name in (("entropy", "actor/entropy"), ("response_length", "response_length/mean")):
         if values := [value for _, value in series(steps, name)]:
-            found[figure] = _mean(values[-5:])
+            found[figure] = fmean(values[-5:])
     return {name: found[name] for name in FIGURES if name in found}
 
 
@@ -88,9 +83,5 @@ def prompt_outcomes(run_dir: Path, metric: str | None, final: float) -> dict[tup
     for response in read_responses(files[max(files)]):
         if response.right is not None and (not source or response.source in ("", source)):
             rights.setdefault((response.prompt, response.truth), []).append(float(response.right))
-    outcomes = {key: _mean(values) for key, values in rights.items()}
-    return outcomes if outcomes and math.isclose(_mean(list(outcomes.values())), final, abs_tol=1e-6) else {}
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    outcomes = {key: fmean(values) for key, values in rights.items()}
+    return outcomes if outcomes and math.isclose(fmean(list(outcomes.values())), final, abs_tol=1e-6) else {}

@@ -2,83 +2,77 @@
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.runs.compare.commands import Inputs, run_command
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.record import environment, read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which is held within this one.
 LOG, LOCK = "run.log", "study.lock"
 
-logger = logging.getLogger(__name__)
+
+class Inputs(NamedTuple):
+    """What all runs of a study start from: train and test prompts (parquet) and the model."""
+
+    train: Path
+    test: Path
+    model: str
+
+
+def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> Inputs:
+    """Return a study's inputs; puzzles and warm start are built in `out` unless they are there.
+
+    Raises:
+        ValueError: when they cannot be built as asked.
+    """
+    from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
+    from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
+    from verl_trgrpo.tiny.warm_start import build
+
+    model = study.model or str(CHECKPOINT)
+    if study.puzzles:
+        directory = out / "data"
+        build_dataset(directory, study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
+        train, test = ((directory / name).resolve() for name in FILES)
+    else:
+        train, test = Path(study.data["train"]), Path(study.data["test"])
+    if study.warm_start:
+        build(out / "warm_start", PuzzleWarmStart(**study.warm_start), progress=progress)
+        model = str((out / "warm_start").resolve())
+    return Inputs(train, test, model)
+
+
+def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:
+    """Return the words after ``python`` that train one arm with one seed in `run_dir`, or go on with it."""
+    settings = {**study.settings, **study.arms[arm]}
+    if study.trainer == "minimal":
+        flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
+        words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        return [study.script, *words, "--resume"]
+    from verl_trgrpo.runs.compose import quoted, seed_overrides
+
+    overrides = [
+        f"data.train_files={quoted(inputs.train)}",
+        f"data.val_files={quoted(inputs.test)}",
+        f"actor_rollout_ref.model.path={quoted(inputs.model)}",
+        f"trainer.default_local_dir={quoted(run_dir)}",
+        f"trainer.experiment_name={run_dir.parent.name}-{run_dir.name}",
+        *seed_overrides(seed),
+        *(f"{name}={value}" for name, value in settings.items()),
+    ]
+    return ["-m", "verl_trgrpo", "train", "--config-name", study.config_name, *overrides]
 
 
 def run_directory(out: Path, arm: str, seed: int) -> Path:
     """Return ``OUT/runs/<arm>/seed-<seed>``."""
     return out / "runs" / arm / f"seed-{seed}"
-
-
-@dataclass
-class _Children:
-    """Processes under way. `end` stops them, and no more start after it."""
-
-    processes: set[subprocess.Popen[bytes]] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    ended: bool = False
-
-    def run(self, command: Sequence[str], output: BinaryIO, lock_file: int) -> int | None:
-        """Run a command to its end; return its exit code, or None when it may not start any more.
-
-        Args:
-            command: words.
-            output: file for stdout and stderr.
-            lock_file: descriptor of the run's lock. The process holds it, too: one that outlives a killed command is found.
-        """
-        with self.lock:
-            if self.ended:
-                return None
-            # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
-            process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=[lock_file],
-            )
-            self.processes.add(process)
-        name_holder(lock_file, process.pid)
-        try:
-            return process.wait()
-        finally:
-            with self.lock:
-                self.processes.discard(process)
-
-    def end(self) -> None:
-        """Ask all processes to stop, and kill after a minute those that do not."""
-        with self.lock:
-            self.ended = True
-            running = list(self.processes)
-        for process in running:
-            process.terminate()
-        deadline = time.monotonic() + 60
-        for process in running:
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
@@ -102,35 +96,31 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
         KeyboardInterrupt: after all processes have ended.
     """
     todo = _unfinished(study, inputs, out)
-    if not todo:
-        return []
-    children, failures = _Children(), []
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            futures = [pool.submit(_run, children, run_dir, record) for run_dir, record in todo]
-            for future in progress(as_completed(futures), len(futures), "runs"):
-                if failure := future.result():
-                    failures.append(failure)
-        except BaseException:
-            # Otherwise the pool would go through all runs that wait.
-            pool.shutdown(wait=False, cancel_futures=True)
-            children.end()
-            raise
-    return failures
+    running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]] = {}
+    try:
+        return [failure for failure in progress(_results(todo, running, jobs), len(todo), "runs") if failure]
+    finally:
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + 60
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Return directory and record of the runs to start or to go on with, in order."""
-    facts = environment(study.script.parent if study.script else Path.cwd())
+    facts = environment(Path(study.script).parent)
     todo = []
     for seed in study.seeds:
         for arm in study.arms:
             run_dir = run_directory(out, arm, seed)
-            command = run_command(study, inputs, arm, seed, run_dir)[1:]
+            command = run_command(study, inputs, arm, seed, run_dir)
             record = read_record(run_dir)
             if record and record.get("command") != command:
-                found = "was started with another command" if "command" in record else "does not say how it was started"
-                raise ValueError(f"{run_dir} {found}, see {run_dir / 'run.json'}; choose another --out")
+                raise ValueError(f"{run_dir} was started otherwise, see {run_dir / 'run.json'}; choose another --out")
             if not record.get("finished"):
                 start = {
                     "arm": arm,
@@ -139,38 +129,55 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
                     "trainer": study.trainer,
                     "settings": {**study.settings, **study.arms[arm]},
                     "command": command,
+                    "finished": False,
                 }
-                todo.append((run_dir, start | facts | {"attempts": record.get("attempts", []), "finished": False}))
+                todo.append((run_dir, start | facts))
     return todo
 
 
-def _run(children: _Children, run_dir: Path, record: dict[str, Any]) -> str:
-    """Train one run and write its record; return why it failed, or ""."""
-    if children.ended:
-        return ""
+def _results(
+    todo: list[tuple[Path, dict[str, Any]]],
+    running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]],
+    jobs: int,
+) -> Iterator[str]:
+    """Start runs, and yield for each that ends why it failed, or ""; `running` has those under way."""
+    waiting = iter(todo)
+    left = len(todo)
+    while left:
+        while len(running) < jobs and (following := next(waiting, None)):
+            try:
+                running[_start(*following)] = following
+            except BusyError as error:
+                left -= 1
+                yield str(error)
+        for process in [process for process in running if process.poll() is not None]:
+            run_dir, record = running.pop(process)
+            write_record(run_dir, record | {"finished": process.returncode == 0})
+            left -= 1
+            yield "" if process.returncode == 0 else _failure(run_dir, process.returncode)
+        time.sleep(0.1)
+
+
+def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a run. The process keeps the run's lock: a trainer that outlives this command is found by the next one."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    log = run_dir / LOG
     busy = f"{run_dir}: still trained by another process ({{holder}}); let it end, or stop it"
-    try:
-        with lock(run_dir / LOCK, busy) as lock_file, log.open("ab") as output:
-            write_record(run_dir, record)
-            started, clock = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-            code = children.run([sys.executable, *record["command"]], output, lock_file)
-            if code is None:
-                return ""
-            attempt = {"started": started, "seconds": round(time.monotonic() - clock, 1), "exit_code": code}
-            write_record(run_dir, record | {"attempts": [*record["attempts"], attempt], "finished": code == 0})
-    except BusyError as error:
-        logger.warning("%s", error)
-        return str(error)
-    if code == 0 or children.ended:
-        return ""
-    logger.warning("%s failed with exit code %d; see %s", run_dir, code, log)
-    return f"{run_dir}: exit code {code}: {_last_line(log)}"
+    with lock(run_dir / LOCK, busy) as descriptor, (run_dir / LOG).open("ab") as output:
+        write_record(run_dir, record)
+        # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+        process = subprocess.Popen(
+            [sys.executable, *record["command"]],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[descriptor],
+        )
+        name_holder(descriptor, process.pid)
+    return process
 
 
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 4096))
-        lines = [line.strip() for line in file.read().decode(errors="replace").replace("\r", "\n").splitlines()]
-    return next((line for line in reversed(lines) if line), "no output")
+def _failure(run_dir: Path, code: int) -> str:
+    log = run_dir / LOG
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    return f"{run_dir}: exit code {code}: {next((line for line in reversed(lines) if line.strip()), 'no output')}, see {log}"

@@ -7,22 +7,19 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.charts import Chart
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
 from verl_trgrpo.runs.compare.figures import run_figures
 from verl_trgrpo.runs.metrics import Step
-from verl_trgrpo.runs.report.gradient_charts import gradient_chart
-from verl_trgrpo.runs.report.notes import notes, run_table, settings, validation_metrics
+from verl_trgrpo.runs.report.charts import curve_charts, gradient_chart, gradient_share_charts, weight_charts
+from verl_trgrpo.runs.report.notes import notes, settings
 from verl_trgrpo.runs.report.page import render, summary
-from verl_trgrpo.runs.report.runs import Arm, Run, group_arms, last_common_step, read_runs, split_label
+from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs, split_label
 from verl_trgrpo.runs.report.samples import Samples, read_samples
-from verl_trgrpo.runs.report.training_charts import curve_charts, gradient_share_chart, weight_charts
 from verl_trgrpo.runs.responses import DIRECTORY
-
-DEFAULT_BASELINE = "grpo"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,21 +57,13 @@ class ReportOptions:
             problems.append(f"--out {self.out} is a directory; name a file, such as {self.out / 'report.html'}")
         if self.samples < 0:
             problems.append(f"--samples is {self.samples}; use 0 or more")
-        problems += [
-            f"--gradients {path} is not a file; check the path" for path in self.gradients if not path.is_file()
-        ]
+        problems += [f"--gradients {path} is not a file" for path in self.gradients if not path.is_file()]
         places = [split_label(text)[1] for text in self.generations]
-        problems += [f"--generations {path} is not a directory; check the path" for path in places if not path.is_dir()]
+        problems += [f"--generations {path} is not a directory" for path in places if not path.is_dir()]
         raise_problems(problems)
 
-    @property
-    def figures(self) -> Path:
-        """Directory of the pictures."""
-        return self.out.with_name(f"{self.out.stem}_figures")
 
-
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """What was written: the page, its pictures, the comparison in a few lines, and the notes."""
 
     page: Path
@@ -90,29 +79,40 @@ def build_report(options: ReportOptions) -> Report:
         ValueError: with all problems of the input; nothing is written then.
     """
     runs = read_runs(options.runs)
-    _check(options, runs)
     # What `verl-trgrpo compare` was told beforehand, so that the page has the p-values of its table.
     studies = [run.record.get("study", {}) for run in runs]
     study = studies[0] if all(one == studies[0] for one in studies) else {}
     labels = list(dict.fromkeys(run.label for run in runs))
-    choices = (options.baseline, study.get("baseline"), DEFAULT_BASELINE)
+    choices = (options.baseline, study.get("baseline"), "grpo")
     baseline = next((label for label in choices if label in labels), labels[0])
     if baseline != study.get("baseline"):
         study = {}
-    arms = group_arms(runs, baseline)
     upto = last_common_step(runs) if options.upto is None else options.upto
+
+    names = {name for run in runs for step in run.steps for name in step.metrics}
+    last = max(run.last_step for run in runs)
+    problems = []
+    if options.baseline not in (None, baseline):
+        problems.append(f"--baseline {options.baseline} is none of the arms; they are {', '.join(labels)}")
+    if options.metric is not None and options.metric not in names:
+        known = sorted(name for name in names if name.startswith("val-"))
+        problems.append(f"--metric {options.metric} is in no run; they have {', '.join(known) or 'no validation'}")
+    if not 0 <= upto <= last:
+        problems.append(f"--upto {upto} is no step of any run; the longest ends at {last}")
+    raise_problems(problems)
+
+    arms = group_arms(runs, baseline)
     comparison = compare_arms(arms, baseline, options.metric, upto, study.get("primary", ""), study.get("margin"))
     weights, weight_notes = weight_charts(arms, upto)
-    share = gradient_share_chart(arms, upto)
     same, different = settings(arms)
-    sections: dict[str, list[Chart]] = {
+    charts = {
         "curves": curve_charts(arms, options.metric, upto),
         "weights": weights,
-        "shares": [share] if share else [],
+        "shares": gradient_share_charts(arms, upto),
+        "gradients": [gradient_chart(path, place) for place, path in enumerate(options.gradients, start=1)],
     }
-    gradients = {str(path): [gradient_chart(path, place)] for place, path in enumerate(options.gradients, start=1)}
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
-    remarks = notes(arms, baseline, options.metric, upto)
+    remarks = notes(arms, baseline, upto)
     page = render(
         title=options.title,
         baseline=baseline,
@@ -122,34 +122,20 @@ def build_report(options: ReportOptions) -> Report:
         glance=glance,
         notes=remarks,
         weight_notes=weight_notes,
-        gradients=gradients,
         samples=list(_samples(arms, options)),
-        runs=run_table([run for arm in arms for run in arm.runs], options.metric),
+        arms=arms,
         same=same,
         different=different,
-        **sections,
+        **charts,
     )
-    options.figures.mkdir(parents=True, exist_ok=True)
+    figures = options.out.with_name(f"{options.out.stem}_figures")
+    figures.mkdir(parents=True, exist_ok=True)
     pictures = []
-    for chart in itertools.chain(*sections.values(), *gradients.values()):
-        pictures.append(options.figures / f"{chart.name}.png")
+    for chart in itertools.chain(*charts.values()):
+        pictures.append(figures / f"{chart.name}.png")
         write_bytes(pictures[-1], chart.png)
     write_bytes(options.out, page.encode("utf-8", errors="replace"))
     return Report(options.out, pictures, glance, remarks)
-
-
-def _check(options: ReportOptions, runs: Sequence[Run]) -> None:
-    labels = list(dict.fromkeys(run.label for run in runs))
-    problems = []
-    if options.baseline is not None and options.baseline not in labels:
-        problems.append(f"--baseline {options.baseline} is none of the arms; they are {', '.join(labels)}")
-    if options.metric is not None and not any(options.metric in step.metrics for run in runs for step in run.steps):
-        known = ", ".join(validation_metrics(runs)) or "no validation metrics at all"
-        problems.append(f"--metric {options.metric} is in no run; they have {known}")
-    last = max(run.last_step for run in runs)
-    if options.upto is not None and not 0 <= options.upto <= last:
-        problems.append(f"--upto {options.upto} is no step of any run; the longest ends at {last}")
-    raise_problems(problems)
 
 
 def compare_arms(
@@ -162,7 +148,7 @@ def compare_arms(
 ) -> Comparison:
     """Compare arms over the steps up to `upto`, so that all had the same training; runs that ended before are left out.
 
-    Values that are not finite are left out, too; the report's notes count them.
+    Values that are not finite are left out, too; the report's notes name them.
     """
     figures: dict[str, dict[int, dict[str, float]]] = {}
     unknown = itertools.count(-1, -1)  # seeds that nothing says have a number of their own, and no pair

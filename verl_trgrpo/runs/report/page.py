@@ -8,11 +8,10 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.problems import count_of
-from verl_trgrpo.runs.charts import number
 from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, Entry
 from verl_trgrpo.runs.compare.figures import FIGURES
+from verl_trgrpo.runs.numbers import interval_text, p_text
 from verl_trgrpo.runs.report.samples import VERDICTS
-from verl_trgrpo.runs.statistics import Estimate
 
 TEMPLATE = "page.html.jinja"
 # A model may write anything; HTML has no place for these.
@@ -38,7 +37,7 @@ def render(**content: Any) -> str:
     environment.filters.update(
         interval=interval_text,
         signed=lambda value: interval_text(value, "+"),
-        p_value=_p_value,
+        p_value=p_text,
         data_uri=lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
         verdict=VERDICTS.__getitem__,
         shortened=_middle_left_out,
@@ -54,7 +53,7 @@ def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
     found = [
         f"{arm}: {what} {_sentence(row[OUTCOME], arm, baseline)}" for arm, row in comparison.items() if OUTCOME in row
     ]
-    return found or [f"No {what} was logged."]
+    return found or [f"No {what} was logged; --metric NAME takes another metric."]
 
 
 def _sentence(entry: Entry, arm: str, baseline: str) -> str:
@@ -71,27 +70,15 @@ def _verdict(difference: Difference) -> str:
     test = difference.test
     if test is None:
         return "one pair of runs shows no difference beyond chance"
-    corrected = "" if test.corrected is None else f", corrected {_p_value(test.corrected)}"
-    p = f"p = {_p_value(test.p)}{corrected}, {count_of(difference.pairs, 'pair')}"
+    corrected = "" if test.corrected is None else f", corrected {p_text(test.corrected)}"
+    p = f"p = {p_text(test.p)}{corrected}, {count_of(difference.pairs, 'pair')}"
     if test.significant:
         return f"they differ ({p})"
     if difference.equivalence and difference.equivalence.significant:
         return f"they are equivalent ({p})"
     least = 2.0 / 2**difference.pairs
-    why = f"; so few pairs cannot give p below {_p_value(least)}" if least >= 0.05 else ""
+    why = f"; so few pairs cannot give p below {p_text(least)}" if least >= 0.05 else ""
     return f"these runs do not tell them apart ({p}{why})"
-
-
-def interval_text(value: Estimate, sign: str = "") -> str:
-    """Mean and 95 % interval, with the same decimals; `sign` goes before numbers that are not negative."""
-    known = [x for x in (value.mean, value.low, value.high) if x is not None]
-    size = max(map(abs, known))
-    mean, *ends = [f"{sign if x >= 0 else ''}{number(x, size)}" for x in known]
-    return f"{mean} [{', '.join(ends)}]" if ends else mean
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
 
 
 def _middle_left_out(text: str) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.metrics import Step, logger_of, read_steps
-from verl_trgrpo.runs.record import FILE, read_record
+from verl_trgrpo.runs.metrics import Step, read_steps
+from verl_trgrpo.runs.record import read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # runs/ARM/SEED of a comparison, tensorboard_log/PROJECT/EXPERIMENT of veRL.
 _DEPTH = 3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """One training run.
 
@@ -26,7 +26,6 @@ class Run:
         seed: of sampling and data order; None where nothing says it.
         path: directory or file it was read from.
         steps: in order; not empty.
-        logger: veRL's logger that wrote them: ``file`` or ``tensorboard``.
         record: content of ``run.json``, or nothing.
     """
 
@@ -34,7 +33,6 @@ class Run:
     seed: int | None
     path: Path
     steps: tuple[Step, ...]
-    logger: str
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -46,7 +44,7 @@ class Run:
         return self.steps[-1].number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Arm:
     """All runs with one label; ``number`` is its place among the arms, which decides how it is drawn."""
 
@@ -96,14 +94,11 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
             runs += _below(path, label)
         except (ValueError, OSError) as error:
             problems.append(str(error))
-    places: set[Path] = set()
     names: dict[str, Path] = {}
     for run in runs:
-        if (place := run.path.resolve()) in places:
-            problems.append(f"{run.path} is given twice; give it once")
-        elif run.seed is not None and (other := names.setdefault(run.name, run.path)) is not run.path:
+        other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
+        if other is not run.path:
             problems.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
-        places.add(place)
     raise_problems(problems)
     return runs
 
@@ -111,37 +106,31 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
 def _below(path: Path, label: str | None) -> list[Run]:
     if not path.exists():
         raise ValueError(f"{path} does not exist; give a run's directory or a file of veRL's file logger")
-    runs = [run for place, logger in _places(path, _DEPTH) if (run := _read(place, logger)).steps]
+    runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
     if not runs:
         raise ValueError(
             f"{path} has no metrics: neither metrics-N.jsonl or another file of veRL's file logger, nor tensorboard's "
             'events.out.tfevents.*; train with trainer.logger=["console","file"] or "tensorboard"'
         )
-    runs.sort(key=lambda run: (run.label, -1 if run.seed is None else run.seed))
     several = len({run.label for run in runs}) > 1
     return [replace(run, label=f"{label} {run.label}" if several else label) for run in runs] if label else runs
 
 
-def _places(path: Path, depth: int) -> Iterator[tuple[Path, str]]:
-    """Every run at or below a path, and its logger; what is inside a run is not looked at."""
-    if logger := logger_of(path):
-        yield path, logger
+def _search(path: Path, depth: int) -> Iterator[Run]:
+    """Every run at or below a path; what is inside a run is not looked at."""
+    if steps := read_steps(path):
+        yield _run(path, steps)
     elif depth and path.is_dir():
         for child in sorted(path.iterdir()):
             if not child.name.startswith("."):
-                yield from _places(child, depth - 1)
+                yield from _search(child, depth - 1)
 
 
-def _read(path: Path, logger: str) -> Run:
-    """Read a run. ``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm."""
+def _run(path: Path, steps: Sequence[Step]) -> Run:
+    """``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm."""
     full = path.resolve()
-    name = full.stem if full.is_file() else full.name
-    label, seed = name, None
-    if match := _SEED.fullmatch(name):
+    label, seed = full.stem if full.is_file() else full.name, None
+    if match := _SEED.fullmatch(label):
         label, seed = match["label"] or full.parent.name, int(match["seed"])
     record = read_record(path) if path.is_dir() else {}
-    if "arm" in record:
-        label, seed = str(record["arm"]), record.get("seed", seed)
-    if seed is not None and not isinstance(seed, int):
-        raise ValueError(f"{path / FILE} has seed {seed!r}; it must be a whole number")
-    return Run(label, seed, path, tuple(read_steps(path, logger)), logger, record)
+    return Run(record.get("arm", label), record.get("seed", seed), path, tuple(steps), record)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 import random
-from collections.abc import Sequence
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from verl_trgrpo.runs.responses import Response, dump_files, read_responses
 
 VERDICTS = {True: "right", False: "wrong", None: "not scored"}
-# Wanted first; the others are there so that nobody sees successes only.
-KINDS = (("wrong", "right"), ("right", "wrong"), ("wrong", "wrong"), ("right", "right"))
 
 
 class Pair(NamedTuple):
@@ -22,9 +20,9 @@ class Pair(NamedTuple):
     after: Response
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """Verdicts before and after."""
-        return VERDICTS[self.before.right], VERDICTS[self.after.right]
+    def kind(self) -> str:
+        """Verdicts before and after, such as "wrong to right"."""
+        return f"{VERDICTS[self.before.right]} to {VERDICTS[self.after.right]}"
 
 
 class Samples(NamedTuple):
@@ -34,8 +32,8 @@ class Samples(NamedTuple):
         name: whose they are.
         first, last: the steps.
         prompts: number of prompts that both validations have.
-        counts: of them by kind, as "wrong to right".
-        pairs: those shown.
+        counts: of them by kind.
+        pairs: those shown: half of them learned, the others drawn by chance, so that nobody sees successes only.
     """
 
     name: str
@@ -72,19 +70,9 @@ def read_samples(directory: Path, most: int, name: str = "") -> Samples | None:
     pairs = [Pair(before[key], after[key]) for key in reversed(before) if key in after]
     if not pairs:
         return None
-    kinds = [pair.kind for pair in pairs]
-    counts = {f"{old} to {new}": kinds.count((old, new)) for old, new in KINDS if (old, new) in kinds}
-    return Samples(name, first, last, len(pairs), counts, _chosen(pairs, most))
-
-
-def _chosen(pairs: Sequence[Pair], most: int) -> list[Pair]:
-    """Every other one a prompt that was learned, the rest of the other kinds in turn; within a kind drawn by chance."""
-    drawn = random.Random(0).sample(list(pairs), len(pairs))
-    groups = [[pair for pair in drawn if pair.kind == kind] for kind in KINDS]
-    groups.append([pair for pair in drawn if pair.kind not in KINDS])
-    taken = [0] * len(groups)
-    turns = itertools.cycle((0, 1, 0, 2, 0, 3, 0, 4))
-    while sum(taken) < min(most, len(pairs)):
-        turn = next(turns)
-        taken[turn] = min(taken[turn] + 1, len(groups[turn]))
-    return [pair for group, count in zip(groups, taken, strict=True) for pair in group[:count]]
+    drawn = random.Random(0).sample(pairs, len(pairs))
+    learned = [pair for pair in drawn if pair.kind == "wrong to right"]
+    others = [pair for pair in drawn if pair.kind != "wrong to right"]
+    half = max(math.ceil(most / 2), most - len(others))
+    shown = (learned[:half] + others)[:most]
+    return Samples(name, first, last, len(pairs), dict(Counter(pair.kind for pair in pairs).most_common()), shown)
