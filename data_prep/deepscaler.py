@@ -16,7 +16,7 @@ examples:
 
 import sys
 
-from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks.math.build import DeepscalerOptions, build
 
 if __name__ == "__main__":

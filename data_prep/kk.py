@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
 DESCRIPTION = """Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json. Every \

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks.reasoning_gym import ReasoningGymOptions, build
 
 DESCRIPTION = """Write puzzles of one task of reasoning-gym as train.parquet and test.parquet for veRL, with manifest.json. \

@@ -2,7 +2,7 @@
 
 import sys
 
-from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks.search_qa.build import SearchQaOptions, build
 
 DESCRIPTION = """\

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import BuilderOptions, run_builder
+from verl_trgrpo.data.build import BuilderOptions, BuildPlan, Counts, DataFile, DataSet, build_data_set, run_builder
 
 
 def row(index, text="Which number?", truth="1"):
@@ -73,34 +72,22 @@ def test_a_file_of_the_old_data_set_does_not_stay_beside_the_new_one(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"train.parquet", "manifest.json", "notes.txt"}
 
 
-def test_files_of_unknown_origin_are_replaced_only_by_force(tmp_path):
-    (tmp_path / "train.parquet").write_text("somebody's work")
-    with pytest.raises(ValueError, match=r"has train\.parquet, but no manifest\.json of x"):
-        build_data_set(plan(tmp_path), data_set)
-    assert (tmp_path / "train.parquet").read_text() == "somebody's work"
-    assert build_data_set(plan(tmp_path, force=True), data_set).built
+FOREIGN = {
+    "no manifest": lambda out: (out / "train.parquet").write_text("somebody's work"),
+    "another builder's": lambda out: build_data_set(plan(out, builder="other"), data_set),
+    "another program's manifest": lambda out: (out / "manifest.json").write_text('{"files": {"train.parquet": {}}}'),
+    "not in the manifest": lambda out: (build_data_set(plan(out), data_set), (out / "test.parquet").write_text("x")),
+}
 
 
-def test_another_builders_data_set_is_replaced_only_by_force(tmp_path):
-    build_data_set(plan(tmp_path, builder="other"), lambda: data_set(name="test.parquet"))
-    with pytest.raises(ValueError, match="has a data set of other"):
-        build_data_set(plan(tmp_path), data_set)
-    assert (tmp_path / "test.parquet").is_file()
-    assert build_data_set(plan(tmp_path, force=True), data_set).built
-
-
-def test_a_foreign_manifest_is_no_permission(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"name": "my web app", "files": {"train.parquet": {}}}')
-    with pytest.raises(ValueError, match=r"has manifest\.json, but no manifest\.json of x"):
-        build_data_set(plan(tmp_path), data_set)
-    assert "my web app" in (tmp_path / "manifest.json").read_text()
-
-
-def test_a_file_that_the_manifest_does_not_list_is_replaced_only_by_force(tmp_path):
-    build_data_set(plan(tmp_path), data_set)
-    (tmp_path / "test.parquet").write_text("somebody's work")
-    with pytest.raises(ValueError, match=r"has test\.parquet, but"):
+@pytest.mark.parametrize("name", FOREIGN)
+def test_files_of_another_origin_are_replaced_only_by_force(tmp_path, name):
+    FOREIGN[name](tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="which x has not made"):
         build_data_set(plan(tmp_path, seed=1), lambda: data_set(name="test.parquet"))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert build_data_set(plan(tmp_path, seed=1, force=True), data_set).built
 
 
 def test_a_data_set_is_not_built_over_its_source(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.checked_files import results, row, truth, write
-from verl_trgrpo.data.golds import VERL_DATA_SOURCES, VERL_PREFIX
+from verl_trgrpo.data.row_checks import VERL_DATA_SOURCES, VERL_PREFIX
 from verl_trgrpo.tasks import Score
 from verl_trgrpo.tasks.registry import Task, _families, register_reward
 

@@ -1,14 +1,10 @@
 """`check_files`: what a tokenizer tells of the prompts, which is their lengths, and what its chat template refuses."""
 
 import json
-import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.data.checked_files import clean, report, results, row, user, write
-from verl_trgrpo.data.tokens import summarize
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if 'forbidden' in m['content'] %}{{ raise_exception('not this word') }}{% endif %}"
@@ -40,11 +36,10 @@ def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
     data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
     made = report(data, tokenizer=tokenizer, max_prompt_length=57, rewards=False)
     # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
-    lengths = made.lengths
-    assert (lengths.unit, lengths.min, lengths.median, lengths.p95, lengths.max) == ("tokens", 28, 48, 118, 118)
-    assert lengths.over == 2
+    (file,) = made.files
+    assert (file.unit, file.lengths) == ("tokens", {"min": 28, "median": 48, "p95": 118, "max": 118})
     found = {check.name: check for check in made.checks}
-    assert (found["prompt length"].status, found["prompt length"].affected) == ("warning", 2)
+    assert (found["prompt length"].status, found["prompt length"].count) == ("warning", 2)
     assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
     assert found["chat template"].status == "ok"
     fits = results(data, tokenizer=tokenizer, max_prompt_length=118, rewards=False)
@@ -55,7 +50,7 @@ def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer
     rows = clean()
     rows[4]["prompt"] = user("a forbidden word")
     found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, rewards=False)["chat template"]
-    assert (found.status, found.affected) == ("error", 1)
+    assert (found.status, found.count) == ("error", 1)
     assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
 
 
@@ -68,18 +63,7 @@ def test_special_tokens_of_the_tokenizer_are_chat_tags(tmp_path, tokenizer):
 def test_a_limit_without_a_tokenizer_is_said_to_be_unchecked(tmp_path):
     made = report(write(tmp_path / "a.parquet", clean()), max_prompt_length=1)
     found = {check.name: check for check in made.checks}["prompt length"]
-    assert (found.status, found.note) == ("not checked", "no --tokenizer")
-    assert (made.lengths.unit, made.lengths.over) == ("characters", None)
-
-
-@given(st.lists(st.integers(0, 5000), min_size=1, max_size=200), st.integers(0, 5000))
-def test_length_summaries_agree_with_the_standard_library(lengths, limit):
-    summary = summarize(lengths, "tokens", limit)
-    assert summary.median == statistics.median_low(lengths)
-    assert sum(length <= summary.p95 for length in lengths) >= 0.95 * len(lengths)
-    assert sum(length < summary.p95 for length in lengths) < 0.95 * len(lengths)
-    assert (summary.min, summary.max, summary.rows) == (min(lengths), max(lengths), len(lengths))
-    assert summary.over == len([length for length in lengths if length > limit])
+    assert (found.status, "--tokenizer" in found.note, made.files[0].unit) == ("not checked", True, "characters")
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "is not a directory"), ({}, "no tokenizer could be loaded")])

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.sources import RowErrors, find_file, find_files, load_hub, read_records
+from verl_trgrpo.data.sources import RowErrors, directory_sha256, draw, find_file, find_files, load_hub, read_records
 
 ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
 
@@ -74,12 +74,11 @@ def test_a_file_of_bad_lines_is_not_read_to_its_end(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.json", b"{", "is not JSON"),
+        ("a.json", b"{", "cannot read .*a.json"),
         ("a.json", b'{"n": 1}', "holds a dict"),
-        ("a.json", b"\xff\xfe", "not UTF-8"),
-        ("a.json", b"[" * 100_000, "is not JSON"),
-        ("a.parquet", b"PAR1", "not a parquet file"),
-        ("a.jsonl.gz", b"plain", "is damaged .*; get it again"),
+        ("a.json", b"[" * 100_000, "cannot read .*a.json"),
+        ("a.parquet", b"PAR1", "not a readable parquet file"),
+        ("a.jsonl.gz", b"plain", "cannot read .*a.jsonl.gz"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path, name, content, reason):
@@ -92,7 +91,7 @@ def test_a_truncated_parquet_file_is_one_clear_error(tmp_path):
     path = write(tmp_path / "a.parquet", [{"text": "x" * 1000, "n": n} for n in range(2000)])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="not a parquet file"):
+    with pytest.raises(ValueError, match="not a readable parquet file"):
         read(path)
     damaged = bytearray(whole)
     damaged[4:24] = b"\xff" * 20
@@ -109,19 +108,13 @@ def test_a_damaged_gzip_file_is_one_clear_error(tmp_path, damage):
     if damage == "overwritten":
         content[middle : middle + 100] = b"\xff" * 100
     path.write_bytes(content[:middle] if damage == "cut short" else content)
-    with pytest.raises(ValueError, match=r"a\.jsonl\.gz is damaged .*; get it again"):
+    with pytest.raises(ValueError, match=r"cannot read .*a\.jsonl\.gz"):
         read(path, skip=True)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.parquet"])
-def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path, name):
-    if name == "a.parquet":
-        write(tmp_path / name)
-        assert len(read(tmp_path / name)[0]) == 3
-        return
-    lines = b'{"n": 1}\n{"t": "\xff"}\n{"n": 3}\n'
-    (tmp_path / name).write_bytes(gzip.compress(lines) if name.endswith("gz") else lines)
-    records, problems = read(tmp_path / name, skip=True)
+def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n{"t": "\xff"}\n{"n": 3}\n')
+    records, problems = read(tmp_path / "a.jsonl", skip=True)
     assert [record.number for record in records] == [1, 3]
     assert len(problems) == 1
 
@@ -161,3 +154,33 @@ def test_the_hub_is_read_from_a_copy_of_a_repository(tmp_path, monkeypatch):
     assert records[0].origin == "hub/part/train#1"
     with pytest.raises(ValueError, match=r"could not load .*/part/test at revision 'main'"):
         list(load_hub(hub, "main", "test", "part"))
+
+
+def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
+    items = [f"item {number}" for number in range(50)]
+    draws = [draw(items, 10, f"seed {seed}") for seed in range(5)]
+    for drawn in draws:
+        assert len({*drawn}) == 10
+        assert drawn == [item for item in items if item in drawn]
+    assert len({*map(tuple, draws)}) == 5
+    assert draw(items, 10, "seed 0") == draws[0]
+
+
+@pytest.mark.parametrize("count", [None, 3, 4])
+def test_all_are_drawn_where_there_are_no_more(count):
+    assert draw(("a", "b", "c"), count, "seed") == ["a", "b", "c"]
+
+
+def test_the_hash_of_a_directory_depends_on_the_names_and_contents_of_visible_files_only(tmp_path):
+    def make(name, files):
+        for path, text in files.items():
+            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / path).write_text(text)
+        return directory_sha256(tmp_path / name)
+
+    first = make("first", {"a.json": "1", "b/c.json": "2"})
+    assert make("other place", {"b/c.json": "2", "a.json": "1"}) == first
+    assert make("hidden", {"a.json": "1", "b/c.json": "2", ".git/HEAD": "x", "b/.state": "y", ".c": "z"}) == first
+    assert make("changed", {"a.json": "1", "b/c.json": "3"}) != first
+    assert make("renamed", {"a.json": "1", "b/d.json": "2"}) != first
+    assert make(".below a hidden one", {"a.json": "1", "b/c.json": "2"}) == first

@@ -1,16 +1,26 @@
-"""From rows to a data set on disk: the steps that all builders share."""
+"""From a command line to a data set on disk: what all builders share.
+
+A door in ``data_prep`` is a description with examples and one call::
+
+    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION))
+"""
 
 import shlex
+import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.problems import count_of, raise_problems
+from verl_trgrpo.common.progress import Progress, exit_code, interruptible
 from verl_trgrpo.data import parquet, schema
 
 
@@ -88,51 +98,39 @@ def build_data_set(plan: BuildPlan, make: Callable[[], DataSet]) -> BuildResult:
     The files and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
 
     Raises:
-        ValueError: an output directory that cannot be written or has data files without a manifest from here, rows that
-            veRL would stumble over, a file without rows, or whatever `make` raises.
+        ValueError: an output directory that cannot be written or has data files of another origin, rows that veRL would
+            stumble over, a file without rows, or whatever `make` raises.
     """
-    _refuse_inputs(plan)
-    recorded = parquet.read_manifest(plan.out)
-    if not plan.force:
-        if recorded is not None and _is_current(recorded, plan) and parquet.is_intact(plan.out, recorded):
-            return BuildResult(recorded, built=False)
-        _refuse_foreign(plan, recorded)
-    old = [*_files_of(recorded), parquet.MANIFEST]
-    with staged_directory(plan.out, replaces=old) as stage:
-        data_set = make()
-        facts = {file.name: _write(stage, file) for file in data_set.files}
-        manifest = _manifest(plan, data_set, facts)
-        parquet.write_manifest(stage, manifest)
-    return BuildResult(manifest, built=True)
-
-
-def _refuse_inputs(plan: BuildPlan) -> None:
     inside = [path.name for path in plan.inputs if path.resolve().parent == plan.out.resolve()]
     if inside:
         raise ValueError(
             f"{plan.out} holds {', '.join(inside[:5])}, which the data set is made from, and would be replaced; choose "
             "another output directory"
         )
-
-
-def _refuse_foreign(plan: BuildPlan, recorded: Mapping[str, Any] | None) -> None:
-    """Raise ValueError where files would be lost that this builder has not made."""
-    builder = (recorded or {}).get("builder")
-    if builder not in (None, plan.builder):
-        raise ValueError(f"{plan.out} has a data set of {builder}; choose another directory, or force the build")
-    own = {*_files_of(recorded), parquet.MANIFEST} if builder else set()
-    here = [*plan.out.glob("*.parquet"), *plan.out.glob(parquet.MANIFEST)]
-    foreign = sorted(path.name for path in here if path.name not in own)
-    if foreign:
-        raise ValueError(
-            f"{plan.out} has {', '.join(foreign[:5])}, but no {parquet.MANIFEST} of {plan.builder} that lists it; choose "
-            "another directory, or force the build to replace it"
-        )
-
-
-def _files_of(recorded: Mapping[str, Any] | None) -> list[str]:
-    files = (recorded or {}).get("files")
-    return [*files] if isinstance(files, Mapping) and (recorded or {}).get("builder") else []
+    recorded = parquet.read_manifest(plan.out) or {}
+    own = [*recorded["files"], parquet.MANIFEST] if recorded.get("builder") == plan.builder else []
+    if not plan.force:
+        if _identity(plan).items() <= recorded.items() and parquet.is_intact(plan.out, recorded):
+            return BuildResult(recorded, built=False)
+        here = [*plan.out.glob("*.parquet"), *plan.out.glob(parquet.MANIFEST)]
+        if foreign := sorted(path.name for path in here if path.name not in own):
+            raise ValueError(
+                f"{plan.out} has {', '.join(foreign[:5])}, which {plan.builder} has not made; choose another directory, or "
+                "force the build to replace it"
+            )
+    with staged_directory(plan.out, replaces=own) as stage:
+        data_set = make()
+        facts = {file.name: _write(stage, file) for file in data_set.files}
+        manifest = {
+            **_identity(plan),
+            "command": shlex.join(plan.command),
+            "counts": {name: counts.as_dict() for name, counts in data_set.counts.items()},
+            "notes": dict(data_set.notes),
+            "skipped": list(data_set.skipped),
+            "files": facts,
+        }
+        parquet.write_manifest(stage, manifest)
+    return BuildResult(manifest, built=True)
 
 
 def _write(stage: Path, file: DataFile) -> dict[str, Any]:
@@ -143,37 +141,106 @@ def _write(stage: Path, file: DataFile) -> dict[str, Any]:
     return {"rows": len(file.rows), "sha256": parquet.file_sha256(stage / file.name)}
 
 
-def _is_current(recorded: Mapping[str, Any], plan: BuildPlan) -> bool:
-    return all(recorded.get(name) == value for name, value in _identity(plan).items())
-
-
 def _identity(plan: BuildPlan) -> dict[str, Any]:
     """Return what determines the files: equal entries in a manifest, equal files."""
     return {
         "builder": plan.builder,
         "schema_version": schema.SCHEMA_VERSION,
         "package_version": __version__,
-        "library_versions": _versions(plan),
+        "library_versions": {name: version(name) for name in sorted({*plan.libraries, "pyarrow"})},
         "arguments": dict(plan.arguments),
     }
 
 
-def _versions(plan: BuildPlan) -> dict[str, str]:
-    versions = {}
-    for name in sorted({*plan.libraries, "pyarrow"}):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
+@dataclass(frozen=True, kw_only=True)
+class BuilderOptions:
+    """Options that every builder has; a builder's own class adds fields and overrides `problems`.
+
+    Raises ValueError that lists everything that is wrong.
+
+    Args:
+        out: directory for the files.
+        limit: at most this many rows per file, drawn with the seed; all if left out.
+        seed: same sources and seed, same files.
+        num_proc: processes that share the work.
+        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
+        force: build even if the directory has this data set, or data files of unknown origin.
+    """
+
+    out: Path
+    limit: int | None = None
+    seed: int = 0
+    num_proc: int = 1
+    on_error: Literal["raise", "skip"] = "raise"
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        problems = self.problems()
+        if self.limit is not None and self.limit < 1:
+            problems.append(f"limit is {self.limit}; ask for at least 1 row, or leave it out for all")
+        if self.num_proc < 1:
+            problems.append(f"num_proc is {self.num_proc}; use at least 1 process")
+        if self.on_error not in ("raise", "skip"):
+            problems.append(f"on_error is {self.on_error!r}; choose raise or skip")
+        raise_problems(problems)
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with a builder's own fields, each with value, reason and remedy."""
+        return []
 
 
-def _manifest(plan: BuildPlan, data_set: DataSet, facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        **_identity(plan),
-        "command": shlex.join(plan.command),
-        "counts": {name: counts.as_dict() for name, counts in data_set.counts.items()},
-        "notes": dict(data_set.notes),
-        "skipped": list(data_set.skipped),
-        "files": dict(facts),
-    }
+Options = TypeVar("Options", bound=BuilderOptions)
+
+
+def run_builder(
+    options_class: type[Options],
+    build: Callable[[Options, Progress], BuildResult],
+    prog: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse a builder's options, build, and report on stdout; see `parse_options` for how fields become flags.
+
+    SIGTERM, which batch systems send, is taken as Ctrl-C.
+
+    Args:
+        options_class: the builder's options.
+        build: called with the options and a progress display; returns a `BuildResult`.
+        prog: the script's path as its help names it, such as ``data_prep/kk.py``.
+        description: what is built, with examples.
+        argv: command-line words; those of this process if left out.
+
+    Returns:
+        the exit code: 0 built or already there, 2 wrong input, 130 interrupted.
+
+    Raises:
+        SystemExit: with 0 after ``--help``.
+    """
+    name = Path(prog).name
+    try:
+        with interruptible(signal.SIGTERM) as progress:
+            options = parse_options(options_class, prog, description, argv)
+            sys.stdout.write(_report(options.out, build(options, progress)))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{name}: error: {error}\n")
+        return 2
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"\n{name}: interrupted; the output directory is as before\n")
+        return exit_code(interrupt)
+    return 0
+
+
+def _report(out: Path, result: BuildResult) -> str:
+    """Return what was read, dropped and written, as text."""
+    if not result.built:
+        return f"{out} already has this data set, built with the same arguments; --force builds it again\n"
+    lines = []
+    for source, counts in result.manifest["counts"].items():
+        dropped = "".join(f"; {count} dropped: {reason}" for reason, count in counts["dropped"].items())
+        lines.append(f"{source}: {counts['kept']} kept of {counts['read']} read{dropped}")
+    lines += [f"note: {name}: {value}" for name, value in result.manifest["notes"].items()]
+    if skipped := result.manifest["skipped"]:
+        lines.append(f"{count_of(len(skipped), 'malformed row')} skipped, the first: {skipped[0]}")
+    for name, facts in result.manifest["files"].items():
+        lines.append(f"{out / name}: {count_of(facts['rows'], 'row')}")
+    return "".join(f"{line}\n" for line in lines)

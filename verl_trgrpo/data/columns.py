@@ -7,19 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import Finding, error, first_line, not_checked, warning
+from verl_trgrpo.common.problems import Finding, error, first_line, warning
 
 
-def column_findings(name: str, schema: pa.Schema) -> Iterator[tuple[str, Finding]]:
+def column_findings(name: str, schema: pa.Schema) -> Iterator[Finding]:
     """Yield which columns veRL or the rewards would stumble over."""
-    twice = sorted({column for column in schema.names if schema.names.count(column) > 1})
-    if twice:
-        yield "columns", error(name, f"several columns are called {', '.join(twice)}; rename them")
-        return
-    types = {column: schema.field(column).type for column in schema.names}
+    types = dict(zip(schema.names, schema.types, strict=True))
     missing = [column for column in ("data_source", "prompt", "reward_model") if column not in types]
     if missing:
-        yield "columns", error(name, f"it has no {', '.join(missing)}; it has {', '.join(types) or 'no columns'}")
+        yield error(name, f"it has no {', '.join(missing)}; it has {', '.join(types) or 'no columns'}")
     wanted = {
         "data_source": (_is_text, "a string"),
         "prompt": (_is_chat, "a list of structs with the strings role and content"),
@@ -28,39 +24,32 @@ def column_findings(name: str, schema: pa.Schema) -> Iterator[tuple[str, Finding
     }
     for column, (fits, form) in wanted.items():
         if column in types and not fits(types[column]):
-            yield "columns", error(name, f"{column} is {types[column]}; it must be {form}")
+            yield error(name, f"{column} is {types[column]}; it must be {form}")
     if "extra_info" not in types:
-        yield "columns", warning(name, "it has no extra_info; veRL then gives every row the index 0")
+        yield warning(name, "it has no extra_info; veRL then gives every row the index 0")
     if "ability" not in types:
-        text = "it has no ability; veRL does not need it, but other files of the run may have it"
-        yield "columns", warning(name, text)
+        yield warning(name, "it has no ability; veRL does not need it, but other files of the run may have it")
 
 
-def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, Finding]]:
+def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:
     """Yield which files (name -> schema) cannot become one data set with the first, by having `datasets` do it."""
-    check = "concatenation"
-    try:
-        import datasets  # slow import, needed here only
-    except ImportError:
-        yield check, not_checked("", "the package datasets is not installed")
-        return
-    (first, schema), *others = schemas.items()
-    try:
-        head = _one_null_row(schema, datasets)
-    except Exception as problem:  # `datasets` raises many types for what it does not know
-        yield check, error(first, f"datasets cannot read its types ({first_line(problem)})")
-        return
-    for name, other in others:
-        path, here, there = first_difference(schema, other) or ("", "", "")
+    import datasets  # slow import, needed here only
+
+    names = [*schemas]
+    for name in names[1:]:
+        first = names[0]
+        path, here, there = first_difference(schemas[first], schemas[name]) or ("", "", "")
         shown = f"{path} is {here} in {first} and {there} here" if path else ""
         try:
-            datasets.concatenate_datasets([head, _one_null_row(other, datasets)])
-        except Exception as problem:
-            reason = shown or first_line(problem)
-            yield check, error(name, f"cannot be loaded with {first}: {reason}; cast one of them")
+            # `concatenate_datasets` leaves out data sets without rows, so one row of nulls it is.
+            datasets.concatenate_datasets(
+                [datasets.Dataset(pa.Table.from_pylist([{}], schema=schemas[file])) for file in (first, name)]
+            )
+        except Exception as problem:  # `datasets` raises many types for what it does not know
+            yield error(name, f"cannot be loaded with {first}: {shown or first_line(problem)}; cast one of them")
         else:
             if "missing" in (here, there):
-                yield check, warning(name, f"{shown}; veRL fills in null")
+                yield warning(name, f"{shown}; veRL fills in null")
 
 
 def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:
@@ -68,38 +57,26 @@ def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] |
 
     A type is "missing" where only the other schema has the field. Differing types come before missing fields.
     """
-    differences = list(_differences("", pa.struct(list(one)), pa.struct(list(other))))
-    return min(differences, key=lambda difference: "missing" in difference[1:], default=None)
+    ours, theirs = dict(_leaves("", pa.struct(list(one)))), dict(_leaves("", pa.struct(list(other))))
+    pairs = [(path, ours.get(path, "missing"), theirs.get(path, "missing")) for path in dict.fromkeys([*ours, *theirs])]
+    different = [pair for pair in pairs if pair[1] != pair[2] and "null" not in pair]
+    return min(different, key=lambda pair: "missing" in pair, default=None)
 
 
-def _differences(path: str, one: pa.DataType, other: pa.DataType) -> Iterator[tuple[str, str, str]]:
-    if one.equals(other) or pa.types.is_null(one) or pa.types.is_null(other):
-        return
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        ours, theirs = _fields(one), _fields(other)
-        for name in dict.fromkeys([*ours, *theirs]):
-            where = f"{path}.{name}" if path else name
-            if name in ours and name in theirs:
-                yield from _differences(where, ours[name], theirs[name])
-            else:
-                yield where, str(ours.get(name, "missing")), str(theirs.get(name, "missing"))
-    elif _is_list(one) and type(one) is type(other):
-        yield from _differences(f"{path}[]", one.value_type, other.value_type)
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    """Yield the path of every field that has none below it, and its type."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}" if path else field.name, field.type)
+    elif _is_list(kind) and pa.types.is_struct(kind.value_type):
+        yield from _leaves(f"{path}[]", kind.value_type)
     else:
-        yield path, str(one), str(other)
-
-
-def _one_null_row(schema: pa.Schema, datasets: Any) -> Any:
-    # `concatenate_datasets` leaves out data sets without rows, so one row it is.
-    columns = [pa.nulls(1, field.type) for field in schema]
-    nullable = pa.schema([field.with_nullable(True) for field in schema], metadata=schema.metadata)
-    return datasets.Dataset(pa.Table.from_arrays(columns, schema=nullable))
+        yield path, str(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    value: Any = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_string_view(value)
 
 
 def _is_list(kind: pa.DataType) -> bool:

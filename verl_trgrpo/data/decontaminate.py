@@ -10,9 +10,6 @@ A train row is contaminated by a test row if one of these holds:
 
 A question is `extra_info.question` where a builder wrote it, else the last message of the user, instructions included.
 
-The share is one of words, not of n-grams: one changed word in a question of 60 spoils 13 of its 48 n-grams but leaves 59
-words in common. 13 words and 0.8 are the values of well-known contamination analyses of language models.
-
 The train file is read row by row; memory grows with the test files and the rows found.
 """
 
@@ -20,8 +17,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +30,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import replaced_file, write_text
 from verl_trgrpo.common.problems import count_of, raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import UnreadableError, display_names, file_sha256, read_rows, read_schema
+from verl_trgrpo.data.parquet import display_names, file_sha256, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, question_text, row_keys, words_of
 from verl_trgrpo.data.show import escape
 
@@ -44,8 +42,8 @@ _SHOWN = 10
 class ContaminationOptions:
     """What to compare, how strictly, and where the rest goes.
 
-    Raises ValueError for files that do not exist, the train file among the tests, numbers out of range, and an `out` that
-    is one of the inputs, is no parquet name, or has a file that is not from here.
+    Raises ValueError for files that do not exist or are given twice, numbers out of range, and an `out` that is one of the
+    inputs, is no parquet name, or exists (unless `force`).
 
     Args:
         train: a parquet file.
@@ -53,7 +51,7 @@ class ContaminationOptions:
         ngram: words in a run, from 1.
         threshold: share of a test question's words, above 0, at most 1.
         out: parquet file for the rows that are left; without it nothing is written.
-        force: replace a file at `out` that is not from here.
+        force: replace the file at `out`.
         json: print the result as JSON.
     """
 
@@ -79,12 +77,10 @@ class ContaminationOptions:
         if self.out is not None:
             if self.out.suffix != ".parquet":
                 problems.append(f"out is {self.out}; veRL tells files by their ending, name it .parquet")
-            if self.out.is_dir() or not self.out.parent.is_dir():
-                problems.append(f"out is {self.out}; choose a file in a directory that exists")
-            elif self.out.resolve() in places:
+            if self.out.resolve() in places:
                 problems.append(f"out is {self.out}, one of the inputs; choose another name")
-            elif self.out.exists() and not self.force and not _is_own(self.out):
-                problems.append(f"{self.out} exists and has no manifest from here; choose another name, or force it")
+            elif self.out.exists() and not self.force:
+                problems.append(f"{self.out} exists; choose another name, or replace it with --force")
         raise_problems(problems)
 
 
@@ -132,57 +128,60 @@ def find_contamination(
     Raises ValueError for a file that cannot be read.
     """
     names = display_names([*options.against, options.train])
-    index = _TestIndex(options)
-    counts = dict.fromkeys((names[path] for path in options.against), 0)
-    for path in options.against:
-        for keys, words in _prompts(path, names[path], row_key, progress):
-            index.add(keys, words, (names[path], counts[names[path]]))
-            counts[names[path]] += 1
-    matches: list[Match] = []
-    hit: set[tuple[str, int]] = set()
-    row = -1
-    for row, (keys, words) in enumerate(_prompts(options.train, names[options.train], row_key, progress)):
-        found = index.find(keys, words)
-        if found:
-            hit.update(index.places[test] for test in found)
+    questions = partial(_questions, names=names, row_key=row_key, progress=progress)
+    tests = [(names[path], row, question) for path in options.against for row, question in enumerate(questions(path))]
+    index = _TestIndex([question for _, _, question in tests], options)
+    matches, hit, count = [], set(), 0
+    for row, question in enumerate(questions(options.train)):
+        count += 1
+        if found := index.find(question):
+            hit |= {*found}
             best = max(found, key=lambda test: (found[test][1], found[test][0] != OVERLAP, -test))
-            matches.append(Match(row, *found[best], *index.places[best]))
-    hits = {name: sum(place == name for place, _ in hit) for name in counts}
-    return Contamination(row + 1, tuple(matches), counts, hits)
+            matches.append(Match(row, *found[best], *tests[best][:2]))
+    files = [name for name, _, _ in tests]
+    hits = [files[test] for test in hit]
+    test_names = [names[path] for path in options.against]
+    return Contamination(
+        count,
+        tuple(matches),
+        {name: files.count(name) for name in test_names},
+        {name: hits.count(name) for name in test_names},
+    )
 
 
 def write_clean(found: Contamination, options: ContaminationOptions) -> dict[str, Any]:
     """Write the train file's other rows to `options.out`, and return the manifest that is written beside it.
 
-    Rows and schema stay as they are, `extra_info.index` included. The file is the old one or the whole new one, whatever
-    stops the process, and no manifest describes another file.
+    Rows and schema stay as they are, `extra_info.index` included. The file appears whole or not at all.
 
     Raises:
-        ValueError: no row would be left, the train file is damaged, or `out` cannot be written.
+        ValueError: `out` is not given, no row would be left, or the train file is damaged.
     """
-    if options.out is None:
+    out, dropped = options.out, {match.train_row for match in found.matches}
+    if out is None:
         raise ValueError("out is not given; name the parquet file to write")
-    if len(found.matches) == found.train_rows:
+    if len(dropped) == found.train_rows:
         raise ValueError(f"all {found.train_rows} rows of {options.train} are contaminated; nothing would be left")
-    out = options.out
     try:
-        with replaced_file(out) as temporary:
-            _write_rows(options.train, temporary, {match.train_row for match in found.matches})
-            manifest = {
-                "package_version": __version__,
-                "train": _input(options.train),
-                "against": [_input(path) for path in options.against],
-                "parameters": {"ngram": options.ngram, "threshold": options.threshold},
-                "rows_read": found.train_rows,
-                "rows_kept": found.train_rows - len(found.matches),
-                "rows_in_train": dict(found.test_rows_hit),
-                "dropped": [asdict(match) for match in found.matches],
-                "output": {out.name: file_sha256(temporary)},
-            }
-            manifest_path(out).unlink(missing_ok=True)
-        write_text(manifest_path(out), json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+        with (
+            replaced_file(out) as temporary,
+            pq.ParquetFile(options.train) as file,
+            pq.ParquetWriter(temporary, file.schema_arrow, compression="snappy") as writer,
+        ):
+            position = 0
+            for batch in file.iter_batches(batch_size=1000):
+                writer.write_batch(batch.filter(pa.array([position + i not in dropped for i in range(len(batch))])))
+                position += len(batch)
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"cannot write {out} from {options.train} ({error}); check both") from error
+    manifest = {
+        "package_version": __version__,
+        "ngram": options.ngram,
+        "threshold": options.threshold,
+        "sha256": {path.name: file_sha256(path) for path in (options.train, *options.against, out)},
+        **found.as_dict(),
+    }
+    write_text(manifest_path(out), json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     return manifest
 
 
@@ -211,89 +210,56 @@ def render(found: Contamination, out: Path | None) -> str:
     return "".join(f"{escape(line)}\n" for line in lines)
 
 
+@dataclass(frozen=True)
+class _Question:
+    """The keys of equality of a row, and the words of its question."""
+
+    keys: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def has_task_key(self) -> bool:
+        return any(key.startswith("task:") for key in self.keys)
+
+
 class _TestIndex:
-    """The test questions, to be looked up by equality and by runs of words. Tests are numbered through all files."""
+    """The test questions, to be looked up by equality and by runs of words; a test is its position in `tests`."""
 
-    def __init__(self, options: ContaminationOptions) -> None:
-        self._options = options
-        self.places: list[tuple[str, int]] = []
-        self._words: list[int] = []
-        self._has_task_key: list[bool] = []
-        self._by_key: dict[str, list[int]] = defaultdict(list)
-        self._by_words: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    def __init__(self, tests: Sequence[_Question], options: ContaminationOptions) -> None:
+        self._tests, self._options = tests, options
+        self._by_key: dict[Any, list[int]] = defaultdict(list)  # also by all words of a question
         self._by_run: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
+        for test, question in enumerate(tests):
+            for key in (*question.keys, question.words):
+                self._by_key[key].append(test)
+            for position, run in enumerate(self._runs(question.words)):
+                self._by_run[run].append((test, position))
 
-    def add(self, keys: tuple[str, ...], words: list[str], place: tuple[str, int]) -> None:
-        test = len(self.places)
-        self.places.append(place)
-        self._words.append(len(words))
-        self._has_task_key.append(_has_task_key(keys))
-        for key in keys:
-            self._by_key[key].append(test)
-        if words:
-            self._by_words[tuple(words)].append(test)
-        for position, run in enumerate(_runs(words, self._options.ngram)):
-            self._by_run[run].append((test, position))
-
-    def find(self, keys: tuple[str, ...], words: list[str]) -> dict[int, tuple[str, float]]:
+    def find(self, question: _Question) -> dict[int, tuple[str, float]]:
         """Return test -> (reason, share) for every test row that a train row matches."""
         found: dict[int, tuple[str, float]] = {}
-        for key in keys:
+        for key in question.keys:
             for test in self._by_key.get(key, ()):
                 found.setdefault(test, (EQUAL_PROMPT if key.startswith("text:") else EQUAL_PUZZLE, 1.0))
-        shares = dict.fromkeys(self._by_words.get(tuple(words), ()), 1.0)
-        starts: dict[int, set[int]] = defaultdict(set)
-        for run in _runs(words, self._options.ngram):
+        covered: dict[int, set[int]] = defaultdict(set)
+        for run in self._runs(question.words):
             for test, position in self._by_run.get(run, ()):
-                starts[test].add(position)
-        for test, positions in starts.items():
-            shares.setdefault(test, self._covered(positions) / self._words[test])
+                covered[test].update(range(position, position + len(run)))
+        shares = {test: len(positions) / len(self._tests[test].words) for test, positions in covered.items()}
+        if question.words:
+            shares |= dict.fromkeys(self._by_key.get(question.words, ()), 1.0)
         for test, share in shares.items():
-            if share >= self._options.threshold and not (_has_task_key(keys) and self._has_task_key[test]):
+            if share >= self._options.threshold and not (question.has_task_key and self._tests[test].has_task_key):
                 found.setdefault(test, (OVERLAP, round(share, 4)))
         return found
 
-    def _covered(self, positions: set[int]) -> int:
-        """Return how many words lie in the runs that begin at `positions`."""
-        return len({position + i for position in positions for i in range(self._options.ngram)})
+    def _runs(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        return zip(*(words[i:] for i in range(self._options.ngram)), strict=False)
 
 
-def _runs(words: list[str], size: int) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[i:] for i in range(size)), strict=False)
-
-
-def _has_task_key(keys: tuple[str, ...]) -> bool:
-    return any(key.startswith("task:") for key in keys)
-
-
-def _prompts(path: Path, name: str, row_key: RowKey, progress: Progress) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Yield the keys of equality and the words of each row of a file."""
-    try:
-        schema, count = read_schema(path)
-        if "prompt" not in schema.names:
-            raise ValueError(f"{path} has no column prompt; it has {', '.join(schema.names)}")
-        for row in progress(read_rows(path, ["prompt", "extra_info", "reward_model"]), count, name):
-            yield row_keys(row, row_key), words_of(question_text(row))
-    except UnreadableError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _write_rows(source: Path, target: Path, dropped: set[int]) -> None:
-    with pq.ParquetFile(source) as file, pq.ParquetWriter(target, file.schema_arrow, compression="snappy") as writer:
-        position = 0
-        for batch in file.iter_batches(batch_size=1000):
-            kept = pa.array([position + i not in dropped for i in range(batch.num_rows)], pa.bool_())
-            position += batch.num_rows
-            writer.write_batch(batch.filter(kept))
-
-
-def _input(path: Path) -> dict[str, str]:
-    return {"file": path.name, "sha256": file_sha256(path)}
-
-
-def _is_own(out: Path) -> bool:
-    try:
-        manifest = json.loads(manifest_path(out).read_text(encoding="utf-8"))
-        return manifest["output"][out.name] == file_sha256(out)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+def _questions(path: Path, names: Mapping[Path, str], row_key: RowKey, progress: Progress) -> Iterator[_Question]:
+    schema, count = read_schema(path)
+    if "prompt" not in schema.names:
+        raise ValueError(f"{path} has no column prompt; it has {', '.join(schema.names)}")
+    for row in progress(read_rows(path, ["prompt", "extra_info", "reward_model"]), count, names[path]):
+        yield _Question(row_keys(row, row_key), tuple(words_of(question_text(row))))

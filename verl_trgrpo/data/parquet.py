@@ -34,7 +34,7 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
         with pq.ParquetFile(path) as file:
             return file.schema_arrow, file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableError(f"it is not a readable parquet file ({first_line(error)}); check the path") from error
+        raise UnreadableError(f"{path} is not a readable parquet file ({first_line(error)}); check the path") from error
 
 
 def read_rows(path: Path, columns: Iterable[str] = COLUMNS) -> Iterator[dict[str, Any]]:
@@ -48,7 +48,7 @@ def read_rows(path: Path, columns: Iterable[str] = COLUMNS) -> Iterator[dict[str
             for batch in file.iter_batches(batch_size=1000, columns=present):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise UnreadableError(f"it is damaged ({first_line(error)}); get it again") from error
+        raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
 
 
 def display_names(paths: Sequence[Path]) -> dict[Path, str]:
@@ -86,10 +86,8 @@ def read_manifest(directory: Path) -> dict[str, Any] | None:
 
 def is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether every file that `manifest` lists is in `directory` with the recorded sha256."""
-    try:
-        return all(file_sha256(directory / name) == facts["sha256"] for name, facts in manifest["files"].items())
-    except (OSError, KeyError, TypeError, AttributeError):
-        return False
+    files = {directory / name: facts["sha256"] for name, facts in manifest["files"].items()}
+    return all(path.is_file() and file_sha256(path) == digest for path, digest in files.items())
 
 
 def file_sha256(path: Path) -> str:

@@ -14,7 +14,6 @@ instructions, `extra_info.question` is the question alone, which decontamination
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -84,77 +83,81 @@ def build_row(
     }
 
 
+def row_errors(row: Mapping[str, Any]) -> list[str]:
+    """Return what veRL or a reward would stumble over in a row."""
+    findings = [*prompt_findings(row, ""), *tag_findings(row, ""), *truth_findings(row, "")]
+    return [finding.message for finding in findings if finding.level is Level.ERROR]
+
+
 def check_rows(rows: Iterable[Mapping[str, Any]]) -> None:
     """Raise ValueError naming the first few of a builder's rows that veRL or a reward would stumble over."""
-    problems = []
-    for position, row in enumerate(rows):
-        findings = [*prompt_findings(row, f"row {position}"), *truth_findings(row, f"row {position}")]
-        problems += [f"{found.where}: {found.message}" for _, found in findings if found.level is Level.ERROR]
+    problems = [f"row {position}: {problem}" for position, row in enumerate(rows) for problem in row_errors(row)]
     if problems:
         rest = f"; and {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
         raise ValueError("; ".join(problems[:MAX_REPORTED]) + rest)
 
 
-def prompt_findings(
-    row: Mapping[str, Any], where: str, tags: Sequence[str] = CHAT_TAGS
-) -> Iterator[tuple[str, Finding]]:
-    """Yield what is wrong with a row's prompt, each with the name of the check of `verl-trgrpo data check`."""
+def is_chat(prompt: Any) -> bool:
+    """Return whether a prompt is a list of messages with a text each."""
+    messages = prompt if isinstance(prompt, list) else []
+    return bool(messages) and all(isinstance(m, Mapping) and isinstance(m.get("content"), str) for m in messages)
+
+
+def prompt_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    """Yield what makes a row's prompt no chat that ends with the user."""
     prompt = row.get("prompt")
-    if not isinstance(prompt, list) or not prompt:
-        yield "prompt", error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
+    if not is_chat(prompt):
+        yield error(where, f"the prompt is {shorten(prompt)}; it must be a list of messages with role and content")
         return
-    problems = [problem for number, message in enumerate(prompt) for problem in _message_problems(number, message)]
-    if problems:
-        yield from (("prompt", error(where, problem)) for problem in problems)
-        return
-    roles = [message["role"] for message in prompt]
+    roles = [message.get("role") for message in row["prompt"]]
+    for number, (role, message) in enumerate(zip(roles, row["prompt"], strict=True)):
+        if role not in ROLES:
+            yield error(where, f"message {number} has the role {shorten(role)}; known are {', '.join(ROLES)}")
+        if not message["content"].strip():
+            yield error(where, f"message {number} ({role}) is empty")
     if roles[-1] != "user":
-        yield "prompt", error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
+        yield error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
+
+
+def order_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    """Yield whether user and assistant do not take turns, after an optional system message."""
+    if not is_chat(row.get("prompt")):
+        return
+    roles = [str(message.get("role")) for message in row["prompt"]]
     turns = roles[1:] if roles[0] == "system" else roles
     if turns != [("user", "assistant")[turn % 2] for turn in range(len(turns))]:
-        text = (
-            f"the roles are {', '.join(roles)}; many chat templates want an optional system, then user, assistant, user"
-        )
-        yield "message order", warning(where, text)
-    content = "\n".join(message["content"] for message in prompt)
+        text = f"the roles are {', '.join(roles)}; many chat templates want user and assistant to take turns"
+        yield warning(where, text)
+
+
+def tag_findings(row: Mapping[str, Any], where: str, tags: Sequence[str] = CHAT_TAGS) -> Iterator[Finding]:
+    """Yield what a chat template or the response brings, and the prompt has already."""
+    if not is_chat(row.get("prompt")):
+        return
+    content = "\n".join(message["content"] for message in row["prompt"])
     if found := [tag for tag in tags if tag in content]:
         text = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
-        yield "chat tags", error(where, text)
+        yield error(where, text)
     if content.rstrip().endswith("<think>"):
-        text = "the prompt ends with an opened <think>, which belongs to the response; remove it"
-        yield "chat tags", error(where, text)
+        yield error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
 
 
-def truth_findings(row: Mapping[str, Any], where: str) -> Iterator[tuple[str, Finding]]:
-    """Yield what is wrong with a row's ground truth, each with the name of the check."""
+def truth_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
+    """Yield what is wrong with a row's ground truth."""
     truth = ground_truth_of(row)
     leaves = list(_leaves(truth))
-    if not leaves or all(leaf is None or (isinstance(leaf, str) and not leaf.strip()) for leaf in leaves):
-        yield "ground truth", error(where, f"reward_model.ground_truth is {shorten(truth)}; it says nothing")
-    elif any(isinstance(answer, str) and not answer.strip() for answer in _alternatives(truth)):
-        yield "ground truth", error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
+    alternatives = truth.get("target") if isinstance(truth, Mapping) else truth
+    if all(leaf is None or _is_blank(leaf) for leaf in leaves):
+        yield error(where, f"reward_model.ground_truth is {shorten(truth)}; it says nothing")
+    elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
+        yield error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
     elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
-        kind = "NaN" if isinstance(others[0], float) and math.isnan(others[0]) else type(others[0]).__name__
-        text = f"reward_model.ground_truth holds a {kind}; most rewards take texts, write it as a string"
-        yield "ground truth", warning(where, text)
+        text = f"reward_model.ground_truth holds a {type(others[0]).__name__}; most rewards take texts, write a string"
+        yield warning(where, text)
 
 
-def _message_problems(number: int, message: Any) -> Iterator[str]:
-    if not isinstance(message, Mapping):
-        yield f"message {number} is {shorten(message)}; it must have role and content"
-        return
-    role, content = message.get("role"), message.get("content")
-    if role not in ROLES:
-        yield f"message {number} has the role {shorten(role)}; known are {', '.join(ROLES)}"
-    if not isinstance(content, str):
-        yield f"message {number} has the content {shorten(content)}; it must be a text"
-    elif not content.strip():
-        yield f"message {number} ({role}) is empty"
-
-
-def _alternatives(truth: Any) -> list[Any]:
-    answers = truth.get("target") if isinstance(truth, Mapping) else truth
-    return answers if isinstance(answers, list) else []
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
 
 
 def _leaves(value: Any) -> Iterator[Any]:

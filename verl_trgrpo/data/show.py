@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.parquet import COLUMNS, UnreadableError, extra_info_of, read_rows, read_schema
+from verl_trgrpo.data.parquet import COLUMNS, extra_info_of, ground_truth_of, read_rows, read_schema
 from verl_trgrpo.data.tokens import load_tokenizer, render_prompt
 
 MAX_LINES, MAX_CHARS = 40, 3000
@@ -66,67 +66,49 @@ def show_rows(options: ShowOptions) -> Iterator[str]:
     """
     tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
     fitting = 0
-    try:
-        schema, count = read_schema(options.file)
-        for position, row in enumerate(read_rows(options.file, schema.names)):
-            if not options.fits(row):
-                continue
-            if fitting >= options.start:
-                title = f"=== row {position} of {count} | data source {_plain(row.get('data_source'))} ==="
-                parts = [("", title), *_parts(row, tokenizer)]
-                yield "".join(f"{line}\n" for part in parts for line in _lines(*part, options.full))
-            fitting += 1
-            if fitting == options.start + options.rows:
-                return
-    except UnreadableError as error:
-        raise ValueError(f"{options.file}: {error}") from error
+    schema, count = read_schema(options.file)
+    for position, row in enumerate(read_rows(options.file, schema.names)):
+        if not options.fits(row):
+            continue
+        if fitting >= options.start:
+            title = f"=== row {position} of {count} | data source {row.get('data_source')} ==="
+            yield "\n".join([escape(title), *_parts(row, tokenizer, options.full), ""])
+        fitting += 1
+        if fitting == options.start + options.rows:
+            return
     if fitting <= options.start:
         raise ValueError(f"{options.file} has {count} rows, none of which fits; check start, index and data source")
 
 
 def escape(text: str) -> str:
     """Return `text` with every character that could act on a terminal written as in Python (`\\x1b`), but for tabs."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escape_char(char) for char in text)
+    return "".join(
+        char.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if char != "\t" and unicodedata.category(char) in _ESCAPED
+        else char
+        for char in text
+    )
 
 
-def _escape_char(char: str) -> str:
-    if char == "\t" or unicodedata.category(char) not in _ESCAPED:
-        return char
-    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
-
-
-def _parts(row: Mapping[str, Any], tokenizer: Any) -> Iterator[tuple[str, Any]]:
+def _parts(row: Mapping[str, Any], tokenizer: Any, full: bool) -> Iterator[str]:
     """Yield headings and what stands below them."""
     prompt = row.get("prompt")
     for message in prompt if isinstance(prompt, list) else [prompt]:
-        if isinstance(message, Mapping):
-            yield f"--- {_plain(message.get('role'))}", message.get("content")
-        else:
-            yield "--- prompt", message
+        known = message if isinstance(message, Mapping) else {"role": "prompt", "content": message}
+        yield f"--- {escape(str(known.get('role')))}\n{_text(known.get('content'), full)}"
     if tokenizer is not None:
         try:
             text, tokens = render_prompt(tokenizer, prompt)
-            yield f"--- chat template ({tokens} tokens)", text
+            yield f"--- chat template ({tokens} tokens)\n{_text(text, full)}"
         except ValueError as error:
-            yield "--- chat template", str(error)
-    reward_model = row.get("reward_model")
-    yield "--- ground truth", reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else reward_model
-    yield "--- extra_info", row.get("extra_info")
+            yield f"--- chat template\n{_text(str(error), full)}"
+    yield f"--- ground truth\n{_text(ground_truth_of(row), full)}"
     rest = {name: value for name, value in row.items() if name not in COLUMNS}
-    if rest:
-        yield "--- other columns", rest
-
-
-def _lines(heading: str, value: Any, full: bool) -> Iterator[str]:
-    if heading:
-        yield escape(heading)
-    if isinstance(value, Mapping):
-        for name, field in value.items():
-            yield f"{escape(str(name))}: {_text(field, full)}"
-    else:
-        yield _text(value, full)
+    for heading, fields in (("extra_info", extra_info_of(row)), ("other columns", rest)):
+        if fields:
+            yield f"--- {heading}"
+        for name, value in fields.items():
+            yield f"{escape(name)}: {_text(value, full)}"
 
 
 def _text(value: Any, full: bool) -> str:
@@ -135,7 +117,3 @@ def _text(value: Any, full: bool) -> str:
     lines = "\n".join(escape(line) for line in shown.split("\n"))
     left = len(text) - len(shown)
     return f"{lines}\n[{left} more characters; --full shows them]" if left else lines
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) and value else repr(value)

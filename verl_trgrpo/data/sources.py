@@ -1,22 +1,27 @@
-"""Rows of other people's files, one by one, each with the place it comes from."""
+"""Rows of other people's files, one by one, each with the place it comes from, and how builders draw from them."""
 
 import gzip
 import hashlib
 import json
+import random
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.common.problems import first_line
+from verl_trgrpo.data.parquet import UnreadableError, file_sha256, read_rows, read_schema
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 MAX_REPORTED = 5
+
+# Why rows are left out, in the manifest.
+MALFORMED = "malformed"
+NOT_DRAWN = "not drawn for the limit"
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -103,8 +108,16 @@ def read_records(path: Path, errors: RowErrors) -> Iterator[Record]:
                 yield Record(row, path.name, number)
             else:
                 errors.add(path.name, number, f"it is of type {type(row).__name__}; expected an object")
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror or error}); check the path") from error
+    except (OSError, EOFError, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+
+
+def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
+    """Return `count` of the items, drawn with `seed`, in their order; all where `count` is None or there are no more."""
+    if count is None or count >= len(items):
+        return list(items)
+    positions = random.Random(seed).sample(range(len(items)), count)
+    return [items[position] for position in sorted(positions)]
 
 
 def hub_copy(dataset: str) -> Path | None:
@@ -149,10 +162,9 @@ def load_hub(
             download_mode=mode,
         )
     except Exception as error:  # the hub's client and the network beneath it raise many unrelated types
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"could not load {where} at revision {revision!r}: {reason}. Check the network and the name, or copy the data "
-            "set's files to a directory and name that directory as the source"
+            f"could not load {where} at revision {revision!r} ({first_line(error)}); check the network and the name, or "
+            "copy the repository to a directory and name that directory as the source"
         ) from error
     return (Record(row, where, number) for number, row in enumerate(rows, start=1))
 
@@ -177,53 +189,27 @@ def _is_data(path: Path) -> bool:
 
 def _numbered_rows(path: Path, errors: RowErrors) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
-        return enumerate(_read_parquet(path), start=1)
+        return enumerate(read_rows(path, read_schema(path)[0].names), start=1)
     if path.suffix == ".json":
         return enumerate(_read_json(path), start=1)
     return _read_json_lines(path, errors)
 
 
-def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowException as error:
-        raise ValueError(f"{path} is not a parquet file ({error}); check the path") from error
-    with file:
-        try:
-            for batch in file.iter_batches(batch_size=1024):
-                yield from batch.to_pylist()
-        except (pa.ArrowException, OSError) as error:
-            raise ValueError(f"{path} is damaged ({error}); get it again") from error
-
-
 def _read_json(path: Path) -> list[Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        rows = json.loads(text) if text.strip() else []
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON ({error}); for one object per line name it .jsonl") from error
+    rows = json.loads(path.read_bytes().strip() or b"[]")
     if not isinstance(rows, list):
-        raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
+        raise UnreadableError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
     return rows
 
 
 def _read_json_lines(path: Path, errors: RowErrors) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(_read_lines(path), start=1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                errors.add(path.name, number, f"it is not JSON ({error})")
-            else:
-                yield number, row
-
-
-def _read_lines(path: Path) -> Iterator[bytes]:
     # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        try:
-            yield from file
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path} is damaged ({error}); get it again") from error
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    errors.add(path.name, number, f"it is not JSON ({error})")
+                else:
+                    yield number, row

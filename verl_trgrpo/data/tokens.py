@@ -1,40 +1,11 @@
-"""How long prompts are: in tokens with a tokenizer's chat template, else in characters."""
+"""A model's tokenizer: what its chat template makes of prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import first_line
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Prompt lengths of some rows; percentiles are nearest ranks.
-
-    unit: "tokens" (chat template applied, generation prompt included) or "characters" (of all messages).
-    over: how many exceed the limit, None where none was given in this unit.
-    """
-
-    unit: str
-    rows: int
-    min: int
-    median: int
-    p95: int
-    max: int
-    over: int | None
-
-
-def summarize(lengths: Sequence[int], unit: str, limit: int | None) -> Lengths | None:
-    """Return the summary of `lengths`, None if there are none."""
-    if not lengths:
-        return None
-    ordered = sorted(lengths)
-    median, p95 = (ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, 95))
-    over = None if limit is None else sum(length > limit for length in ordered)
-    return Lengths(unit, len(ordered), ordered[0], median, p95, ordered[-1], over)
 
 
 def load_tokenizer(directory: Path) -> Any:

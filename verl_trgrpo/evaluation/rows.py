@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import Level, raise_problems
+from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data.parquet import COLUMNS, UnreadableError, display_names, read_rows
-from verl_trgrpo.data.schema import MAX_REPORTED, prompt_findings, truth_findings
+from verl_trgrpo.data.schema import MAX_REPORTED, row_errors
 from verl_trgrpo.tasks.registry import find_reward
 
 SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
@@ -45,7 +45,7 @@ def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[
                 else:
                     rows.append(_eval_row(row, position))
         except UnreadableError as error:
-            problems.append(f"{path}: {error}")
+            problems.append(str(error))
         if not rows and not problems:
             problems.append(f"{path} has no rows; build it again")
         found.append(_drawn(rows, limit, seed))
@@ -75,9 +75,8 @@ def _eval_row(row: Mapping[str, Any], position: int) -> EvalRow:
 
 def _problem(row: Mapping[str, Any]) -> str:
     """Return why a row cannot be evaluated, or nothing."""
-    for _, finding in (*prompt_findings(row, ""), *truth_findings(row, "")):
-        if finding.level is Level.ERROR:
-            return finding.message
+    for problem in row_errors(row):
+        return problem
     agent_name = row.get("agent_name") or SINGLE_TURN
     if agent_name not in (SINGLE_TURN, SEARCH_TAGS):
         return (

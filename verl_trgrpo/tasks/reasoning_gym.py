@@ -18,8 +18,7 @@ import pyarrow as pa
 from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import BuilderOptions
+from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.tasks.score import Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."

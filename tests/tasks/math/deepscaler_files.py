@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.data.builder_files import rows_of
-from verl_trgrpo.data.command import run_builder
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks.math.build import DeepscalerOptions
 from verl_trgrpo.tasks.math.build import build as build_deepscaler
 

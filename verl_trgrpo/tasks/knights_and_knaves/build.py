@@ -23,12 +23,13 @@ import pyarrow as pa
 from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import BuilderOptions
-from verl_trgrpo.data.selection import MALFORMED, NOT_DRAWN, draw
+from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.data.sources import (
+    MALFORMED,
+    NOT_DRAWN,
     RowErrors,
     directory_sha256,
+    draw,
     hub_copy,
     hub_name,
     load_hub,

@@ -11,10 +11,8 @@ import pyarrow as pa
 from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import BuilderOptions
-from verl_trgrpo.data.selection import MALFORMED, NOT_DRAWN, draw
-from verl_trgrpo.data.sources import Record, RowErrors
+from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, Record, RowErrors, draw
 from verl_trgrpo.tasks.math.prompts import INSTRUCTION, INSTRUCTION_ROLES, NO_INSTRUCTION, build_prompt
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, NoAnswerError, Problem, find_repetitions, read_problem
 from verl_trgrpo.tasks.math.sources import SETS, TRAIN, SetSource, file_of, find_sources, split_of

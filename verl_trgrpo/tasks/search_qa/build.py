@@ -22,10 +22,8 @@ from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.build import BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.command import BuilderOptions
-from verl_trgrpo.data.selection import MALFORMED, NOT_DRAWN, draw
-from verl_trgrpo.data.sources import RowErrors, hub_name
+from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw, hub_name
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
     HUB_DATASET,

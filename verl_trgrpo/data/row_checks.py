@@ -1,0 +1,224 @@
+"""The checks of `verl-trgrpo data check` that look at one row after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from verl_trgrpo.common.problems import Finding, Level, error, first_line, not_checked, shorten, warning
+from verl_trgrpo.data.parquet import extra_info_of, ground_truth_of
+from verl_trgrpo.data.schema import is_chat, order_findings, prompt_findings, tag_findings, truth_findings
+from verl_trgrpo.data.tokens import render_prompt
+
+TRAIN, TEST = "train", "test"
+
+# How files call the part they belong to; "validation" files are test files to a run.
+SPLITS = {"train": TRAIN, "test": TEST, "val": TEST, "validation": TEST, "dev": TEST, "eval": TEST}
+
+# What veRL 0.9's own `default_compute_score` scores, and the beginning of further names.
+VERL_DATA_SOURCES = frozenset(
+    (
+        *("openai/gsm8k", "lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500"),
+        *("math_dapo", "math", "math_dapo_reasoning", "hiyouga/geometry3k"),
+        *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime"),
+        *("numina_synthetic_amc", "numina_cn_k12", "numina_olympiads"),
+        *("codecontests", "apps", "codeforces", "taco"),
+        *("searchR1_nq", "searchR1_triviaqa", "searchR1_popqa", "searchR1_hotpotqa"),
+        *("searchR1_2wikimultihopqa", "searchR1_musique", "searchR1_bamboogle"),
+    )
+)
+VERL_PREFIX = "aime"
+
+# The forms that rewards usually want an answer in.
+FORMS = ("<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>")
+
+
+class Scan:
+    """What the checks know beside a row: of the run, of its file, and of the rows before.
+
+    Args:
+        rewards: `verl_trgrpo.tasks`, or a module with the same functions.
+        gold: whether responses that state the ground truth are scored.
+        tokenizer: with a chat template; None: prompts are measured in characters.
+        tags: that must not be in a prompt.
+        limit: of a prompt in tokens, if there is one.
+    """
+
+    def __init__(self, rewards: ModuleType, gold: bool, tokenizer: Any, tags: Sequence[str], limit: int | None) -> None:
+        self.rewards, self.gold, self.tokenizer, self.tags, self.limit = rewards, gold, tokenizer, tags, limit
+        self.unit = "tokens" if tokenizer else "characters"
+        # Group of files -> hash of a prompt's key -> where it was met first, and its ground truth.
+        self.prompts: dict[str, dict[int, tuple[str, str]]] = {}
+
+    def start_file(self, path: str, role: str | None) -> None:
+        """Begin a file; files of one role belong together in a run."""
+        self.role, self.group = role, role or f"file {path}"
+        self.indices: set[Any] = set()
+        self.lengths: list[int] = []
+        self.length: int | None = None
+        self.prompts.setdefault(self.group, {})
+
+    def start_row(self, row: Mapping[str, Any], keys: Sequence[str]) -> None:
+        """Begin a row; `keys` are those of equal prompts."""
+        self.keys = [(key, hash(key)) for key in keys]
+        self.truth = json.dumps(ground_truth_of(row), sort_keys=True, default=str)
+
+    def end_row(self, where: str) -> None:
+        """Remember a row for those that follow."""
+        for _, digest in self.keys:
+            self.prompts[self.group].setdefault(digest, (where, self.truth))
+
+    def met(self, group: str) -> list[tuple[str, str, str]]:
+        """Return key, place and ground truth of earlier rows of a group that equal this one."""
+        seen = self.prompts.get(group, {})
+        return [(key, *seen[digest]) for key, digest in self.keys if digest in seen]
+
+
+def role_of(row: Mapping[str, Any]) -> str | None:
+    """Return the part of a run that a row says it belongs to, None where it does not say."""
+    split = extra_info_of(row).get("split")
+    return SPLITS.get(split) if isinstance(split, str) else None
+
+
+def index_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield a missing or repeated index."""
+    index = extra_info_of(row).get("index")
+    if not isinstance(index, (int, str)):
+        yield warning(
+            where, f"extra_info.index is {shorten(index)}; number the rows, veRL calls it row 0 in its traces"
+        )
+    elif index in scan.indices:
+        yield warning(where, f"extra_info.index {shorten(index)} is there before; number the rows")
+    else:
+        scan.indices.add(index)
+
+
+def split_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield a split that is not the file's."""
+    if scan.role is not None and role_of(row) != scan.role:
+        yield warning(where, f"extra_info.split is {shorten(extra_info_of(row).get('split'))} in a {scan.role} file")
+
+
+def source_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield a data source without a reward, or with one of veRL's own only."""
+    source = row.get("data_source")
+    if scan.rewards.has_reward(source):
+        return
+    if isinstance(source, str) and (source in VERL_DATA_SOURCES or source.startswith(VERL_PREFIX)):
+        text = f"{source!r} has a reward of veRL's own only; set reward.custom_reward_function.path=null to use it"
+        yield warning(where, text)
+    else:
+        yield error(where, f"no reward for {shorten(source)}; known are {', '.join(scan.rewards.known_data_sources())}")
+
+
+def gold_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield why the ground truth of a row, as an answer, does not get `acc` 1.0."""
+    source = row.get("data_source")
+    if not scan.gold:
+        yield not_checked("", "--no-rewards")
+    elif not isinstance(source, str) or not scan.rewards.has_reward(source):
+        yield not_checked("", f"no reward for {shorten(source)}")
+    elif not any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
+        try:
+            found = _gold_finding(row, source, where, scan.rewards)
+        except ImportError as problem:
+            found = not_checked("", f"the reward of {source!r} cannot be imported ({first_line(problem)})")
+        except Exception as problem:  # a reward is anybody's code; what it raises here it would raise in training
+            found = error(where, f"the reward of {source!r} raises {type(problem).__name__}: {first_line(problem)}")
+        yield from [found] if found else []
+
+
+def duplicate_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield an equal prompt in the files of the same role."""
+    for key, place, _ in scan.met(scan.group)[:1]:
+        yield warning(where, _same(key, place))
+
+
+def conflict_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield an equal prompt with another ground truth; an equal puzzle with other names rightly has one."""
+    for key, place, truth in scan.met(scan.group):
+        if key.startswith("text:") and truth != scan.truth:
+            yield error(where, f"same prompt as {place}, another ground truth")
+
+
+def overlap_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield a test prompt that is in a train file; these have been read before."""
+    for key, place, _ in scan.met(TRAIN)[:1] if scan.role == TEST else []:
+        yield error(where, _same(key, place))
+
+
+def template_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield why the chat template refuses the prompt; else note the length, for a row that is a chat."""
+    scan.length = None
+    if not is_chat(row.get("prompt")):
+        return
+    if scan.tokenizer is None:
+        scan.lengths.append(sum(len(message["content"]) for message in row["prompt"]))
+        yield not_checked("", "no --tokenizer")
+        return
+    try:
+        _, scan.length = render_prompt(scan.tokenizer, row["prompt"])
+        scan.lengths.append(scan.length)
+    except ValueError as problem:
+        yield error(where, str(problem))
+
+
+def length_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
+    """Yield a prompt that is too long; after `template_findings`."""
+    if scan.tokenizer is None or scan.limit is None:
+        yield not_checked("", "it takes --tokenizer and --max-prompt-length")
+    elif scan.length is not None and scan.length > scan.limit:
+        yield warning(where, f"longer than {scan.limit} tokens; veRL drops such a prompt, or stops")
+
+
+ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]]] = {
+    "prompt": lambda row, where, scan: prompt_findings(row, where),
+    "message order": lambda row, where, scan: order_findings(row, where),
+    "chat tags": lambda row, where, scan: tag_findings(row, where, scan.tags),
+    "index": index_findings,
+    "split": split_findings,
+    "data source": source_findings,
+    "ground truth": lambda row, where, scan: truth_findings(row, where),
+    "reward of gold": gold_findings,
+    "duplicates": duplicate_findings,
+    "conflicts": conflict_findings,
+    "overlap": overlap_findings,
+    "chat template": template_findings,
+    "prompt length": length_findings,
+}
+
+
+def _same(key: str, place: str) -> str:
+    return f"same prompt as {place}" if key.startswith("text:") else f"same puzzle as {place}, names aside"
+
+
+def _gold_finding(row: Mapping[str, Any], source: str, where: str, rewards: ModuleType) -> Finding | None:
+    truth = ground_truth_of(row)
+    found = error(where, f"the ground truth {shorten(truth)} holds no text to answer with")
+    right_response = rewards.find_right_response(source)
+    golds = _gold_texts(truth)
+    for response in [right_response(truth)] if right_response else (form.format(g) for g in golds for form in FORMS):
+        verdict = rewards.compute_score(source, response, truth, extra_info_of(row))
+        if verdict["gold_unparseable"]:
+            return error(where, f"the reward of {source!r} cannot read the ground truth {shorten(truth)}")
+        if verdict["acc"] == 1.0:
+            return None
+        if verdict["timed_out"]:
+            found = warning(where, f"the reward of {source!r} timed out on the ground truth {shorten(truth)}")
+        else:
+            found = error(where, f"the ground truth {shorten(truth)} as an answer gets acc {verdict['acc']}")
+    return found
+
+
+def _gold_texts(truth: Any) -> list[str]:
+    """Return the texts that a ground truth accepts: itself, its alternatives, or those of a usual key of a mapping."""
+    if isinstance(truth, Mapping):
+        for key in ("solution_text_format", "target"):
+            if truth.get(key):
+                return _gold_texts(truth[key])
+        truth = list(truth.values())
+    if isinstance(truth, list):
+        return [text for value in truth for text in _gold_texts(value)]
+    return [] if truth is None else [str(truth)]
