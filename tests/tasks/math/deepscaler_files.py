@@ -52,7 +52,7 @@ EXPECTED = {
 
 def main(*words):
     """Run the command line in this process; return its exit code."""
-    return run_builder(DeepscalerOptions, build_deepscaler, "data_prep/deepscaler.py", argv=[*map(str, words)])
+    return run_builder(DeepscalerOptions, build_deepscaler, "data_prep/deepscaler.py", "", argv=[*map(str, words)])
 
 
 def build(out, *words):
