@@ -49,7 +49,7 @@ def test_another_configuration_does_not_continue_a_run(sound_run, tmp_path):
     first = compose(overrides=[*sound_run, "trainer.total_training_steps=3"], platform="cpu")
     OmegaConf.save(first.config, run_dir / "config.yaml")
     other = [*sound_run, "trainer.total_training_steps=9", "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
-    with pytest.raises(ProblemsError, match=r"shaping.tau: None there, 6 asked for.*resume_mode=disable"):
+    with pytest.raises(ProblemsError, match=r"shaping.tau: 9.0 there, 6 asked for.*resume_mode=disable"):
         run_training(other, stream=io.StringIO())
     # Longer, or validated more often, is the same run.
     longer = compose(overrides=[*sound_run, "trainer.total_training_steps=9", "trainer.test_freq=1"], platform="cpu")

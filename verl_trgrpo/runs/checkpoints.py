@@ -10,31 +10,16 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.problems import ProblemsError
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
 
 _DIRECTORY = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
-
-
-class NoWholeCheckpointError(ValueError):
-    """The tracker file promises a checkpoint, and there is none that could be loaded."""
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Where a run goes on.
-
-    Args:
-        checkpoint: a directory ``global_step_N``, or None for a start from scratch.
-        notes: what was wrong and what was done about it, a sentence each; empty where nothing was.
-    """
-
-    checkpoint: Path | None
-    notes: tuple[str, ...] = ()
 
 
 def step_of(checkpoint: Path) -> int:
@@ -52,36 +37,37 @@ def latest_checkpoint(run_dir: Path) -> Path | None:
     return checkpoint if step.isdecimal() and checkpoint.is_dir() else None
 
 
-def settle_checkpoint(run_dir: Path) -> Settled:
+def settle_checkpoint(run_dir: Path) -> list[str]:
     """Make the tracker file name a checkpoint that can be loaded: its own, or else the latest that is whole.
 
     Without a tracker file the run starts from scratch, as veRL does. Nothing is deleted: a ``data.pt`` that was cut short
     is renamed to ``data.pt.damaged``, without which veRL would stop at it.
 
+    Returns:
+        what was wrong and what was done about it, a sentence each; empty where nothing was.
+
     Raises:
-        NoWholeCheckpointError: when the tracker names none and there is no other; starting over is the user's decision.
+        ProblemsError: when the tracker names none and there is no other; starting over is the user's decision.
     """
     tracker = run_dir / TRACKER
     if not tracker.is_file():
-        return Settled(None)
+        return []
     tracked = latest_checkpoint(run_dir)
     problems = damage(tracked) if tracked else [f"{TRACKER} says {tracker.read_text(errors='replace')!r}"]
     if tracked and not problems:
-        return Settled(tracked, tuple(_settle_data_state(tracked)))
+        return _settle_data_state(tracked)
     complaint = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
     others = [other for other in checkpoints(run_dir) if other != tracked and not damage(other)]
     if not others:
-        raise NoWholeCheckpointError(
+        message = (
             f"{run_dir} has no checkpoint that can be loaded ({complaint}); put one back, or start over with "
             "trainer.resume_mode=disable"
         )
+        raise ProblemsError([message])
     chosen = max(others, key=step_of)
-    # Renamed into place: an interruption here leaves the old file or the new one.
-    temporary = tracker.with_suffix(".tmp")
-    temporary.write_text(str(step_of(chosen)))
-    temporary.replace(tracker)
+    write_text(tracker, str(step_of(chosen)))
     note = f"{complaint}; going on from {chosen.name}, the latest checkpoint that is whole"
-    return Settled(chosen, (note, *_settle_data_state(chosen)))
+    return [note, *_settle_data_state(chosen)]
 
 
 def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:

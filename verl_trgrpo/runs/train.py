@@ -85,7 +85,7 @@ def run_training(
     if not _finished(run, total_steps):
         with _claimed(run.directory) as claim:
             if resumes:
-                for note in settle_checkpoint(run.directory).notes:
+                for note in settle_checkpoint(run.directory):
                     print(f"note: {note}", file=stream, flush=True)
                 _check_continues(run, resumes)
             if not _finished(run, total_steps):
