@@ -72,13 +72,6 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path):
         pytest.fail("the block must not run")
 
 
-def test_a_new_directory_has_the_usual_mode(tmp_path):
-    (tmp_path / "usual").mkdir()
-    with staged_directory(tmp_path / "new") as stage:
-        fill(stage, "new")
-    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
-
-
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
     code = f"""
 import os, pathlib, signal

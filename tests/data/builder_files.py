@@ -67,7 +67,7 @@ def data_in(directory):
 
 
 def staging_directories(out):
-    return list(out.parent.glob(f".{out.name}.building-*"))
+    return list(out.parent.glob(f".{out.name}.building"))
 
 
 def repeat_recorded_command(out, directory, environment):

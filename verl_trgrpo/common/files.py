@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
     """Give an empty directory to fill; when the block ends normally its entries move into `directory`.
 
     A new `directory` appears in one step. In an existing one entries are replaced one after the other, and other entries
-    stay. On an exception `directory` is as before. What a killed process left (``.NAME.building-*``) the next call removes.
+    stay. On an exception `directory` is as before. What a killed process left (``.NAME.building``) the next call removes.
 
     Args:
         directory: created if needed.
@@ -52,18 +51,15 @@ def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
     with contextlib.ExitStack() as held:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            if target.exists() and not os.access(target, os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, "Permission denied")
             busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
             held.enter_context(lock(target.parent / f".{target.name}.lock", busy))
         except OSError as error:
             raise ValueError(
                 f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
             ) from error
-        for left_over in target.parent.glob(f".{target.name}.building-*"):
-            shutil.rmtree(left_over, ignore_errors=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{target.name}.building-", dir=target.parent))
-        stage.chmod(0o777 & ~_umask())
+        stage = target.parent / f".{target.name}.building"
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir()
         try:
             yield stage
             _publish(stage, target, replaces)
@@ -125,9 +121,3 @@ def name_holder(descriptor: int, pid: int) -> None:
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(pid).encode(), 0)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -36,9 +36,8 @@ def show_progress(items: Iterable[Any], total: int | None, label: str) -> Iterab
 def interruptible(*more: signal.Signals) -> Iterator[Progress]:
     """Give `show_progress` with a Ctrl-C that cannot get lost.
 
-    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Python drops what is raised in a destructor, and a
-    library may swallow it, as NumPy's ``Generator.choice`` now and then does; then the next item that the progress
-    display hands out, or the end of its items, raises it again.
+    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Where that is lost, as Python drops what is raised in a
+    destructor, the progress display raises it again before its next item.
     """
     heard = False
 
@@ -51,13 +50,9 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
         if total is None and isinstance(items, Sized):
             total = len(items)
         for item in show_progress(items, total, label):
-            if heard:
-                raise KeyboardInterrupt
             yield item
             if heard:
                 raise KeyboardInterrupt
-        if heard:
-            raise KeyboardInterrupt
 
     with handle_signals(interrupt, signal.SIGINT, *more):
         yield progress
