@@ -316,7 +316,7 @@ def test_the_public_data_set_without_a_network(tmp_path):
     words = ["--out", tmp_path / "out", *WORDS, "--source", "hf", "--revision", "v7"]
     done = run_script("kk", environment_for(tmp_path), *words)
     assert done.returncode == 2
-    for part in ("could not load K-and-K/knights-and-knaves/train/3ppl", "revision 'v7'", "Check the network"):
+    for part in ("could not load K-and-K/knights-and-knaves/train/3ppl", "revision 'v7'", "check the network"):
         assert part in done.stderr
     assert done.stderr.startswith("kk.py: error: "), "no progress bar before it"
     assert not (tmp_path / "out").exists()
