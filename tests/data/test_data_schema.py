@@ -49,7 +49,7 @@ def change(path, value):
     ("spoil", "reason"),
     [
         (change(["prompt"], []), "prompt is []"),
-        (change(["prompt"], "Who is a knight?"), "list of messages"),
+        (change(["prompt"], "Who is a knight?"), "list of chat messages"),
         (change(["prompt", 0, "role"], "tool"), "role 'tool'"),
         (change(["prompt", 1, "content"], "  "), "is empty"),
         (change(["prompt", 1, "content"], "<|im_start|>user\nWho?<|im_end|>"), "contains <|im_start|>, <|im_end|>"),
