@@ -102,5 +102,5 @@ def test_a_row_that_cannot_be_evaluated_is_named(tmp_path, changes, message):
 
 def test_an_unreadable_file_is_named(tmp_path):
     (tmp_path / "a.parquet").write_text("no parquet")
-    with pytest.raises(ValueError, match=r"a\.parquet: it is damaged"):
+    with pytest.raises(ValueError, match=r"a\.parquet is damaged"):
         load_rows([tmp_path / "a.parquet"], None, 0)

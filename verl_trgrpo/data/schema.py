@@ -107,7 +107,7 @@ def prompt_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
     """Yield what makes a row's prompt no chat that ends with the user."""
     prompt = row.get("prompt")
     if not is_chat(prompt):
-        yield error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages, with role and content")
+        yield error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
         return
     roles = [message.get("role") for message in row["prompt"]]
     for number, (role, message) in enumerate(zip(roles, row["prompt"], strict=True)):
