@@ -38,9 +38,9 @@ class Task:
 _TASKS = {
     "kk kk_logic kk_<n>ppl": Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves"),
     "math math_dapo deepscaler aime2024 amc2023 math500 olympiad_bench": Task(
-        "verl_trgrpo.tasks.math.reward.scorer:score_math"
+        "verl_trgrpo.tasks.math.reward:score_math"
     ),
-    "minerva": Task("verl_trgrpo.tasks.math.reward.scorer:score_minerva"),
+    "minerva": Task("verl_trgrpo.tasks.math.reward:score_minerva"),
     "search_qa searchR1_nq searchR1_triviaqa searchR1_popqa searchR1_hotpotqa searchR1_2wikimultihopqa searchR1_musique "
     "searchR1_bamboogle": Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa"),
     "reasoning_gym/<name>": Task(

@@ -9,8 +9,8 @@ from typing import Any
 
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.tasks.math.prompts import strip_instruction
-from verl_trgrpo.tasks.math.reward.compare import compare
-from verl_trgrpo.tasks.math.reward.scorer import MAX_GOLD_CHARS, is_number
+from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.reward import MAX_GOLD_CHARS, is_number
 
 PROBLEM_COLUMNS = ("problem", "question")
 ANSWER_COLUMNS = ("answer", "final_answer")
@@ -123,7 +123,7 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
 
 def _agree(one: list[str], other: list[str]) -> bool:
     """Return whether the reward takes an answer of `other` for `one`, as far as it tells without comparing formulas."""
-    return any(compare(one, answer, rounded_gold=False) for answer in other)
+    return any(compare(one, answer, lambda *_: False) for answer in other)
 
 
 def _first(row: Mapping[str, Any], columns: tuple[str, ...]) -> Any:

@@ -1,0 +1,126 @@
+"""Equality of formulas, with math-verify as the parser and sympy for the values. Imported in the judge process only."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, NormalizationConfig, latex2sympy, normalize_latex
+from math_verify import verify
+from math_verify.grader import should_treat_as_complex
+
+logging.getLogger("math_verify").setLevel(logging.CRITICAL)
+logging.getLogger("latex2sympy2_extended").setLevel(logging.CRITICAL)
+
+_WORKING_DIGITS = 60
+_TOLERANCE = sympy.Float(10, _WORKING_DIGITS) ** -40
+_STEPS = (sympy.floor, sympy.ceiling, sympy.Mod, sympy.sign)
+_NORMALIZATION = NormalizationConfig(
+    basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last", equations=False
+)
+_CONVERSION = ConversionConfig(lowercase_symbols=False)  # m and M are two quantities
+_PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,} [a-zA-Z]{2,}")
+_FACTORIAL_POWER = re.compile(r"([a-zA-Z0-9]|\([^()]*\))!\^")
+_TEXT = re.compile(r"\\text\{([a-zA-Z]+)\}")
+_PRODUCT = re.compile(r"(\\[a-zA-Z]+)|([a-zA-Z0-9)])(?=\((?!0\)))|(\))(?=[a-zA-Z0-9])")
+_CAPITAL_I = re.compile(r"(\\[a-zA-Z]+|_\{[^{}]*\}|_\w)|I(?:_\w|_\{\w+\})?")
+
+# The parser learns its grammar while it works; what is parsed before the fork need not be learned by every worker.
+_WARM_UP = (
+    r"\frac{1+\sqrt{5}}{2}", r"x^2-2x+\frac{1}{3}", r"\frac{n(n+1)(2n+1)}{6}", r"2^{n}-n-1", r"\sqrt[3]{4}", r"\pi-\log_{2} 3",
+    r"\sin(x)+\cos 2t+\tan\theta", r"e^{-\frac{t}{RC}}", r"\binom{2n}{n}", r"\left\lfloor\frac{n}{2}\right\rfloor+1", r"n!",
+    r"C_{1}e^{-2t}+\ln x", r"|x-1|", r"y=2x+1", r"x\leq 2", r"-8-8\sqrt{3}i", r"[P_{0}^{2/5}-\frac{2}{5}gz]^{5/2}",
+    r"k(4k^{2}+k-1)/2", r"\frac{d v}{d t}+b v=f", r"\lceil n/2\rceil", r"\arcsin(1.3\sin\theta_w)", r"\{x\}\cup(1,2]", r"\infty",
+)  # fmt: skip
+
+
+def warm_up() -> None:
+    """Parse and compare typical formulas, so that later ones take their usual time."""
+    for text in _WARM_UP:
+        _parse(text)
+    same_formula(r"(x+1)^2", r"x^2+2x+1")
+
+
+def same_formula(gold: str, answer: str) -> bool:
+    """Return whether two LaTeX formulas are equal. For what they do not understand, the libraries raise errors of any kind.
+
+    Numbers and expressions are compared by value to 40 significant digits, at points fixed by the names of their variables;
+    equations are equal if one is a multiple of the other. Anything else is left to math-verify.
+    """
+    one, other = _parse(gold), _parse(answer)
+    if gold == answer:
+        return True
+    equations = isinstance(one, sympy.Eq) and isinstance(other, sympy.Eq)
+    if equations:
+        one, other = one.lhs - one.rhs, other.lhs - other.rhs
+    if isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr):
+        # Step functions of fractions agree with much that they are not, and their variables stand for integers.
+        integers = one.has(*_STEPS) or other.has(*_STEPS)
+        pairs = [
+            (_value(one, point, integers), _value(other, point, integers)) for point in range(16 if integers else 4)
+        ]
+        values = [(a, b) for a, b in pairs if a is not None and b is not None]
+        if len(values) >= 2:
+            first, first_other = values[0] if equations else (1, 1)
+            return all(_close(a * first_other, b * first) for a, b in values) and (first != 0) == (first_other != 0)
+    return not equations and bool(verify(one, other, timeout_seconds=None))
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Any:
+    if _PROSE.search(re.sub(r"\\[a-zA-Z]+", r"\\x", text)):
+        raise ValueError(f"{text} reads like prose")
+    text = _TEXT.sub(r"\1", text)
+    text = _FACTORIAL_POWER.sub(r"(\1!)^", text)  # the parser does not know n!^2
+    # "k(k+1)" may call a function k; as a product it parses ten times faster, and both sides are read alike.
+    # I(0) is no product, which would be 0.
+    text = _PRODUCT.sub(lambda match: match[1] or (match[2] or match[3]) + r"\cdot ", text)
+    # The parser takes I for the imaginary unit and drops its index; here it is a variable, such as a current.
+    text = _CAPITAL_I.sub(lambda match: match[1] or rf"\variable{{{re.sub('[{}]', '', match[0])}}}", text)
+    text = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
+    parsed = latex2sympy(
+        text,
+        is_real=not should_treat_as_complex(text),
+        convert_degrees=False,
+        normalization_config=None,
+        conversion_config=_CONVERSION,
+    )
+    if parsed is None:
+        raise ValueError(f"{text} is no formula")
+    return parsed
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Whether two values agree in relation to their size; only zero agrees with zero."""
+    return bool(abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)))
+
+
+def _value(expression: Any, point: int, integers: bool) -> Any | None:
+    """Value of an expression at a point; None where it has no finite value."""
+    # A decimal is meant exactly: 7.6 is 38/5, not the nearest binary number.
+    replaced: dict[Any, Any] = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
+    replaced |= {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
+    exact = expression.xreplace(replaced)
+    where = {symbol: _coordinate(symbol.name, point, integers) for symbol in exact.free_symbols}
+    value = exact.evalf(_WORKING_DIGITS, subs=where, maxn=2 * _WORKING_DIGITS)
+    real, imaginary = value.as_real_imag()
+    if not (value.is_finite and real.is_Number and imaginary.is_Number):
+        return None
+    # Where the logarithm or root of a negative number has several values, equal formulas may take different ones.
+    ambiguous = where and point >= 2 and not exact.has(sympy.I) and not _close(value, real)
+    return None if ambiguous else value
+
+
+def _coordinate(name: str, point: int, integers: bool) -> sympy.Rational:
+    """A value for a variable, the same for the same name in every process.
+
+    Positive at the first two points, negative at the fourth, of either sign elsewhere; an integer of size 1 to 700, or a
+    fraction of size 1/7 to 7.
+    """
+    source = random.Random(f"{name} {point}")
+    size = sympy.Integer(source.randint(1, 700)) if integers else sympy.Rational(source.randint(1000, 49000), 7000)
+    return -size if point == 3 or (point >= 2 and source.random() < 0.5) else size

@@ -1,0 +1,165 @@
+r"""Rule-based reward for mathematical answers.
+
+The answer is the content of the last `\boxed{...}` after the reasoning; it is right if it equals one of the ground
+truths. What counts as equal is listed in docs/math_reward.md.
+
+| response | score | acc | format_ok |
+|---|---|---|---|
+| the answer is right | 1 | 1 | 1 |
+| the answer is wrong, or the comparison was stopped (`timed_out` 1) | 0 | 0 | 1 |
+| no answer where it is wanted | 0 | 0 | 0 |
+
+>>> score_math(r"So the answer is $\boxed{\dfrac{1}{2}}$.", "0.5").score
+1.0
+>>> score_math(r"The answer is \boxed{1 \text{ or } 2}.", "1").score
+0.0
+>>> score_math("The answer is 1/2.", "0.5", answer_format="boxed_or_last_number").score
+1.0
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from typing import Any
+
+from verl_trgrpo.tasks.math.equality import compare, formulas
+from verl_trgrpo.tasks.math.judge import judge
+from verl_trgrpo.tasks.math.reading import normalize, read_forms
+from verl_trgrpo.tasks.score import Score
+
+ANSWER_FORMATS = ("boxed", "boxed_or_last_number")
+MAX_GOLD_CHARS = 2000
+MAX_ANSWER_CHARS = 1000
+"""A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_TAIL_CHARS = 1000
+_DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
+_LAST_NUMBER = re.compile(
+    r"(?<![\w.])(?:[-−]\s?)?(?:\\[dt]?frac\{-?[0-9]+\}\{-?[0-9]+\}"
+    rf"|(?:{_DECIMAL})(?:/[0-9]+(?![\w.]*\.[0-9]))?)(?:\s?\\?%)?"
+)
+
+
+def score_math(
+    response: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    answer_format: str = "boxed",
+    rounded_gold: bool = False,
+    math_time_limit: float = 0.5,
+) -> Score:
+    """Score one response.
+
+    Args:
+        response: the decoded response without the prompt. Any string; the time is linear in its length.
+        ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
+        extra_info: not used.
+        answer_format: "boxed" wants a box; "boxed_or_last_number" takes the last number of a response without a box.
+        rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
+            digits is right if it rounds to it.
+        math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
+
+    Returns:
+        `Score` with `score` = `acc`, 1.0 or 0.0 (see the table above). `gold_unparseable` is 1.0 if no ground truth is
+        understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
+
+    Raises:
+        ValueError: a ground truth of another type, or empty; or an option out of range.
+        RuntimeError: the process that compares formulas cannot be started.
+    """
+    _check_options(answer_format, rounded_gold, math_time_limit)
+    several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
+    golds = [_gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
+    if not golds:
+        raise ValueError("the ground truth is an empty list; it must hold at least one acceptable answer")
+    time_left = math_time_limit
+
+    def same_formula(gold: str, answer: str) -> bool:
+        nonlocal time_left
+        equal, seconds = judge.ask(gold, answer, time_left)
+        time_left = max(time_left - seconds, 1e-3)
+        return equal
+
+    answer = extract_answer(response, answer_format)
+    try:
+        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
+            return Score(1.0, acc=1.0)
+    except TimeoutError:
+        return Score(0.0, acc=0.0, timed_out=1.0)
+    understood = any(_understood(gold, math_time_limit) for gold in golds)
+    return Score(0.0, acc=0.0, format_ok=float(answer is not None), gold_unparseable=float(not understood))
+
+
+score_minerva = partial(score_math, rounded_gold=True)
+"""`score_math` for Minerva, whose decimal ground truths are rounded values."""
+
+
+def extract_answer(response: str, answer_format: str) -> str | None:
+    r"""Return the answer of a response, as written, or None if it is not in the wanted place.
+
+    Only what follows the last `</think>` counts; with `<think>` behind it the reasoning was not finished. There the last
+    `\boxed{...}`, `\fbox{...}` or `\boxed 5` is the answer, unless it is left open or longer than 1,000 characters. With
+    answer_format "boxed_or_last_number" it is the last number where no box occurs, finished or not.
+    """
+    text = response.rpartition("</think>")[2]
+    if "<think>" in text:
+        return None
+    if answer_format == "boxed_or_last_number" and r"\boxed" not in text and r"\fbox" not in text:
+        numbers = _LAST_NUMBER.findall(text[-_TAIL_CHARS:])
+        return numbers[-1] if numbers else None
+    box = None
+    for box in _BOX.finditer(text):  # noqa: B007
+        pass
+    if box is None or box["number"]:
+        return box and box["number"]
+    depth = 1
+    # One more character than allowed decides "too long"; what follows is not looked at.
+    for match in _BRACE.finditer(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return text[box.end() : match.start()]
+    return None
+
+
+def is_number(value: Any) -> bool:
+    """Return whether `value` is an int or a finite float; a bool is neither."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _gold_text(gold: Any) -> str:
+    if hasattr(gold, "item") and getattr(gold, "ndim", None) == 0:  # a numpy scalar
+        gold = gold.item()
+    text = str(gold) if is_number(gold) else gold
+    if not isinstance(text, str) or not text.strip() or len(text) > MAX_GOLD_CHARS:
+        raise ValueError(
+            f"the ground truth is {repr(gold)[:100]}; it must be a text of 1 to {MAX_GOLD_CHARS} characters, a finite "
+            "number, or a list of those. Correct reward_model.ground_truth in the data"
+        )
+    return text
+
+
+def _check_options(answer_format: str, rounded_gold: bool, math_time_limit: float) -> None:
+    problems = []
+    if answer_format not in ANSWER_FORMATS:
+        problems.append(f"answer_format is {answer_format!r}; choose one of {', '.join(ANSWER_FORMATS)}")
+    if not isinstance(rounded_gold, bool):
+        problems.append(f"rounded_gold is {rounded_gold!r}; it must be true or false")
+    if not is_number(math_time_limit) or not 0 < math_time_limit <= 60:
+        problems.append(f"math_time_limit is {math_time_limit!r}; it must be above 0 and at most 60 seconds")
+    if problems:
+        raise ValueError(f"{'; '.join(problems)}. Correct reward.custom_reward_function.reward_kwargs")
+
+
+@lru_cache(maxsize=4096)
+def _understood(gold: str, limit: float) -> bool:
+    """Whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
+    try:
+        return all(judge.ask(text, text, limit)[0] for text in formulas(read_forms(normalize(gold))[0]))
+    except TimeoutError:
+        return True

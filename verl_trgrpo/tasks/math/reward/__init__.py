@@ -1,1 +1,0 @@
-"""Reward for mathematical answers; `scorer` is the way in."""
