@@ -1,14 +1,12 @@
 """The judge: a process that compares formulas, bounded in time and memory.
 
-Each process that scores has one, started at its first question with `python -m`: a new program, not a fork, so threads,
-CUDA and Ray in the caller do not matter, and a daemonic process may have one. The judge imports the libraries once and forks
-a worker, which answers. Its CPU time is limited by a timer whose signal the kernel ends it with, whatever code it is in; the
-judge then replies None for it and forks another, which costs milliseconds. CPU time does not depend on how busy the
-machine is.
+Each process that scores starts one at its first question: a new program, not a fork, so threads, CUDA and Ray in the caller
+do not matter, and a daemonic process may have one. The judge imports the libraries once and forks a worker, which answers.
+Its CPU time is limited by a timer whose signal ends it, whatever code it is in; the judge then replies None for it and forks
+another, which costs milliseconds. CPU time does not depend on how busy the machine is.
 """
 
-from __future__ import annotations
-
+import contextlib
 import os
 import resource
 import signal
@@ -21,20 +19,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 MEMORY_LIMIT = 2 << 30
-
-START_SECONDS = 120.0
-"""A judge that is not ready after this time (imports take about one second) cannot be used."""
-
-WALL_SECONDS = 30.0
-"""Time to wait for a reply beyond 20 times the limit of CPU time; only a stopped judge or a starved machine needs it."""
-
+WALL_SECONDS = 60.0
+"""Time to wait for the start or, beyond 20 limits of CPU time, for a reply; only a starved machine needs it."""
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 class Judge:
     """One judge process; safe to use from several threads, which wait for one another."""
-
-    process: subprocess.Popen[bytes] | None
 
     def __init__(self) -> None:
         self.forget()
@@ -42,7 +33,8 @@ class Judge:
     def forget(self) -> None:
         """Begin without a process. For a forked child, whose parent keeps the process it has."""
         self._lock = threading.RLock()
-        self.process = self._connection = None
+        self._connection: Connection | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, gold: str, answer: str, limit: float) -> tuple[bool, float]:
         """Return whether two LaTeX formulas are equal, and the seconds of CPU time that it took.
@@ -74,13 +66,11 @@ class Judge:
     def close(self) -> None:
         """End the judge; the next question starts another."""
         with self._lock:
-            process, self.process, self._connection = self.process, None, None
-            if process:
-                try:
-                    os.killpg(process.pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-                process.wait()
+            if self.process:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+            self.process = self._connection = None
 
     def _start(self) -> Connection:
         self.close()
@@ -88,9 +78,8 @@ class Judge:
         connection, other_end = Pipe()
         with other_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(other_end.fileno())],
-                pass_fds=[other_end.fileno()],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-m", __name__],
+                stdin=other_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 # Sympy's order of terms follows Python's hashes; a fixed seed makes verdicts repeatable. A safe path keeps
@@ -99,15 +88,12 @@ class Judge:
                 start_new_session=True,  # its worker ends with it, and the terminal's Ctrl-C reaches neither
             )
         try:
-            reason = connection.recv() if connection.poll(START_SECONDS) else f"not ready after {START_SECONDS:g} s"
+            reason = connection.recv() if connection.poll(WALL_SECONDS) else "it is not ready in time"
         except EOFError:
-            reason = "it ended at once"
+            reason = "it ends at once"
         if reason:
             self.close()
-            raise RuntimeError(
-                f"the judge of mathematical answers cannot start: {reason}. Run "
-                f"'{sys.executable} -c \"import math_verify\"' to see whether math-verify is installed"
-            )
+            raise RuntimeError(f"the judge of mathematical answers cannot start: {reason}. Is math-verify installed?")
         self._connection = connection
         return connection
 
@@ -163,4 +149,4 @@ def main(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])))
+    main(Connection(os.dup(0)))

@@ -27,9 +27,7 @@ _COMMANDS = {
 }  # fmt: skip
 _COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
 _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up)?|mbox|math(?:rm|bf|it|sf)|operatorname\*?|bf|rm)\s*(?=\{)")
-ROW = "\ue000"
-"""Stands for the row break of a matrix in normalized texts."""
-
+ROW = "\ue000"  # stands for the row break of a matrix in normalized texts
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
 _RULES = tuple(
     (re.compile(pattern), replacement)
@@ -48,8 +46,7 @@ _RULES = tuple(
         (r"\^\s*\{\s*\\prime\s*\}|\^\s*\\prime(?![a-zA-Z])", "'"),
         (r"(?:,\s*)?\\text\{\s*(?:,\s*)?(?:and|or)\s*\}", ","),
         (r"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}\d])(?:and|or)(?=[\s\\\d(-])", ","),
-        (r"\\frac\s*([0-9a-zA-Z])\s*([0-9a-zA-Z])", r"\\frac{\1}{\2}"),
-        (r"\\frac\s*([0-9a-zA-Z])\s*\{", r"\\frac{\1}{"),
+        (r"\\frac\s*([0-9a-zA-Z])", r"\\frac{\1}"),
         (r"(\\frac\s*\{[^{}]*\})\s*([0-9a-zA-Z])", r"\1{\2}"),
         (r"\\sqrt\s*([0-9a-zA-Z])", r"\\sqrt{\1}"),
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}", r"\1\2"),
@@ -58,9 +55,7 @@ _RULES = tuple(
         (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),
     )
 )
-_MAX_OUTER_BRACES = 3  # each pair is one more look over the text
-_OPENERS, _CLOSERS = ("(", "[", "{", r"\{"), (")", "]", "}", r"\}")
-_BRACKET = re.compile(r"\\begin\{[a-z]*\*?\}|\\end\{[a-z]*\*?\}|\\[{}]|[()\[\]{}]")
+_BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 
 def normalize(text: str) -> str:
@@ -80,16 +75,12 @@ def normalize(text: str) -> str:
     text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
     if "," not in text:
         text = text.replace(";", ",")
-    for _ in range(_MAX_OUTER_BRACES):
-        if not (text.startswith("{") and enclosed(text)):
-            break
-        text = text[1:-1].strip()
-    return text
+    return text[1:-1].strip() if text.startswith("{") and enclosed(text) else text
 
 
 def enclosed(text: str) -> bool:
     """Return whether the bracket at the start closes at the end; any kind closes any other, as in `(0,1]`."""
-    return next((match.end() for match, depth in _walk(_BRACKET, text) if depth <= 0), None) == len(text)
+    return next((match.end() for match, depth in _walk(text) if depth <= 0), None) == len(text)
 
 
 def split_top_level(text: str, separator: str) -> list[str]:
@@ -97,7 +88,7 @@ def split_top_level(text: str, separator: str) -> list[str]:
     if separator not in text:
         return [text.strip()]
     parts, begin = [], 0
-    for match, depth in _walk(re.compile(rf"{_BRACKET.pattern}|{re.escape(separator)}"), text):
+    for match, depth in _walk(text, "|" + re.escape(separator)):
         if match[0] == separator and depth == 0:
             parts.append(text[begin : match.start()].strip())
             begin = match.end()
@@ -106,17 +97,14 @@ def split_top_level(text: str, separator: str) -> list[str]:
 
 def nesting(text: str) -> int:
     """Return the depth of nested brackets."""
-    return max([0, *(depth for _, depth in _walk(_BRACKET, text))])
+    return max([0, *(depth for _, depth in _walk(text))])
 
 
-def _walk(pattern: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], int]]:
-    """Yield the matches of a pattern that finds all brackets, each with the number of brackets open behind it."""
+def _walk(text: str, pattern: str = "") -> Iterator[tuple[re.Match[str], int]]:
+    """Yield brackets and what else `pattern` finds, each with the number of brackets open behind it."""
     depth = 0
-    for match in pattern.finditer(text):
-        if match[0] in _OPENERS or match[0].startswith(r"\begin"):
-            depth += 1
-        elif match[0] in _CLOSERS or match[0].startswith(r"\end"):
-            depth -= 1
+    for match in re.finditer(_BRACKET + pattern, text):
+        depth += bool(match["open"]) - bool(match["close"])
         yield match, depth
 
 
@@ -186,8 +174,9 @@ _SPELLINGS = (
     "unit", "mph mileperhour mile/hour", "hz hertz", "percent", "angstrom",
 )  # fmt: skip
 _SAME = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
+_SAME |= {f"{word}s": unit for word, unit in _SAME.items() if len(word) > 1}
 # One letter without \text is a variable, so `6m` keeps its m.
-_PLAIN = sorted({word + plural for word in _SAME if len(word) > 1 for plural in ("", "s")})
+_PLAIN = sorted(word for word in _SAME if len(word) > 1)
 _RATIO = (
     r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"  # 9.8 m/s^2 is no formula
 )
@@ -219,15 +208,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
 
 
 def _spell(unit: str) -> str:
-    words = re.findall(r"[a-zA-Z/]+|\^\{?-?[0-9]", unit.replace(r"\text", ""))
-    return " ".join("^" + word.strip("^{") if word[0] == "^" else _singular(word.lower()) for word in words)
-
-
-def _singular(word: str) -> str:
-    word = _SAME.get(word, word)
-    if len(word) > 2 and word.endswith("s"):
-        word = word[:-1]
-    return _SAME.get(word, word)
+    words = re.findall(r"[a-zA-Z/]+|\^\{?-?[0-9]", unit.replace(r"\text", "").lower())
+    return " ".join(_SAME.get(word, word.removesuffix("s").replace("^{", "^")) for word in words)
 
 
 _MAX_NESTING, _MAX_ITEMS = 12, 100
@@ -255,11 +237,6 @@ class Form:
     unit: str | None = None
     number: Number | None = None
     last: Form | None = None
-
-    @property
-    def single(self) -> bool:
-        """Whether it is a single value."""
-        return self.kind in (VALUE, WORD, RELATION)
 
 
 _VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
@@ -292,11 +269,9 @@ def read_forms(text: str) -> tuple[Form, ...]:
 def _read(text: str) -> Form:
     if (number := read_number(text)) is not None:
         return Form(VALUE, text, number=number)
-    parts = split_top_level(text, ",")
-    if len(parts) > 1:
-        return _read_list(parts) if all(parts) and len(parts) <= _MAX_ITEMS else Form(VALUE, text)
-    parts = split_top_level(text, r"\cup")
-    if 1 < len(parts) <= _MAX_ITEMS and all(parts):
+    if parts := _parts(text, ","):
+        return _read_list(parts)
+    if parts := _parts(text, r"\cup"):
         return Form(UNION, items=tuple(map(_read, parts)))
     if match := _NAME.fullmatch(text):
         form = _read(split_top_level(match[2], "=")[-1])
@@ -307,6 +282,12 @@ def _read(text: str) -> Form:
     if text in (r"\mathbb{R}", r"\R"):
         return _REAL_LINE
     return _read_inequality(text) or _read_bracketed(text) or _read_single(text)
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """Return the parts of `text`; none where it has one part, or too many, or an empty one."""
+    parts = split_top_level(text, separator)
+    return parts if 1 < len(parts) <= _MAX_ITEMS and all(parts) else []
 
 
 def _read_list(parts: list[str]) -> Form:
@@ -324,17 +305,13 @@ def _read_bracketed(text: str) -> Form | None:
         rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
         return Form(MATRIX, items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
     if text.startswith(r"\{") and enclosed(text):
-        inner = text[2:-2]
-        if re.search(r"\\mid|[|:]", inner):
-            return Form(VALUE, text)
-        form = _read(inner)
+        form = _read(text[2:-2])
         return form if form.kind == LIST else Form(LIST, items=(form,))
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
-        parts = split_top_level(text[1:-1], ",")
-        if 1 < len(parts) <= _MAX_ITEMS and all(parts):
+        if parts := _parts(text[1:-1], ","):
             return Form(text[0] + text[-1], items=tuple(map(_read, parts)))
-        if len(parts) == 1 and parts[0] and text[0] + text[-1] == "()":
-            return _read(parts[0])
+        if text[0] + text[-1] == "()":
+            return _read(text[1:-1])
     return None
 
 
@@ -384,4 +361,4 @@ def _last_value(text: str) -> Form | None:
     if not left or not all(left) or not last or signs != {"="} or any(map(_NOT_EQUAL.search, left)):
         return None
     form = _read(last)
-    return form if form.single and form.kind != RELATION else None
+    return None if form.items or form.kind == RELATION else form

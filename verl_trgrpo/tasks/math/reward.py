@@ -3,12 +3,6 @@ r"""Rule-based reward for mathematical answers.
 The answer is the content of the last `\boxed{...}` after the reasoning; it is right if it equals one of the ground
 truths. What counts as equal is listed in docs/math_reward.md.
 
-| response | score | acc | format_ok |
-|---|---|---|---|
-| the answer is right | 1 | 1 | 1 |
-| the answer is wrong, or the comparison was stopped (`timed_out` 1) | 0 | 0 | 1 |
-| no answer where it is wanted | 0 | 0 | 0 |
-
 >>> score_math(r"So the answer is $\boxed{\dfrac{1}{2}}$.", "0.5").score
 1.0
 >>> score_math(r"The answer is \boxed{1 \text{ or } 2}.", "1").score
@@ -16,8 +10,6 @@ truths. What counts as equal is listed in docs/math_reward.md.
 >>> score_math("The answer is 1/2.", "0.5", answer_format="boxed_or_last_number").score
 1.0
 """
-
-from __future__ import annotations
 
 import math
 import re
@@ -66,7 +58,7 @@ def score_math(
         math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Returns:
-        `Score` with `score` = `acc`, 1.0 or 0.0 (see the table above). `gold_unparseable` is 1.0 if no ground truth is
+        `Score` with `score` = `acc`, 1.0 or 0.0. `gold_unparseable` is 1.0 if no ground truth is
         understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
 
     Raises:

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.tasks.math.prompts import strip_instruction
 from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.prompts import strip_instruction
 from verl_trgrpo.tasks.math.reward import MAX_GOLD_CHARS, is_number
 
 PROBLEM_COLUMNS = ("problem", "question")
