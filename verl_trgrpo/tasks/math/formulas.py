@@ -60,6 +60,8 @@ def same_formula(gold: str, answer: str) -> bool:
         if len(values) >= 2:
             first, first_other = values[0] if equations else (1, 1)
             return all(_close(a * first_other, b * first) for a, b in values) and (first != 0) == (first_other != 0)
+        if any((a is None) != (b is None) for a, b in pairs):
+            return False
     return not equations and bool(verify(one, other, timeout_seconds=None))
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.reward.latex import matching_close, nesting, split_top_level
-from verl_trgrpo.tasks.math.reward.number import Number, equal_numbers, read_number
+from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.reading import Number, enclosed, nesting, read_number, split_top_level
 
 PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WHOLE = st.integers(0, 10**12)
@@ -103,9 +103,8 @@ EQUAL = {
 
 @pytest.mark.parametrize(("gold", "answer", "exact", "rounded"), EQUAL.values(), ids=EQUAL.keys())
 def test_equal_numbers(gold, answer, exact, rounded):
-    numbers = read_number(gold), read_number(answer)
-    assert equal_numbers(*numbers, rounded_gold=False) is exact
-    assert equal_numbers(*numbers, rounded_gold=True) is rounded
+    assert compare([gold], answer, lambda *_: False) is exact
+    assert compare([gold], answer, lambda *_: False, rounded_gold=True) is rounded
 
 
 BRACKETS = st.lists(st.sampled_from([*"([{}])ab,&", r"\{", r"\}", r"\begin{matrix}", r"\end{matrix}"]), max_size=20)
@@ -135,4 +134,4 @@ def test_brackets_against_counting(tokens):
     assert split_top_level(text, ",") == [*parts, part]
     if tokens and DEPTHS.get(tokens[0]) == 1:
         closes = [end for end, depth in enumerate(depths(tokens)) if depth == 0]
-        assert matching_close(text, 0) == (len("".join(tokens[: closes[0]])) if closes else None)
+        assert enclosed(text) == (closes[:1] == [len(tokens) - 1])

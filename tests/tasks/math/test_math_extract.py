@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_trgrpo.tasks.math.reward.extract import MAX_ANSWER_CHARS, extract_answer
+from verl_trgrpo.tasks.math.reward import MAX_ANSWER_CHARS, extract_answer
 
 BOXED = {
     "plain": (r"so \boxed{5}.", "5"),

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.tasks.math.reward.math_cases import RIGHT, WRONG
+from tests.tasks.math.math_cases import RIGHT, WRONG
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.reward.compare import compare
+from verl_trgrpo.tasks.math.equality import compare
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
 
@@ -108,18 +108,15 @@ def test_all_wrong_options_are_reported_together():
 
 
 def test_formulas_that_are_too_costly_are_wrong_without_the_judge():
-    def verdict(gold, answer):
-        return compare([gold], answer, rounded_gold=False)
+    def asked(gold, answer):
+        return compare([gold], answer, lambda *formulas: True)
 
     sums = ["x+" * 39 + "xy", "x+" * 39 + "xyz"]  # 80 and 81 characters
-    assert [verdict("y+1", text) for text in sums] == [None, False]
-    assert verdict("y+" * 13 + "z", sums[1]) is None  # 27 characters, of which it may have three times as many
-    assert [verdict("y+1", f"x+{'1' * n}") for n in (30, 31)] == [None, False]
-    deep = ["(" * n + "x+1" + ")+y" * n for n in (5, 6, 7)]
-    assert [verdict("y+1", text) for text in deep] == [None, False, False]
-    assert [verdict("((((y+1)+1)+1)+1)+z", text) for text in deep] == [None, None, False]  # gold nested 4 deep
+    assert [asked("y+1", text) for text in sums] == [True, False]
+    assert asked("y+" * 13 + "z", sums[1])  # 27 characters, of which it may have three times as many
+    assert [asked("y+1", f"x+{'1' * n}") for n in (30, 31)] == [True, False]
     costly = ["2^{3}", "2^{3^{4^{5}}}", r"\int x dx", "3!!"]
-    assert [verdict("y+1", text) for text in costly] == [None, False, False, False]
+    assert [asked("y+1", text) for text in costly] == [True, False, False, False]
 
 
 def test_scoring_prints_nothing(capfd):

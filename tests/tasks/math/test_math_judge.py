@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.reward.client import JudgeClient, judge
-from verl_trgrpo.tasks.math.reward.scorer import score_math
+from verl_trgrpo.tasks.math.judge import Judge, judge
+from verl_trgrpo.tasks.math.reward import score_math
 
 GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
 
@@ -137,36 +137,36 @@ def test_hostile_answers_are_bounded_and_the_next_call_is_served(answer, gold):
 
 def test_a_comparison_is_stopped_at_its_limit_and_reported():
     both_verdicts()
-    pid = judge.pid
+    pid = judge.process.pid
     result = score_math(r"\boxed{x}", r"\int " * 14 + "x dx")  # takes the parser seconds
     assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
-    assert judge.pid == pid  # only its worker was replaced
+    assert judge.process.pid == pid  # only its worker was replaced
     assert both_verdicts() == (1.0, 0.0)
 
 
 def test_a_killed_judge_is_replaced():
     both_verdicts()
-    old = judge.pid
+    old = judge.process.pid
     os.kill(old, signal.SIGKILL)
     assert both_verdicts() == (1.0, 0.0)
-    os.killpg(judge.pid, signal.SIGKILL)
+    os.killpg(judge.process.pid, signal.SIGKILL)
     assert both_verdicts() == (1.0, 0.0)
-    assert judge.pid != old
+    assert judge.process.pid != old
     wait_until(lambda: not processes_of_session(old))
 
 
 def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
-    monkeypatch.setattr("verl_trgrpo.tasks.math.reward.client.WALL_SECONDS", 0.5)
-    client = JudgeClient()
-    request = (r"2\pi",), r"\pi+\pi"
+    client = Judge()
     try:
-        assert client.ask(*request, limit=5.0)["equal"]
-        old = client.pid
+        assert client.ask(r"2\pi", r"\pi+\pi", 5.0)[0]
+        old = client.process.pid
         for process in processes_of_session(old):
             os.kill(process, signal.SIGSTOP)
-        assert client.ask(*request, limit=0.01)["timed_out"]
+        with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+            patch.setattr("verl_trgrpo.tasks.math.judge.WALL_SECONDS", 0.5)
+            client.ask(r"2\pi", r"\pi+\pi", 0.01)
         wait_until(lambda: not processes_of_session(old))
-        assert client.ask(*request, limit=5.0)["equal"]
+        assert client.ask(r"2\pi", r"\pi+\pi", 5.0)[0]
     finally:
         client.close()
 
@@ -174,17 +174,17 @@ def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
 def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     (tmp_path / "math_verify.py").write_text("raise ImportError('no such library here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    client = JudgeClient()
+    client = Judge()
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
-        client.ask(("x",), "y", limit=1.0)
-    assert client.pid is None
+        client.ask("x", "y", 1.0)
+    assert client.process is None
 
 
 @pytest.mark.parametrize("ending", ["kill", "exit", "interrupt"])
 def test_the_judge_ends_with_its_user(ending):
     code = (
         "import sys, time; from test_math_judge import both_verdicts, judge; "
-        "assert both_verdicts() == (1.0, 0.0); print(judge.pid, flush=True); sys.stdin.read()"
+        "assert both_verdicts() == (1.0, 0.0); print(judge.process.pid, flush=True); sys.stdin.read()"
     )
     user = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -206,7 +206,7 @@ def test_the_judge_ends_with_its_user(ending):
 
 def test_the_calling_process_never_imports_the_libraries():
     code = (
-        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.math.reward' not in sys.modules; "
+        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.math.judge' not in sys.modules; "
         rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
         "print(light, [name for name in ('sympy', 'math_verify', 'numpy', 'torch', 'verl') if name in sys.modules])"
     )

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.reward.scorer import score_math
+from verl_trgrpo.tasks.math.reward import score_math
 
 FRAGMENTS = (
     r"\boxed{", r"\fbox{", r"\frac{", r"\frac", r"\sqrt{", r"\left(", r"\right]", r"\text{", r"\text{ or }", r"\begin{pmatrix}",
