@@ -121,7 +121,7 @@ def extract_answer(response: str, answer_format: str) -> str | None:
 
 def is_number(value: Any) -> bool:
     """Return whether `value` is an int or a finite float; a bool is neither."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return math.isfinite(value) if isinstance(value, float) else type(value) is int
 
 
 def _gold_text(gold: Any) -> str:
