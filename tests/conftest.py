@@ -34,15 +34,19 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution, puzzle_prompt
-    from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+    from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
+    from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, generate_puzzles
     from verl_trgrpo.tiny.puzzles import TOKENS, demonstration
     from verl_trgrpo.tiny.tokenizer import train_tokenizer
 
     directory = tmp_path_factory.mktemp("tiny_run")
     puzzles = list(generate_puzzles(3, 40, seed=0))
     rng = random.Random(0)
-    texts = [puzzle_prompt(p, "short")[0]["content"] + demonstration(p, True, rng) for p in puzzles]
+    claims = [[english(statement, p.names, terse=True) for statement in p.statements] for p in puzzles]
+    prompts = [
+        "\n".join(map(": ".join, zip(p.names, said, strict=True))) for p, said in zip(puzzles, claims, strict=True)
+    ]
+    texts = [prompt + demonstration(p, True, rng) for prompt, p in zip(prompts, puzzles, strict=True)]
     tokenizer = train_tokenizer(texts, 360, 512, TOKENS)
     tokenizer.save_pretrained(directory / "model")
     torch.manual_seed(0)
@@ -57,7 +61,7 @@ def tiny_run(tmp_path_factory) -> Path:
     rows = [
         {
             "data_source": "kk_3ppl",
-            "prompt": puzzle_prompt(p, "short"),
+            "prompt": [{"role": "user", "content": prompts[i]}],
             "ability": "logic",
             "reward_model": {"style": "rule", "ground_truth": format_solution(p.names, p.solution)},
             "extra_info": {"index": i, "split": "train"},

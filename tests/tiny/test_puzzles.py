@@ -8,7 +8,8 @@ from itertools import islice, product, repeat
 import pytest
 
 from tests.tiny.worlds import holds, unseen_puzzles
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, canonical_key, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
 from verl_trgrpo.tiny.puzzles import (
     CAREFUL_START,
     HELD_OUT,
@@ -90,11 +91,11 @@ def test_tables_worked_by_hand():
     # "One of us is a knave" and "the first is a knave". K K: nobody is, so the first one, a knight, would lie. K N: the
     # first one's statement is true; that of the second, a knave, is false. Both fit.
     statements = (("or", ("lying", 0), ("lying", 1)), ("lying", 0))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (True, False), 0)
+    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (True, False))
     assert truth_table_reasoning(puzzle) == "K K (1) F F F no\nK N (1) F T T ok (2) F ok"
     # "I am not a knave" fits both roles of the first one, so the second one's lie decides; a negation shows what it negates.
     statements = (("not", ("lying", 0)), ("<=>", ("lying", 0), ("telling-truth", 0)))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (), 0)
+    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, ())
     assert truth_table_reasoning(puzzle).split("\n")[:2] == [
         "K K (1) F T ok (2) F T F no",
         "K N (1) F T ok (2) F T F ok",

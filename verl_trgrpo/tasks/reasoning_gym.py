@@ -8,9 +8,9 @@ an answer that makes one raise is wrong, but nothing bounds the time that one ta
 import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -72,26 +72,19 @@ class ReasoningGymOptions(BuilderOptions):
 
     def problems(self) -> list[str]:
         """Return what is wrong, each with value, reason and remedy."""
-        from reasoning_gym.factory import DATASETS  # slow import
-
-        problems = [
-            f"{name} is {count}; ask for at least 1"
-            for name, count in (("train", self.train), ("test", self.test))
-            if count < 1
-        ]
-        if self.task not in DATASETS:
-            near = ", ".join(get_close_matches(self.task, DATASETS, cutoff=0.4)) or "see reasoning-gym's gallery"
-            return [*problems, f"task is {self.task!r}, which reasoning-gym does not have; did you mean: {near}"]
+        problems = [f"{n} is {getattr(self, n)}; ask for at least 1" for n in ("train", "test") if getattr(self, n) < 1]
         try:
             _dataset(self.task, json.dumps(self.parameters))
         except (AssertionError, TypeError, ValueError) as error:
-            known = ", ".join(field.name for field in fields(DATASETS[self.task][1]))
-            problems.append(f"config {list(self.config)} does not fit {self.task} ({error}); it has {known}")
+            problems.append(f"reasoning-gym refuses task {self.task!r} with config {list(self.config)}: {error!r}")
         return problems
 
 
 def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> BuildResult:
-    """Build train.parquet and test.parquet, or find them already built with the same arguments."""
+    """Build train.parquet and test.parquet, or find them already built with the same arguments.
+
+    Raises ValueError where the task has too few different questions, or its verifier refuses its own answer to a row.
+    """
     arguments = {name: getattr(options, name) for name in ("task", "train", "test", "limit", "seed")}
     plan = BuildPlan(
         builder="reasoning_gym",
@@ -109,34 +102,27 @@ def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
     files, counts = [], {}
     for split, count in (("test", options.test), ("train", options.train)):
         count = min(count, options.limit or count)
-        entries = progress(_entries(options, split, count, seen), count, split)
-        rows = [_row(options, split, index, entry) for index, entry in enumerate(entries)]
+        seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
+        config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
+        entries = _different(_dataset(options.task, json.dumps(config)), seen)
+        rows = [_row(options, split, i, e) for i, e in enumerate(progress(islice(entries, count), count, split))]
+        if len(rows) < count:
+            raise ValueError(f"{options.task} gave only {len(rows)} different questions for {split}; ask for fewer")
         files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema([pa.field("task", pa.string())])))
         counts[split] = Counts(count, count)
     return DataSet(files, counts)
 
 
-def _entries(options: ReasoningGymOptions, split: str, count: int, seen: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield `count` entries whose questions are not in `seen`, and add these."""
-    size = 20 * count + 1000
-    seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
-    dataset = _dataset(options.task, json.dumps(options.parameters | {"size": size, "seed": seed}))
-    found = 0
-    for index in range(size):
-        entry = dataset[index]
+def _different(dataset: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Yield the entries whose questions are not in `seen`, and add these."""
+    for entry in dataset:
         if entry["question"] not in seen:
             seen.add(entry["question"])
             yield entry
-            found += 1
-            if found == count:
-                return
-    raise ValueError(
-        f"{options.task} gave only {found} different questions for {split} in {size} draws; ask for fewer than {count}"
-    )
 
 
 def _row(options: ReasoningGymOptions, split: str, index: int, entry: dict[str, Any]) -> dict[str, Any]:
-    truth = json.dumps({"task": options.task, "config": options.parameters, "entry": entry}, default=_plain)
+    truth = json.dumps({"task": options.task, "config": options.parameters, "entry": entry}, default=str)
     if entry["answer"] is not None and score_reasoning_gym(right_response(truth), truth).acc < 1.0:
         raise ValueError(
             f"the verifier of {options.task} refuses its own answer to a row from JSON; choose another task"
@@ -164,8 +150,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _plain(value: Any) -> Any:
-    """Return what JSON can hold for NumPy's numbers and arrays, sets, dates and the like."""
-    return value.tolist() if hasattr(value, "tolist") else sorted(value) if isinstance(value, set) else str(value)

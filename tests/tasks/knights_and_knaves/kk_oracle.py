@@ -58,16 +58,6 @@ def smallest_renaming(statements: tuple[Statement, ...]) -> str:
     return min(repr(renamed(statements, order)) for order in orders)
 
 
-def speakable(n_people: int, speaker: int) -> list[Statement]:
-    """All statements of at most one operator with two different operands, the order of commutative ones aside."""
-    leaves = [("telling-truth", j) for j in range(n_people)]
-    leaves += [("lying", j) for j in range(n_people) if j != speaker]
-    found = [*leaves, *(("not", leaf) for leaf in leaves)]
-    for one, other in itertools.combinations(sorted(leaves, key=repr), 2):
-        found += [(operator, one, other) for operator in ("and", "or", "<=>", "->")] + [("->", other, one)]
-    return found
-
-
 def random_statement(n_people: int, rng: random.Random, depth: int) -> Statement:
     if depth == 0 or rng.random() < 0.2:
         return (rng.choice(["telling-truth", "lying"]), rng.randrange(n_people))
@@ -83,16 +73,7 @@ def public_row(puzzle: Any) -> dict[str, Any]:
     return {
         "quiz": puzzle.quiz,
         "names": list(puzzle.names),
-        "knight_knave": {
-            "knight": "knight", "knave": "knave", "a_knight": "a knight", "a_knave": "a knave",
-            "Knight": "Knight", "Knave": "Knave",
-        },
         "solution": list(puzzle.solution),
-        "solution_text": ", ".join(said[:-1]) + f", and {said[-1]}.",
         "solution_text_format": "\n".join(f"({k}) {line}" for k, line in enumerate(said, start=1)),
-        "cot_head": "Let's think step by step.",
-        "cot_repeat_steps": ["One step."],
-        "cot_foot": "Done.",
         "statements": repr(puzzle.statements),
-        "index": puzzle.index,
-    }  # fmt: skip
+    }

@@ -59,20 +59,20 @@ def test_rows_are_what_verl_reads_and_right_and_no_puzzle_occurs_twice(tmp_path)
             assert info["origin"].startswith(f"generated/{info['n_people']}ppl/seed5#")
     keys = keys_of([*data["train"], *data["test"]])
     assert len(keys) == len(set(keys)) == 3 * 42
-    assert manifest["counts"]["5ppl test"] == {"read": 12, "kept": 12, "dropped": {}}
+    assert manifest["counts"]["5ppl"] == {"read": 42, "kept": 42, "dropped": {}}
     assert manifest["files"]["train.parquet"]["rows"] == 90
 
 
 def test_bytes_depend_on_the_options_alone(tmp_path):
-    """Not on the process, the hash seed, or how many processes share the work; another seed gives other puzzles."""
+    """Not on the process or the hash seed; another seed gives other puzzles."""
     environment = environment_for(tmp_path)
     words = ["--people", "5", "2", "3", "--train", "6", "--test", "3", "--with-reasoning"]
-    for name, more in (("1", ()), ("2", ("--num-proc", "2")), ("3", ("--seed", "1"))):
+    for name, more in (("1", ()), ("2", ()), ("3", ("--seed", "1"))):
         out = ("--out", tmp_path / name / "kk")
         done = run_script("kk", environment | {"PYTHONHASHSEED": name}, *words, *out, *more)
         assert done.returncode == 0
         assert "%|" in done.stderr and "%|" not in done.stdout
-        assert "5ppl train: 6 kept of 6 read" in done.stdout
+        assert "5ppl: 9 kept of 9 read" in done.stdout
     assert data_in(tmp_path / "1" / "kk") == data_in(tmp_path / "2" / "kk")
     assert set(keys_of(rows_of(tmp_path / "1/kk/train.parquet"))) != set(
         keys_of(rows_of(tmp_path / "3/kk/train.parquet"))
@@ -92,19 +92,13 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, mo
 
 def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
     out = ["--out", str(tmp_path / "kk")]
-    assert main([*out, "--mix", "3=10", "5=5", "2=1", "--test", "4", "--prompt", "short"]) == 0
+    assert main([*out, "--mix", "3=10", "5=5", "2=1", "--test", "4"]) == 0
     assert sizes_in(rows_of(tmp_path / "kk" / "train.parquet")) == {3: 10, 5: 5, 2: 1}
     test = rows_of(tmp_path / "kk" / "test.parquet")
     assert sizes_in(test) == {3: 4, 5: 4, 2: 4}
     # Another number of train puzzles leaves the test puzzles as they are.
-    build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4, prompt="short"))
+    build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4))
     assert rows_of(tmp_path / "more" / "test.parquet") == test
-
-
-def test_the_papers_merge(tmp_path):
-    build(KkOptions(out=tmp_path, paper=True))
-    assert sizes_in(rows_of(tmp_path / "train.parquet")) == dict.fromkeys((3, 4, 5, 6, 7), 900)
-    assert sizes_in(rows_of(tmp_path / "test.parquet")) == dict.fromkeys((3, 4, 5, 6, 7), 100)
 
 
 def without_index(row):
@@ -130,14 +124,14 @@ def test_test_files_per_size_share_out_the_merged_one(tmp_path):
 def test_a_limit_keeps_some_rows_of_each_file_in_their_order_and_counts_them(tmp_path):
     every, _ = build_kk(tmp_path / "all", people=(2, 3), train=20, test=15)
     some, manifest = build_kk(tmp_path / "some", people=(2, 3), train=20, test=15, limit=9, with_reasoning=True)
-    for split, count in (("train", 20), ("test", 15)):
+    for split in ("train", "test"):
         positions = [[*map(without_index, every[split])].index(without_index(row)) for row in some[split]]
         assert len(positions) == 9 and positions == sorted(positions) != list(range(9))
         assert [row["extra_info"]["index"] for row in some[split]] == list(range(9))
         assert len(rows_of(tmp_path / "some" / f"sft_{split}.parquet")) == 9
-        for n_people, kept in sizes_in(some[split]).items():
-            dropped = {"not drawn for the limit": count - kept}
-            assert manifest["counts"][f"{n_people}ppl {split}"] == {"read": count, "kept": kept, "dropped": dropped}
+    for n_people, kept in sizes_in([*some["train"], *some["test"]]).items():
+        counts = {"read": 35, "kept": kept, "dropped": {"not asked for": 35 - kept}}
+        assert manifest["counts"][f"{n_people}ppl"] == counts
 
 
 def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
@@ -157,40 +151,20 @@ def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
             assert answer == row["reward_model"]["ground_truth"]
 
 
-def test_short_prompts_and_system_messages(tmp_path):
-    short, _ = build_kk(tmp_path / "short", prompt="short")
-    system, _ = build_kk(tmp_path / "system", system=True)
-    for one, other in zip(short["test"], system["test"], strict=True):
-        (message,) = one["prompt"]
-        assert [line.partition(": ")[0] for line in message["content"].split("\n")] == one["extra_info"]["names"]
-        assert [(m["role"], m["content"] == INSTRUCTION) for m in other["prompt"]] == [
-            ("system", True),
-            ("user", False),
-        ]
-        assert one["reward_model"] == other["reward_model"]
-
-
 COUNTS = {"people": (3,), "train": 6, "test": 3}
 PROBLEMS = {
     "one person": ({**COUNTS, "people": (1,)}, ["people is [1]", "2 to 8"]),
-    "a size twice": ({**COUNTS, "people": (3, 3)}, ["give each number once"]),
+    "a size twice": ({**COUNTS, "people": (3, 3)}, ["each once"]),
     "no train puzzles": ({**COUNTS, "train": 0}, ["train is 0", "at least 1"]),
     "generated puzzles without counts": ({"people": (3,)}, ["train is missing", "test is missing"]),
     "no people": ({"train": 6, "test": 3}, ["people is []"]),
     "paper and sizes": ({**COUNTS, "paper": True}, ["leave out people, train, test"]),
     "mix and people": ({**COUNTS, "mix": ("3=4",)}, ["mix takes the place of people and train"]),
-    "a size twice in a mix": ({"mix": ("3=4", "3=5"), "test": 2}, ["give each number once"]),
+    "a size twice in a mix": ({"mix": ("3=4", "3=5"), "test": 2}, ["each once"]),
     "a mix in other words": ({"mix": ("3:5",), "test": 2}, ["mix is ['3:5']", "3=1000"]),
-    "upper bounds without a source": ({**COUNTS, "at_most": True}, ["at_most has no meaning with source 'generate'"]),
-    "a missing file": ({**COUNTS, "source": ("nowhere.jsonl",)}, ["nowhere.jsonl does not exist"]),
-    "file and generator": ({**COUNTS, "source": ("generate", "x.jsonl")}, ["give 'generate', 'hf' or one or more files"]),
-    "test file without files": ({**COUNTS, "test_source": ("x.jsonl",)}, ["test_source has no meaning"]),
-    "revision without hf": ({**COUNTS, "revision": "abc"}, ["revision has no meaning"]),
-    "system without instructions": ({**COUNTS, "prompt": "short", "system": True}, ["no instructions"]),
-    "unknown style": ({**COUNTS, "prompt": "long"}, ["'long'", "paper or short"]),
     "several at once": (
-        {"people": (1,), "train": 0, "test": 3, "source": ("x.parquet",), "limit": 0},
-        ["4 problems", "[1]", "train is 0", "x.parquet does not", "limit is 0"],
+        {"people": (1,), "train": 0, "test": 3, "limit": 0},
+        ["3 problems", "[1]", "train is 0", "limit is 0"],
     ),
 }  # fmt: skip
 
@@ -213,7 +187,7 @@ def test_the_command_line_reports_errors_in_one_place_and_leaves_the_old_files(t
     (tmp_path / "kk.jsonl").write_text('{"quiz": "Who?"}')
     for more, reason in (
         (["--people", "1"], "people is [1]"),
-        (["--people", "2", "--train", "600"], "only 95 different puzzles with 2 people exist"),
+        (["--source", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["--source", str(tmp_path / "kk.jsonl")], "kk.jsonl, row 1: missing names, solution, statements"),
     ):
         assert main([*words, *more]) == 2
@@ -248,7 +222,7 @@ def test_the_manifest_tells_files_by_content_and_not_by_place(tmp_path):
     for row in data["train"]:
         assert row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip() in quizzes
         assert row["extra_info"]["origin"].startswith("kk.jsonl#")
-    assert manifest["counts"]["4ppl"]["dropped"] == {"this number of people not asked for": 5}
+    assert manifest["counts"]["4ppl"]["dropped"] == {"not asked for": 5}
     assert f"--source {source}" in manifest["command"]
     assert str(tmp_path) not in json.dumps(manifest | {"command": ""})
     # A changed source is noticed although its name is the same.
@@ -285,12 +259,12 @@ def hub(tmp_path):
     return tmp_path / "copy"
 
 
-def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub):
-    options = {"people": (2, 3), "source": ("hf",), "hf_dataset": str(hub), "test": 5}
-    data, manifest = build_kk(tmp_path / "out", train=10, **options)
-    leaks = {"equals a test puzzle up to names and order": 4}
-    assert manifest["counts"]["3ppl train"] == {"read": 14, "kept": 10, "dropped": leaks}
-    assert manifest["counts"]["3ppl test"] == {"read": 10, "kept": 5, "dropped": {"not asked for": 5}}
+def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monkeypatch):
+    monkeypatch.setattr("verl_trgrpo.tasks.knights_and_knaves.build.HUB_DATASET", str(hub))
+    options = {"people": (2, 3), "source": ("hf",)}
+    data, manifest = build_kk(tmp_path / "out", train=10, test=5, **options)
+    dropped = {"equals a test puzzle up to names and order": 4, "not asked for": 5}
+    assert manifest["counts"]["3ppl"] == {"read": 24, "kept": 15, "dropped": dropped}
     for split, first, allowed in (("train", 0, range(10)), ("test", 10, range(10, 20))):
         for row in data[split]:
             n_people = row["extra_info"]["n_people"]
@@ -298,18 +272,14 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub):
             position = quizzes.index(row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip())
             assert position in allowed
             assert row["extra_info"]["origin"] == f"copy/{split}/{n_people}ppl#{position - first + 1}"
-    assert str(hub) not in json.dumps(manifest | {"command": ""})
-    # Fewer than asked for is an error unless allowed.
-    with pytest.raises(ValueError, match="24 rows give only 10 train and 5 test"):
-        build_kk(tmp_path / "more", train=11, **options)
-    fewer, _ = build_kk(tmp_path / "more", train=11, at_most=True, with_reasoning=True, **options)
-    assert len(fewer["train"]) == 20
-    response = rows_of(tmp_path / "more" / "sft_train.parquet")[0]["messages"][-1]["content"]
-    assert response.startswith("<think>Let's think step by step.\nOne step.\nDone.</think><answer>(1) ")
-    # A change in the copy is noticed.
-    with (hub / "README.md").open("a") as card:
-        card.write("changed\n")
-    assert build(KkOptions(out=tmp_path / "out", train=10, **options)).built
+    # All that there is of both; more is an error.
+    every, _ = build_kk(tmp_path / "all", train=None, test=None, **options)
+    assert (len(every["train"]), len(every["test"])) == (20, 20)
+    with pytest.raises(ValueError, match="24 rows give only 10 train puzzles"):
+        build_kk(tmp_path / "more", train=11, test=5, **options)
+    # The same files as a directory.
+    files, _ = build_kk(tmp_path / "files", people=(2, 3), train=None, test=None, source=(str(hub),))
+    assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
 
 
 def test_the_public_data_set_without_a_network(tmp_path):
@@ -329,10 +299,9 @@ def test_the_papers_merge_of_files_takes_what_is_left_without_repeats(tmp_path):
         write_jsonl(tmp_path / "copy" / "train" / f"{n_people}.jsonl", [*puzzles[7:], puzzles[-1]])
         write_jsonl(tmp_path / "copy" / "test" / f"{n_people}.jsonl", puzzles[:10])
     counts = build(KkOptions(out=tmp_path / "out", paper=True, source=(str(tmp_path / "copy"),))).manifest["counts"]
-    leak, repeat = "equals a test puzzle up to names and order", "repeats a puzzle up to names and order"
+    dropped = {"repeats a puzzle up to names and order": 1, "equals a test puzzle up to names and order": 3}
     for n_people in (3, 7):
-        assert counts[f"{n_people}ppl train"] == {"read": 34, "kept": 30, "dropped": {leak: 3, repeat: 1}}
-        assert counts[f"{n_people}ppl test"] == {"read": 10, "kept": 10, "dropped": {}}
+        assert counts[f"{n_people}ppl"] == {"read": 44, "kept": 40, "dropped": dropped}
 
 
 def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
@@ -347,11 +316,3 @@ def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
         "3ppl": {"read": 12, "kept": 9, "dropped": {"not asked for": 3}},
         "malformed rows": {"read": 2, "kept": 0, "dropped": {"malformed": 2}},
     }
-
-
-def test_a_file_to_be_split_needs_a_number_of_test_puzzles(tmp_path):
-    source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
-    with pytest.raises(ValueError, match="test is missing; say how many puzzles of the source are for testing"):
-        KkOptions(out=tmp_path / "out", people=(3,), source=(str(source),))
-    data, _ = build_kk(tmp_path / "out", train=None, test=5, source=(str(source),))
-    assert len(data["train"]) == 7

@@ -8,9 +8,9 @@ from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
-def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, prompt, system):
-    build(KkOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, prompt=prompt, system=system))
+@pytest.mark.parametrize("system", [False, True])
+def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, system):
+    build(KkOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, system=system))
     for split, count in (("train", 16), ("test", 8)):
         data, batch = load_in_verl([tmp_path / "kk" / f"{split}.parquet"])
         assert len(data) == count, "no prompt may be lost to an error in the chat template"
@@ -33,7 +33,7 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, prompt,
 @pytest.mark.slow
 def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
     build(KkOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4, test_per_size=True))
-    build(KkOptions(out=tmp_path / "b", mix=("5=3", "8=2"), test=1, prompt="short", limit=4))
+    build(KkOptions(out=tmp_path / "b", mix=("5=3", "8=2"), test=1, limit=4))
     names = ["a/train", "a/test", "a/test_2ppl", "a/test_3ppl", "b/train", "b/test"]
     data, batch = load_in_verl([tmp_path / f"{name}.parquet" for name in names])
     assert len(data) == 16 + 8 + 4 + 4 + 4 + 2
@@ -46,14 +46,12 @@ def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("prompt", "system"), [("paper", False), ("paper", True), ("short", False)])
+@pytest.mark.parametrize("system", [False, True])
 @pytest.mark.parametrize("pad_mode", ["no_padding", "right"])
-def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(
-    tmp_path, tokenizer, prompt, system, pad_mode
-):
+def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(tmp_path, tokenizer, system, pad_mode):
     module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
     options = {"people": (2, 4), "train": 6, "test": 3, "with_reasoning": True}
-    build(KkOptions(out=tmp_path / "kk", prompt=prompt, system=system, **options))
+    build(KkOptions(out=tmp_path / "kk", system=system, **options))
     config = {"pad_mode": pad_mode, "max_length": 8192, "truncation": "error"}
     for split, count in (("train", 12), ("test", 6)):
         path = tmp_path / "kk" / f"sft_{split}.parquet"

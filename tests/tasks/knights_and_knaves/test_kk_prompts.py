@@ -6,7 +6,14 @@ import re
 import pytest
 
 from tests.tasks.knights_and_knaves.kk_oracle import holds
-from verl_trgrpo.tasks.knights_and_knaves.prompts import BEGIN, END, format_solution, puzzle_prompt, search_text
+from verl_trgrpo.tasks.knights_and_knaves.prompts import (
+    BEGIN,
+    END,
+    INSTRUCTION,
+    format_solution,
+    puzzle_prompt,
+    search_text,
+)
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import NAMES, Puzzle, english, generate_puzzles
 
 PUZZLE = Puzzle(
@@ -14,7 +21,6 @@ PUZZLE = Puzzle(
     names=("Zoey", "Oliver"),
     statements=(("lying", 1), ("not", ("lying", 1))),
     solution=(True, False),
-    index=0,
 )
 
 
@@ -22,43 +28,13 @@ def test_format_solution():
     assert format_solution(["Zoey", "Oliver"], [True, False]) == "(1) Zoey is a knight\n(2) Oliver is a knave"
 
 
-def test_paper_prompt_is_one_user_message_with_instruction_and_quiz():
-    (message,) = puzzle_prompt(PUZZLE, "paper")
-    assert message["role"] == "user"
-    assert message["content"].endswith("\n\n" + PUZZLE.quiz)
-    assert all(tag in message["content"] for tag in ("<think>", "</think>", "<answer>", "</answer>"))
-    assert "<|" not in message["content"]
-    assert not message["content"].rstrip().endswith("<think>")
-
-
-def test_system_moves_the_instruction_into_its_own_message():
-    (together,) = puzzle_prompt(PUZZLE, "paper")
-    system, user = puzzle_prompt(PUZZLE, "paper", system=True)
-    assert (system["role"], user["role"]) == ("system", "user")
-    assert f"{system['content']}\n\n{user['content']}" == together["content"]
-
-
-def test_the_example_answer_names_nobody():
-    (message,) = puzzle_prompt(PUZZLE, "paper")
-    instruction = message["content"].removesuffix(PUZZLE.quiz)
-    assert not [name for name in NAMES if name in instruction]
-    example = message["content"].partition("<answer>(1)")[2].partition("</answer>")[0]
-    assert "[first character] is a knight" in example
-
-
-def test_short_prompt_is_the_statements_alone():
-    assert puzzle_prompt(PUZZLE, "short") == [
-        {"role": "user", "content": "Zoey: Oliver is a knave\nOliver: Oliver is not a knave"}
-    ]
-
-
-@pytest.mark.parametrize(
-    ("style", "system", "reason"), [("long", False, "'long'; choose one of paper, short"), ("short", True, "'short'")]
-)
-def test_impossible_styles_are_refused(style, system, reason):
-    with pytest.raises(ValueError) as caught:
-        puzzle_prompt(PUZZLE, style, system)
-    assert reason in str(caught.value)
+def test_the_prompt_is_instructions_and_quiz_in_one_message_or_in_two():
+    (together,) = puzzle_prompt(PUZZLE)
+    system, user = puzzle_prompt(PUZZLE, system=True)
+    assert (together["role"], system["role"], user["role"]) == ("user", "system", "user")
+    assert together["content"] == f"{system['content']}\n\n{user['content']}" == f"{INSTRUCTION}\n\n{PUZZLE.quiz}"
+    assert all(tag in INSTRUCTION for tag in ("<think>", "</think>", "<answer>", "</answer>"))
+    assert not [name for name in NAMES if name in INSTRUCTION], "the example must name nobody"
 
 
 STEP = re.compile(
@@ -140,7 +116,7 @@ def test_every_step_of_the_search_is_right_and_it_ends_at_the_solution(n_people)
 def test_the_search_of_a_puzzle_worked_by_hand():
     # Zoey: "We are both knaves", which a knight cannot say. Oliver: "I am a knight", which fits both roles.
     statements = (("and", ("lying", 0), ("lying", 1)), ("telling-truth", 1))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (False, True), 0)
+    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (False, True))
     claim = "Zoey is a knave and Oliver is a knave"
     assert search_text(puzzle).split("\n")[1:-1] == [
         f"Suppose Zoey is a knight. This cannot be: Zoey, a knight, claims that {claim}, which is now false.",
@@ -156,7 +132,7 @@ def test_the_search_goes_back_over_several_people():
         ("telling-truth", 0),
         ("<=>", ("telling-truth", 2), ("lying", 0)),
     )
-    puzzle = Puzzle("", ("Ann", "Bob", "Cid"), statements, (False, False, True), 0)
+    puzzle = Puzzle("", ("Ann", "Bob", "Cid"), statements, (False, False, True))
     text = search_text(puzzle)
     backs = [BACK.fullmatch(line).groups() for line in text.split("\n") if line.startswith("Neither")]
     assert backs == [("Cid", "Bob"), ("Bob", "Ann")]

@@ -1,4 +1,4 @@
-"""Statements of Knights-and-Knaves puzzles: their form, their checks, their solutions and a canonical form.
+"""Statements of Knights-and-Knaves puzzles: their form, their truth, their solution and a canonical form.
 
 Person ``i`` of a puzzle speaks statement ``i``. A statement is a nested tuple in the form of the public data set
 `K-and-K/knights-and-knaves`:
@@ -6,16 +6,16 @@ Person ``i`` of a puzzle speaks statement ``i``. A statement is a nested tuple i
 - ``("telling-truth", i)`` and ``("lying", i)``: person ``i`` is a knight, a knave;
 - ``("not", s)``; ``("and", s, t, ...)`` and ``("or", s, t, ...)`` with two or more operands;
 - ``("->", s, t)`` and ``("<=>", s, t)``.
-
-Sets of assignments are bit sets over the ``2**n`` assignments, one Python integer each. In the number of an assignment
-the first person is the most significant bit and a knight is 0, so that bit 0 stands for "all knights". The truth of a
-statement in all assignments at once is many times faster than assignment after assignment.
 """
 
 import ast
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, reduce
+from itertools import product
+from operator import and_, eq, le, or_
 from typing import Any
+
+import numpy as np
 
 from verl_trgrpo.common.problems import shorten
 
@@ -26,137 +26,83 @@ MAX_LITERAL_LENGTH = 10_000
 MAX_DEPTH = 8
 
 LEAVES = ("telling-truth", "lying")
-_ARITY = {"not": (1, 1), "and": (2, 8), "or": (2, 8), "->": (2, 2), "<=>": (2, 2)}
 _COMMUTATIVE = ("and", "or", "<=>")
 _SELF = -1
 
+# Of booleans and of arrays of booleans alike.
+_OPERATORS: dict[str, Callable[..., Any]] = {"not": lambda value: value ^ True, "->": le, "<=>": eq}
+_JOINING_OPERATORS: dict[str, Callable[..., Any]] = {"and": and_, "or": or_}
 
-def check_statements(statements: Any) -> None:
-    """Raise ValueError unless `statements` is a tuple of 1 to `MAX_PEOPLE` well-formed statements.
 
-    Every mentioned person must be one of the speakers, and a statement may nest at most `MAX_DEPTH` operators.
+def parse_statements(text: Any) -> tuple[Statement, ...]:
+    """Read a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"`` into the statements of 1 to 8 people.
+
+    Only literals are read, nothing is evaluated. Raises ValueError for anything else, for a person who is not one of the
+    speakers, for more than `MAX_LITERAL_LENGTH` characters, or for more than `MAX_DEPTH` nested operators.
     """
-    if not isinstance(statements, tuple) or not 1 <= len(statements) <= MAX_PEOPLE:
-        raise ValueError(
-            f"statements are {shorten(statements)}; they must be a tuple with one statement for each of "
-            f"1 to {MAX_PEOPLE} people"
-        )
-    for speaker, statement in enumerate(statements):
-        _check_statement(statement, len(statements), f"statement {speaker}", MAX_DEPTH)
-
-
-def _check_statement(statement: Any, n_people: int, where: str, depth: int) -> None:
-    if depth == 0:
-        raise ValueError(f"{where} nests more than {MAX_DEPTH} operators; write it more simply")
-    if not isinstance(statement, tuple) or not statement or not isinstance(statement[0], str):
-        raise ValueError(f"{where} contains {shorten(statement)}; expected a tuple that begins with an operator name")
-    operator, operands = statement[0], statement[1:]
-    if operator in LEAVES:
-        person = operands[0] if len(operands) == 1 else None
-        if isinstance(person, bool) or not isinstance(person, int) or not 0 <= person < n_people:
-            raise ValueError(f"{where} contains {shorten(statement)}; expected one person from 0 to {n_people - 1}")
-        return
-    if operator not in _ARITY:
-        raise ValueError(f"{where} uses the operator {operator!r}; known are {', '.join([*LEAVES, *_ARITY])}")
-    low, high = _ARITY[operator]
-    if not low <= len(operands) <= high:
-        raise ValueError(f"{where}: {operator!r} has {len(operands)} operands; expected {low} to {high}")
-    for operand in operands:
-        _check_statement(operand, n_people, where, depth - 1)
-
-
-def parse_statements(text: str) -> tuple[Statement, ...]:
-    """Read `text`, a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"``, into checked statements.
-
-    Only literals are read, nothing is evaluated. Raises ValueError for text that is too long, is not a literal, or fails
-    `check_statements`.
-    """
-    if not isinstance(text, str):
-        raise ValueError(f"statements are of type {type(text).__name__}; expected a string holding a Python literal")
-    if len(text) > MAX_LITERAL_LENGTH:
-        raise ValueError(f"statements have {len(text)} characters; at most {MAX_LITERAL_LENGTH} are read")
+    if not isinstance(text, str) or len(text) > MAX_LITERAL_LENGTH:
+        raise ValueError(f"statements are {shorten(text)}; expected a text of at most {MAX_LITERAL_LENGTH} characters")
     try:
         statements = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"statements are {shorten(text)}; that is not a Python literal ({error})") from None
-    check_statements(statements)
+    if not isinstance(statements, tuple) or not 1 <= len(statements) <= MAX_PEOPLE:
+        raise ValueError(
+            f"statements are {shorten(text)}; expected a tuple of one for each of 1 to {MAX_PEOPLE} people"
+        )
+    for statement in statements:
+        if not _is_statement(statement, len(statements), MAX_DEPTH):
+            raise ValueError(
+                f"statements contain {shorten(statement)}; expected at most {MAX_DEPTH} nested operators of "
+                f"{', '.join([*LEAVES, *_OPERATORS, *_JOINING_OPERATORS])}, about people 0 to {len(statements) - 1}"
+            )
     return statements
 
 
-def evaluate(statement: Statement, assignment: tuple[bool, ...]) -> bool:
-    """Return whether the checked `statement` is true when person ``i`` is a knight exactly where `assignment[i]`."""
-    return bool(_truth_mask(statement, tuple(map(int, assignment)), 1))
+def _is_statement(value: Any, n_people: int, depth: int) -> bool:
+    if not isinstance(value, tuple) or depth == 0:
+        return False
+    match value:
+        case ("telling-truth" | "lying", person):
+            return type(person) is int and 0 <= person < n_people
+        case ("not", _) | ("->" | "<=>", _, _) | ("and" | "or", _, _, *_):
+            return all(_is_statement(operand, n_people, depth - 1) for operand in value[1:])
+    return False
 
 
-def solve(statements: tuple[Statement, ...]) -> list[tuple[bool, ...]]:
-    """Return every assignment (True = knight) that fits all `statements`, knights first.
+def evaluate(statement: Statement, knights: Any) -> Any:
+    """Return whether `statement` is true when person ``i`` is a knight where ``knights[i]`` is true.
 
-    An assignment fits when each knight's statement is true and each knave's is false. The order is that of
-    ``itertools.product([True, False], repeat=n)``. Raises ValueError for malformed statements.
+    `knights` has one entry per person, each a bool, or an array of bools for many assignments at once; so is the result.
     """
-    check_statements(statements)
-    mask = _solution_mask(statements)
-    return [_assignment(number, len(statements)) for number in range(1 << len(statements)) if mask >> number & 1]
-
-
-def unique_solution(statements: tuple[Statement, ...]) -> tuple[bool, ...] | None:
-    """Return the solution of checked `statements` when there is exactly one, else None."""
-    mask = _solution_mask(statements)
-    if not mask or mask & (mask - 1):
-        return None
-    return _assignment(mask.bit_length() - 1, len(statements))
-
-
-def misfit_masks(statements: tuple[Statement, ...]) -> tuple[int, ...]:
-    """Return for each person the assignments in which what they say does not fit their role, as bit sets."""
-    knights = knight_masks(len(statements))
-    everything = (1 << (1 << len(statements))) - 1
-    return tuple(
-        knight ^ _truth_mask(statement, knights, everything)
-        for knight, statement in zip(knights, statements, strict=True)
-    )
+    operator, *operands = statement
+    if operator in LEAVES:
+        return knights[operands[0]] ^ (operator == "lying")
+    values = [evaluate(operand, knights) for operand in operands]
+    if operator in _JOINING_OPERATORS:
+        return reduce(_JOINING_OPERATORS[operator], values)
+    return _OPERATORS[operator](*values)
 
 
 @cache
-def knight_masks(n_people: int) -> tuple[int, ...]:
-    """Return for each of `n_people` people the assignments in which they are a knight, as bit sets."""
-    numbers = range(1 << n_people)
-    return tuple(
-        sum(1 << number for number in numbers if _assignment(number, n_people)[person]) for person in range(n_people)
-    )
+def assignments(n_people: int) -> np.ndarray:
+    """Return all assignments (True = knight), knights first: bool, shape (2**n_people, n_people)."""
+    return np.array([*product([True, False], repeat=n_people)])
 
 
-def _solution_mask(statements: tuple[Statement, ...]) -> int:
-    mask = (1 << (1 << len(statements))) - 1
-    for misfits in misfit_masks(statements):
-        mask &= ~misfits
-    return mask
+def misfits(statements: Sequence[Statement]) -> np.ndarray:
+    """Return for each person, in which of the `assignments` their statement does not fit their role.
+
+    Bool, shape (people, 2**people): a knight's statement must be true, a knave's must be false.
+    """
+    knights = assignments(len(statements)).T
+    return np.array([evaluate(statement, knights) for statement in statements]) != knights
 
 
-def _assignment(number: int, n_people: int) -> tuple[bool, ...]:
-    return tuple(not number >> (n_people - 1 - person) & 1 for person in range(n_people))
-
-
-def _truth_mask(statement: Statement, knights: tuple[int, ...], everything: int) -> int:
-    """Return the bit set of the assignments in which `statement` is true; `knights[i]` is that of "i is a knight"."""
-    operator = statement[0]
-    if operator == "telling-truth":
-        return knights[statement[1]]
-    if operator == "lying":
-        return everything ^ knights[statement[1]]
-    mask, *others = [_truth_mask(operand, knights, everything) for operand in statement[1:]]
-    if operator == "not":
-        return everything ^ mask
-    for other in others:
-        if operator == "and":
-            mask &= other
-        elif operator == "or":
-            mask |= other
-        elif operator == "->":
-            mask = (everything ^ mask) | other
-        else:
-            mask = everything ^ mask ^ other
-    return mask
+def unique_solution(statements: Sequence[Statement]) -> tuple[bool, ...] | None:
+    """Return the assignment in which every statement fits, if there is exactly one, else None."""
+    fitting = np.flatnonzero(~misfits(statements).any(axis=0))
+    return tuple(assignments(len(statements))[fitting[0]].tolist()) if len(fitting) == 1 else None
 
 
 def canonical_key(statements: tuple[Statement, ...]) -> str:
@@ -165,14 +111,12 @@ def canonical_key(statements: tuple[Statement, ...]) -> str:
     The same means: equal after renaming or reordering the people (speakers and mentions move together) and after
     reordering the operands of ``and``, ``or`` and ``<=>``. Statements that merely mean the same, such as "not a
     knight" and "a knave", stay different. The key is itself a literal of statements, those of the canonical puzzle.
-    Raises ValueError for malformed statements.
 
     The minimum over all ``n!`` orders of the people would be too slow from seven people on. Here people are first told
     apart by colour refinement (what they say and who says what about them), and only people that this leaves
     indistinguishable are tried in every order that can matter. The result is exact: refinement and the choice of whom to
     single out depend on the puzzle's structure alone, never on the names.
     """
-    check_statements(statements)
     mentions = [_mentioned(statement) for statement in statements]
     return repr(_smallest(statements, mentions, _refine(statements, mentions, [0] * len(statements))))
 

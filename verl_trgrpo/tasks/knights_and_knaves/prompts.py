@@ -1,6 +1,6 @@
 """Prompts, answers and worked responses for Knights-and-Knaves puzzles.
 
-Every prompt style shares one answer format, so that one reward serves all of them::
+A response has the form that `reward` asks for::
 
     <think>...</think><answer>(1) Zoey is a knight
     (2) Oliver is a knave</answer>
@@ -10,10 +10,8 @@ Prompts are plain chat messages: the chat template of the model adds its own tag
 
 from collections.abc import Iterator, Sequence
 
-from verl_trgrpo.tasks.knights_and_knaves.logic import knight_masks, misfit_masks
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, english, short_quiz
-
-PROMPT_STYLES = ("paper", "short")
+from verl_trgrpo.tasks.knights_and_knaves.logic import assignments, misfits
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, english
 
 INSTRUCTION = (
     "Solve the following logic puzzle. First reason step by step inside <think> and </think>. Then state the identity "
@@ -51,23 +49,11 @@ def format_response(reasoning: str, names: Sequence[str], solution: Sequence[boo
     return f"<think>{reasoning}</think><answer>{format_solution(names, solution)}</answer>"
 
 
-def puzzle_prompt(puzzle: Puzzle, style: str, system: bool = False) -> list[dict[str, str]]:
+def puzzle_prompt(puzzle: Puzzle, system: bool = False) -> list[dict[str, str]]:
     """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the solution of `puzzle`.
 
-    Args:
-        puzzle: to solve.
-        style: ``paper`` puts instructions before the quiz, ``short`` is one terse line per person and nothing else.
-        system: with ``paper``, give the instructions as a system message of their own.
-
-    Raises:
-        ValueError: for an unknown style, or a system message where there are no instructions.
+    The instructions stand before the quiz or, with `system`, in a system message of their own.
     """
-    if style not in PROMPT_STYLES:
-        raise ValueError(f"prompt style is {style!r}; choose one of {', '.join(PROMPT_STYLES)}")
-    if style == "short":
-        if system:
-            raise ValueError("prompt style 'short' has no instructions to put into a system message; leave system out")
-        return [{"role": "user", "content": short_quiz(puzzle.names, puzzle.statements)}]
     if system:
         return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": puzzle.quiz}]
     return [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
@@ -88,16 +74,12 @@ def search_text(puzzle: Puzzle) -> str:
 
 def _steps(puzzle: Puzzle) -> Iterator[str]:
     names = puzzle.names
-    knights, misfits = knight_masks(len(names)), misfit_masks(puzzle.statements)
-    everything = (1 << (1 << len(names))) - 1
+    cases, unfit = assignments(len(names)), misfits(puzzle.statements)
     roles = [True]
     while True:
-        # The assignments that agree with the roles given so far, as a bit set.
-        open_cases = everything
-        for is_knight, knight in zip(roles, knights, strict=False):
-            open_cases &= knight if is_knight else everything ^ knight
+        is_open = (cases[:, : len(roles)] == roles).all(axis=1)
         words = _TRY[roles[-1]].format(name=names[len(roles) - 1])
-        misfit = next((person for person in range(len(roles)) if not open_cases & ~misfits[person]), None)
+        misfit = next((person for person in range(len(roles)) if unfit[person, is_open].all()), None)
         if misfit is None:
             yield f"{words} {_FITS}"
             if len(roles) == len(names):
@@ -106,12 +88,8 @@ def _steps(puzzle: Puzzle) -> Iterator[str]:
             continue
         claim = english(puzzle.statements[misfit], names)
         yield f"{words} {_MISFIT[roles[misfit]].format(speaker=names[misfit], claim=claim)}"
-        yield from _go_back(roles, names)
-
-
-def _go_back(roles: list[bool], names: Sequence[str]) -> Iterator[str]:
-    """Change `roles` to the next ones to try; a puzzle with a solution always has some."""
-    while not roles[-1]:
-        roles.pop()
-        yield _BACK.format(name=names[len(roles)], earlier=names[len(roles) - 1])
-    roles[-1] = False
+        # A puzzle with a solution always has roles that are yet to be tried.
+        while not roles[-1]:
+            roles.pop()
+            yield _BACK.format(name=names[len(roles)], earlier=names[len(roles) - 1])
+        roles[-1] = False

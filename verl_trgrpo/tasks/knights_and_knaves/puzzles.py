@@ -9,21 +9,10 @@ import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, Statement, canonical_key, unique_solution
+from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, canonical_key, unique_solution
 
-__all__ = ["MAX_PEOPLE", "MIN_PEOPLE", "Puzzle", "canonical_key", "generate_puzzles"]
-
-MIN_PEOPLE = 2
-
-# How many puzzles with exactly one solution the sampler's statements allow, up to `canonical_key`. From four people on
-# there are millions.
-DISTINCT_PUZZLES = {2: 95, 3: 15_088}
-
-# Draws in a row without a new puzzle after which the search ends. With two people the rarest puzzle turns up once in
-# 1,300 draws.
-MAX_BARREN_DRAWS = {2: 20_000}
-DEFAULT_MAX_BARREN_DRAWS = 200_000
+# Draws in a row without a new puzzle after which the search ends.
+MAX_BARREN_DRAWS = 200_000
 
 
 @dataclass(frozen=True)
@@ -33,46 +22,30 @@ class Puzzle:
     quiz: the puzzle in English.
     statements: see `logic`.
     solution: True for a knight, one entry per person.
-    index: position in the stream or file that the puzzle comes from, from 0.
+    origin: where it comes from, such as ``kk.jsonl#12``.
     """
 
     quiz: str
     names: tuple[str, ...]
     statements: tuple[Statement, ...]
     solution: tuple[bool, ...]
-    index: int
+    origin: str = ""
 
 
-def generate_puzzles(n_people: int, count: int, seed: int, exclude: Container[str] | None = None) -> Iterator[Puzzle]:
-    """Return an iterator of exactly `count` puzzles, no two with the same `canonical_key`.
+def generate_puzzles(n_people: int, count: int, seed: int, exclude: Container[str] = ()) -> Iterator[Puzzle]:
+    """Yield `count` puzzles, no two with the same `canonical_key`.
 
     The stream depends on `n_people`, `seed` and `exclude` only: a larger `count` continues it.
 
     Args:
         n_people: 2 to 8.
-        count: how many, 0 or more; at most 95 for two people and 15,088 for three, where no more exist.
+        count: how many; only 95 with two people and 15,088 with three exist.
         seed: any integer.
         exclude: canonical keys of puzzles that must not appear, such as those of a test set.
 
     Raises:
-        ValueError: at once for arguments out of range or a `count` that cannot exist; while iterating when
-            many draws in a row bring nothing new, which happens close to the number of puzzles that exist.
+        ValueError: many draws in a row bring nothing new, which happens close to the number of puzzles that exist.
     """
-    problems = []
-    if not MIN_PEOPLE <= n_people <= MAX_PEOPLE:
-        problems.append(f"n_people is {n_people}; puzzles have {MIN_PEOPLE} to {MAX_PEOPLE} people")
-    if count < 0:
-        problems.append(f"count is {count}; ask for 0 or more puzzles")
-    if count > DISTINCT_PUZZLES.get(n_people, count):
-        problems.append(
-            f"count is {count}, but only {DISTINCT_PUZZLES[n_people]} different puzzles with {n_people} people exist; "
-            "ask for fewer, or for more people"
-        )
-    raise_problems(problems)
-    return _generate(n_people, count, seed, exclude if exclude is not None else ())
-
-
-def _generate(n_people: int, count: int, seed: int, exclude: Container[str]) -> Iterator[Puzzle]:
     from reasoning_gym.logic.knights_knaves import KKProblemSampler  # slow import, needed for sampling only
 
     # Both generators get a seed that also depends on the size: one stream of random numbers for all sizes would
@@ -83,22 +56,21 @@ def _generate(n_people: int, count: int, seed: int, exclude: Container[str]) -> 
     while len(seen) < count:
         statements = sampler.sample()
         solution = unique_solution(statements)
-        key = canonical_key(statements) if solution is not None else ""
-        if solution is None or key in seen or key in exclude:
+        key = canonical_key(statements) if solution else ""
+        if not solution or key in seen or key in exclude:
             barren += 1
-            if barren == MAX_BARREN_DRAWS.get(n_people, DEFAULT_MAX_BARREN_DRAWS):
+            if barren == MAX_BARREN_DRAWS:
                 raise ValueError(
-                    f"only {len(seen)} of {count} different puzzles with {n_people} people were found: {barren} draws "
-                    "in a row brought none that is new, has one solution and is not excluded; ask for fewer puzzles, "
-                    "or more people in each"
+                    f"only {len(seen)} of {count} different puzzles with {n_people} people were found in {barren} more "
+                    "draws; ask for fewer puzzles, or more people in each"
                 )
             continue
         barren = 0
-        index = len(seen)
+        rng = random.Random(f"wording/{n_people}/{seed}/{len(seen)}")
         seen.add(key)
-        rng = random.Random(f"wording/{n_people}/{seed}/{index}")
         names = choose_names(n_people, rng)
-        yield Puzzle(quiz_text(names, statements, rng), names, statements, solution, index)
+        origin = f"generated/{n_people}ppl/seed{seed}#{len(seen)}"
+        yield Puzzle(quiz_text(names, statements, rng), names, statements, solution, origin)
 
 
 # No name is part of another one or a word of the quiz.
@@ -145,10 +117,11 @@ def choose_names(n_people: int, rng: random.Random) -> tuple[str, ...]:
 def quiz_text(names: Sequence[str], statements: Sequence[Statement], rng: random.Random) -> str:
     """Return the puzzle in English, in the layout of the public data set, with a random wording for each speech."""
     people = " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])}, and {names[-1]}"
-    speeches = [
-        _speech(rng.choice(SPEECH_TEMPLATES), name, english(statement, names))
-        for name, statement in zip(names, statements, strict=True)
-    ]
+    speeches = []
+    for name, statement in zip(names, statements, strict=True):
+        claim = english(statement, names)
+        speech = rng.choice(SPEECH_TEMPLATES)
+        speeches.append(speech.format(name=name, claim=claim, Claim=claim[0].upper() + claim[1:]))
     return " ".join([OPENING, f"You meet {len(names)} inhabitants: {people}.", *speeches, CLOSING])
 
 
@@ -162,10 +135,11 @@ def english(statement: Statement, names: Sequence[str], terse: bool = False) -> 
         return f"{names[operands[0]]} is {_ROLES[operator]}"
     if operator == "not" and operands[0][0] in _ROLES:
         return f"{names[operands[0][1]]} is not {_ROLES[operands[0][0]]}"
-    clauses = [english(operand, names, terse) for operand in operands]
-    clauses = [
-        clause if _is_simple(operand) else f"({clause})" for operand, clause in zip(operands, clauses, strict=True)
-    ]
+    clauses = []
+    for operand in operands:
+        clause = english(operand, names, terse)
+        is_simple = operand[0] in LEAVES or (operand[0] == "not" and operand[1][0] in LEAVES)
+        clauses.append(clause if is_simple else f"({clause})")
     if operator == "not":
         return f"not {clauses[0]}" if terse else f"it is not the case that {clauses[0]}"
     if operator == "->":
@@ -173,18 +147,3 @@ def english(statement: Statement, names: Sequence[str], terse: bool = False) -> 
     if operator == "<=>":
         return f" {'iff' if terse else 'if and only if'} ".join(clauses)
     return f" {operator} ".join(clauses)
-
-
-def short_quiz(names: Sequence[str], statements: Sequence[Statement]) -> str:
-    """Return a puzzle as one line per person, such as ``Zoey: Oliver is a knave or Zoey is a knight``."""
-    return "\n".join(
-        f"{name}: {english(statement, names, terse=True)}" for name, statement in zip(names, statements, strict=True)
-    )
-
-
-def _speech(template: str, name: str, claim: str) -> str:
-    return template.format(name=name, claim=claim, Claim=claim[0].upper() + claim[1:])
-
-
-def _is_simple(statement: Statement) -> bool:
-    return statement[0] in _ROLES or (statement[0] == "not" and statement[1][0] in _ROLES)

@@ -36,7 +36,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems, shorten
+from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.tasks.score import Score
 
 RIGHT = Score(3.0, acc=1.0)
@@ -70,11 +70,11 @@ def score_knights_and_knaves(
 
     Raises:
         ValueError: the ground truth is malformed, which is an error in the data.
-        TypeError: the response is not a string.
     """
-    if not isinstance(response, str):
-        raise TypeError(f"the response is {type(response).__name__}, not str; decode the tokens before scoring them")
-    truth = _parse_ground_truth(_truth_text(ground_truth))
+    text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
+    if not isinstance(text, str):
+        raise ValueError(f"the ground truth is {shorten(ground_truth)}; expected a text, or one under {_TRUTH_KEY!r}")
+    truth = _parse_ground_truth(text)
     answer = extract_answer(response)
     if answer is None:
         return MALFORMED
@@ -120,33 +120,17 @@ def _spelling(text: str) -> str:
     return " ".join(text.strip().replace("*", "").replace("\n", " ; ").casefold().split())
 
 
-def _truth_text(ground_truth: str | Mapping[str, str]) -> str:
-    text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
-    if not isinstance(text, str):
-        raise ValueError(
-            f"the ground truth is {shorten(ground_truth)}; it must be a text of lines like '(1) Zoey is a knight', or a"
-            f" mapping that holds one under {_TRUTH_KEY!r}"
-        )
-    return text
-
-
 @lru_cache(maxsize=4096)
 def _parse_ground_truth(text: str) -> Mapping[str, str]:
     """Return role by name as `_spelling` writes it. Cached: every sample of a group is scored against the same text."""
     truth: dict[str, str] = {}
-    problems = []
     for position, line in enumerate(text.strip().split("\n"), start=1):
         match = _TRUTH_LINE.fullmatch(line.strip())
-        if match is None or match[1] != str(position):
-            problems.append(
-                f"line {position} is {shorten(line)}; it must read '({position}) <name> is a knight' or knave"
-            )
-            continue
-        name = _spelling(match[2])
-        if not name or name in truth or re.sub(_MARKS, "", name, count=1) != name:
-            problems.append(
-                f"line {position}: the name {shorten(match[2])} is used twice or looks like a list mark; rename the person"
+        name = _spelling(match[2]) if match and match[1] == str(position) else ""
+        if not match or not name or name in truth or re.sub(_MARKS, "", name, count=1) != name:
+            raise ValueError(
+                f"malformed Knights-and-Knaves ground truth: line {position} is {shorten(line)}; it must read "
+                f"'({position}) <name> is a knight' or knave, with a name that is new and does not look like a list mark"
             )
         truth[name] = match[3]
-    raise_problems([f"malformed Knights-and-Knaves ground truth: {'; '.join(problems)}"] if problems else [])
     return truth
