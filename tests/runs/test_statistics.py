@@ -45,14 +45,6 @@ def test_few_values_have_the_t_interval():
     )
 
 
-def test_the_interval_of_many_values_is_that_of_the_normal_distribution():
-    values = np.random.default_rng(3).normal(1.0, 2.0, 400)
-    found = mean_interval(values.tolist())
-    half = 1.96 * values.std(ddof=1) / math.sqrt(400)
-    assert found.mean == pytest.approx(values.mean())
-    assert [found.low, found.high] == pytest.approx([found.mean - half, found.mean + half], abs=0.1 * half)
-
-
 def test_the_seed_decides_the_interval():
     values = np.random.default_rng(0).random(50).tolist()
     assert mean_interval(values, seed=1) == mean_interval(values, seed=1) != mean_interval(values, seed=2)
@@ -110,11 +102,6 @@ def tables(rows, columns, row_spread, column_spread):
 def test_crossed_intervals_hold_the_mean_when_rows_and_columns_differ(row_spread, column_spread):
     draw = tables(8, 40, row_spread, column_spread)
     assert coverage(draw, 0.5, crossed_interval, 100) >= 0.9  # 0.95 and two standard errors below
-
-
-def test_intervals_over_rows_alone_are_too_narrow_for_other_columns():
-    draw = tables(8, 60, 0.02, 0.3)
-    assert coverage(lambda rng: draw(rng).mean(1).tolist(), 0.5, experiments=100) < 0.85
 
 
 def test_a_single_row_or_column_is_not_drawn():

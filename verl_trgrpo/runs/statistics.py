@@ -34,10 +34,9 @@ class Estimate:
 def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
     """Return the mean of values, or of the means of several groups, with its 95 % interval.
 
-    From five values on it is a bootstrap interval. Plain percentiles would be too narrow for few values: the bootstrap's spread
-    is that of the biased standard deviation, and its quantiles are those of a normal and not of a t distribution. They are
-    therefore taken further out, at Phi(-sqrt(n / (n - 1)) t) with the quantile t of n - 1 degrees of freedom ("expanded
-    percentiles", Hesterberg, What Teachers Should Know About the Bootstrap, 2015). Fewer values get the t interval.
+    From five values on it is a bootstrap interval, whose percentiles are taken further out because few values would make it
+    too narrow: at Phi(-sqrt(n / (n - 1)) t) with the quantile t of n - 1 degrees of freedom ("expanded percentiles",
+    Hesterberg, What Teachers Should Know About the Bootstrap, 2015). Fewer values get the t interval.
 
     Args:
         groups: one or more; values of one group are drawn within it, and groups count equally. The smallest group decides about
@@ -189,8 +188,5 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
         ValueError: for numbers out of range.
     """
     if not 0 <= correct <= samples or not 1 <= k <= samples:
-        raise ValueError(
-            f"pass@{k} of {correct} right ones among {samples} samples is not defined; "
-            "it needs 0 <= correct <= samples and 1 <= k <= samples"
-        )
+        raise ValueError(f"pass@{k} of {correct} right ones among {samples} samples is not defined")
     return 1.0 - math.comb(samples - correct, k) / math.comb(samples, k)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.runs.report.files import metrics, write_record, write_run, write_steps
+from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
 from verl_trgrpo.runs.report.charts import MOST_POINTS, curves
 from verl_trgrpo.runs.report.notes import notes, settings
@@ -132,15 +132,3 @@ def test_what_is_common_and_what_differs(tmp_path):
             "tau": ["not set", "9"],
         },
     )
-
-
-def test_runs_without_validation_have_the_other_figures(tmp_path):
-    steps = {step: {k: v for k, v in metrics(step, 0.1, 0).items() if not k.startswith("val-")} for step in range(3)}
-    name = "val-core/kk/reward/mean@1"
-    steps[2][name] = 0.5
-    write_steps(tmp_path / "grpo" / "metrics-1.jsonl", steps)
-    arms = arms_of(tmp_path)
-    assert {*compare_arms(arms, "grpo", upto=2)["grpo"]} == {
-        "grad_norm", "grad_roughness", "entropy", "response_length",
-    }  # fmt: skip
-    assert compare_arms(arms, "grpo", name, 2)["grpo"]["final_accuracy"].estimate.mean == 0.5

@@ -171,10 +171,9 @@ def test_many_arms_with_odd_names(tmp_path):
     assert all(f"{label}, 1 seed, steps 0 to 6" in page.all("img")[0]["alt"] for label in labels)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"tokens": 3, "envelope": null}'])
-def test_other_files_than_gradients_are_refused(tmp_path, content):
+def test_other_files_than_gradients_are_refused(tmp_path):
     run, path = write_run(tmp_path / "grpo", 0.1), tmp_path / "sharpness.json"
-    path.write_text(content)
+    path.write_text('{"tokens": 3, "envelope": null}')
     with pytest.raises(ValueError, match=r"sharpness\.json is not a gradients\.json"):
         build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html", gradients=(path,)))
     assert not (tmp_path / "r.html").exists()

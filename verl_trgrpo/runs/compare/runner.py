@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from verl_trgrpo.runs.record import environment, read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which is held within this one.
 LOG, LOCK = "run.log", "study.lock"
+
+logger = logging.getLogger(__name__)
 
 
 class Inputs(NamedTuple):
@@ -98,7 +101,12 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
     todo = _unfinished(study, inputs, out)
     running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]] = {}
     try:
-        return [failure for failure in progress(_results(todo, running, jobs), len(todo), "runs") if failure]
+        failures = []
+        for failure in progress(_results(todo, running, jobs), len(todo), "runs"):
+            if failure:
+                logger.warning("%s", failure)
+                failures.append(failure)
+        return failures
     finally:
         for process in running:
             process.terminate()
@@ -180,4 +188,5 @@ def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
 def _failure(run_dir: Path, code: int) -> str:
     log = run_dir / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return f"{run_dir}: exit code {code}: {next((line for line in reversed(lines) if line.strip()), 'no output')}, see {log}"
+    last = next((line for line in reversed(lines) if line.strip()), "no output")
+    return f"{run_dir}: exit code {code}: {last}, see {log}"

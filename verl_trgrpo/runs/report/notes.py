@@ -50,7 +50,11 @@ def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
         ],
         "Not a number, a gap in the curves": [text for run in runs for text in _not_finite(run.name, run.steps)],
     }
-    return [f"{what}: {', '.join(names)}." for what, names in facts.items() if names]
+    return [f"{what}: {_listed(names)}." for what, names in facts.items() if names]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _not_finite(name: str, steps: Sequence) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.problems import count_of
-from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, Entry
+from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference
 from verl_trgrpo.runs.compare.figures import FIGURES
 from verl_trgrpo.runs.numbers import interval_text, p_text
 from verl_trgrpo.runs.report.samples import VERDICTS
@@ -50,20 +50,19 @@ def render(**content: Any) -> str:
 
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
     """Return a sentence for each arm: the validation accuracy at the end, and whether it differs from the baseline's."""
-    found = [
-        f"{arm}: {what} {_sentence(row[OUTCOME], arm, baseline)}" for arm, row in comparison.items() if OUTCOME in row
-    ]
+    found = []
+    for arm, row in comparison.items():
+        if (entry := row.get(OUTCOME)) is None:
+            continue
+        if arm == baseline:
+            verdict = "This is the baseline"
+        elif entry.difference is None:
+            verdict = f"No run has a seed in common with {baseline}"
+        else:
+            against = interval_text(entry.difference.estimate, "+")
+            verdict = f"{against} against {baseline}: {_verdict(entry.difference)}"
+        found.append(f"{arm}: {what} {interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}. {verdict}.")
     return found or [f"No {what} was logged; --metric NAME takes another metric."]
-
-
-def _sentence(entry: Entry, arm: str, baseline: str) -> str:
-    text = f"{interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}."
-    if arm == baseline:
-        return f"{text} This is the baseline."
-    if entry.difference is None:
-        return f"{text} No run has a seed in common with {baseline}."
-    difference = entry.difference
-    return f"{text} {interval_text(difference.estimate, '+')} against {baseline}: {_verdict(difference)}."
 
 
 def _verdict(difference: Difference) -> str:
