@@ -269,8 +269,9 @@ def read_forms(text: str) -> tuple[Form, ...]:
 def _read(text: str) -> Form:
     if (number := read_number(text)) is not None:
         return Form(VALUE, text, number=number)
-    if parts := _parts(text, ","):
-        return _read_list(parts)
+    if len(split_top_level(text, ",")) > 1:
+        parts = _parts(text, ",")
+        return _read_list(parts) if parts else Form(VALUE, text)
     if parts := _parts(text, r"\cup"):
         return Form(UNION, items=tuple(map(_read, parts)))
     if match := _NAME.fullmatch(text):
