@@ -10,8 +10,6 @@ import torch
 
 logger = logging.getLogger(__name__)
 
-_ROWS_PER_BLOCK = 256
-
 
 @torch.no_grad()
 def group_relative_advantages(
@@ -38,7 +36,7 @@ def group_relative_advantages(
         (batch, response_length) advantages, each response's value at its valid tokens and 0 elsewhere.
 
     Raises:
-        ValueError: for shapes that do not agree, or labels that cannot be hashed.
+        ValueError: for shapes that do not agree.
     """
     returns, groups = grouped_returns(token_level_rewards, response_mask, index)
     return at_valid_tokens(normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
@@ -49,11 +47,7 @@ def grouped_returns(
     response_mask: torch.Tensor,
     index: Sequence[Hashable] | np.ndarray | torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """R of each response and the number of its group, both (batch,); arguments as :func:`group_relative_advantages`.
-
-    Raises:
-        ValueError: for shapes that do not agree, or labels that cannot be hashed.
-    """
+    """R of each response and the number of its group, both (batch,); as :func:`group_relative_advantages`."""
     if token_level_rewards.shape != response_mask.shape or len(index) != token_level_rewards.shape[0]:
         raise ValueError(
             f"token_level_rewards {tuple(token_level_rewards.shape)} and response_mask {tuple(response_mask.shape)} must "
@@ -62,29 +56,17 @@ def grouped_returns(
     returns = token_level_rewards.sum(dim=-1)
     if not returns.is_floating_point():
         returns = returns.float()
-    return returns, _group_numbers(index).to(returns.device)
+    labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else index
+    numbers: dict[Hashable, int] = {}  # in order of first appearance
+    groups = torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
+    return returns, groups.to(returns.device)
 
 
 def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
-    """(batch, response_length) the scalar of its row where the mask is set, 0 elsewhere, in one output tensor."""
+    """(batch, response_length) the scalar of its row where the mask is set, 0 elsewhere."""
     if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
         return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
-    advantages = torch.empty(response_mask.shape, dtype=scalars.dtype, device=scalars.device)
-    # Block by block: a boolean copy of the whole mask would be another quarter of the output.
-    for start in range(0, len(scalars), _ROWS_PER_BLOCK):
-        block = slice(start, start + _ROWS_PER_BLOCK)
-        torch.where(response_mask[block].bool(), scalars[block, None], scalars.new_zeros(()), out=advantages[block])
-    return advantages
-
-
-def _group_numbers(index: Sequence[Hashable] | np.ndarray | torch.Tensor) -> torch.Tensor:
-    """(batch,) consecutive group numbers in order of first appearance."""
-    labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else list(index)
-    numbers: dict[Hashable, int] = {}
-    try:
-        return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
-    except TypeError as error:
-        raise ValueError(f"group labels must be hashable (strings, integers, tuples): {error}") from error
+    return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
 
 
 def group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -53,34 +53,11 @@ class DifficultyAnchor:
 
     accuracy: float | None = None
 
-    def before(self, batch_accuracy: float) -> float:
-        """C as it was before this batch."""
-        return batch_accuracy if self.accuracy is None else self.accuracy
-
-    def update(self, batch_accuracy: float, forgetting: float) -> None:
-        """Take a batch in."""
-        previous = self.before(batch_accuracy)
-        self.accuracy = (1 - forgetting) * previous + forgetting * batch_accuracy
-
-
-def difficulty_weights(
-    advantages: torch.Tensor, success_rates: torch.Tensor, anchor: float, scale: float
-) -> torch.Tensor:
-    """lambda exp(-sgn(A) (q - C)): equation of HA-DW with D = -sgn(A) sgn(q - C) and M = |q - C|.
-
-    On prompts that are harder than expected (q < C) good responses weigh more and bad ones less; on easier ones the
-    other way round. Weights lie in lambda [1/e, e], and are lambda where A = 0.
-
-    Args:
-        advantages: (batch,) A.
-        success_rates: (batch,) q, the share of right responses in each response's group.
-        anchor: C in [0, 1].
-        scale: lambda.
-
-    Returns:
-        (batch,) weights, in the precision of ``success_rates``.
-    """
-    return scale * torch.exp(-torch.sign(advantages).to(success_rates.dtype) * (success_rates - anchor))
+    def update(self, batch_accuracy: float, forgetting: float) -> float:
+        """Take a batch in; returns C as it was before."""
+        before = batch_accuracy if self.accuracy is None else self.accuracy
+        self.accuracy = (1 - forgetting) * before + forgetting * batch_accuracy
+        return before
 
 
 @torch.no_grad()
@@ -93,22 +70,18 @@ def difficulty_weighted_advantages(
     epsilon: float = 1e-6,
     normalize_by_std: bool = True,
 ) -> torch.Tensor:
-    """GRPO's advantages times :func:`difficulty_weights`; ``anchor`` then takes the batch in (``anchor: history``).
+    """GRPO's advantages times lambda exp(-sgn(A) (q - C)), q the share of right responses in a response's group.
+
+    That is HA-DW's weight with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are harder than expected (q < C)
+    good responses weigh more and bad ones less; on easier ones the other way round. ``anchor`` then takes the batch in
+    (``anchor: history``).
+
+    All other arguments, the result and what is raised are those of
+    :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
 
     Args:
-        token_level_rewards: (batch, response_length) rewards; values outside the mask count, as in veRL.
-        response_mask: (batch, response_length) 1 or True for tokens the model generated.
-        index: (batch,) hashable group labels; equal labels form a group.
         options: see :class:`DifficultyOptions`.
         anchor: the memory between batches; changed in place.
-        epsilon: added to the standard deviation.
-        normalize_by_std: as in :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
-
-    Returns:
-        (batch, response_length) advantages, 0 outside the mask.
-
-    Raises:
-        ValueError: for shapes that do not agree, or labels that cannot be hashed.
     """
     returns, groups = grouped_returns(token_level_rewards, response_mask, index)
     advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
@@ -120,11 +93,8 @@ def difficulty_weighted_advantages(
     zeros = right.new_zeros(int(groups.max()) + 1)
     sizes = zeros.index_add(0, groups, present).clamp(min=1)
     success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
-    batch_accuracy = float(right.sum() / present.sum())
+    expected = float(right.sum() / present.sum())
     if options.anchor == "history":
-        expected = anchor.before(batch_accuracy)
-        anchor.update(batch_accuracy, options.forgetting)
-    else:
-        expected = batch_accuracy
-    weights = difficulty_weights(advantages, success_rates, expected, options.scale)
+        expected = anchor.update(expected, options.forgetting)
+    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
     return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask)

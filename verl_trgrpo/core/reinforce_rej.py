@@ -10,12 +10,7 @@ import torch
 
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.core.aggregation import LOSS_AGG_MODES
-from verl_trgrpo.core.group_relative import (
-    at_valid_tokens,
-    group_extremes,
-    grouped_returns,
-    normalized_in_groups,
-)
+from verl_trgrpo.core.group_relative import at_valid_tokens, group_extremes, grouped_returns, normalized_in_groups
 
 BASELINES = ("none", "group")
 
@@ -49,8 +44,6 @@ class RejectionOptions:
             )
             if value not in choices
         ]
-        if not isinstance(self.renormalize, bool):
-            problems.append(f"renormalize={self.renormalize!r} is not a boolean; give true or false")
         raise_problems(problems)
 
 
@@ -68,19 +61,11 @@ def rejection_advantages(
     "All right" and "all wrong" are told by equal rewards R (the sums of token rewards): a reward that also depends on
     format or length, or a KL in the reward, makes groups differ that are equally right. A group of one is dropped.
 
+    All other arguments, the result and what is raised are those of
+    :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
+
     Args:
-        token_level_rewards: (batch, response_length) rewards; values outside the mask count, as in veRL.
-        response_mask: (batch, response_length) 1 or True for tokens the model generated.
-        index: (batch,) hashable group labels; equal labels form a group.
-        options: baseline and normaliser.
-        epsilon: added to the standard deviation; for ``baseline: group``.
-        normalize_by_std: for ``baseline: group``, as in :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
-
-    Returns:
-        (batch, response_length) advantages, 0 outside the mask.
-
-    Raises:
-        ValueError: for shapes that do not agree, or labels that cannot be hashed.
+        options: baseline and normaliser; ``epsilon`` and ``normalize_by_std`` are for ``baseline: group``.
     """
     returns, groups = grouped_returns(token_level_rewards, response_mask, index)
     lowest, highest = group_extremes(returns, groups)

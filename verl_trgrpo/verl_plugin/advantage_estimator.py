@@ -3,13 +3,16 @@
 ``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
 ``ha_dw`` weighs advantages by difficulty. Options are read from ``algorithm.reinforce_rej`` and ``algorithm.ha_dw``.
 
+All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
+(veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
+advantages and returns, one and the same tensor (batch, response_length).
+
 The configurations keep ``adv_estimator: grpo`` as the default, because veRL 0.9 routes only that name through the path
 that handles several trajectories per session. Choose ``algorithm.adv_estimator=tr_grpo`` for single-turn runs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -32,27 +35,12 @@ def compute_tr_grpo_outcome_advantage(
     response_mask: torch.Tensor,
     index: np.ndarray,
     epsilon: float = 1e-6,
-    norm_adv_by_std_in_grpo: bool | None = None,
     config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Group-relative advantages; see :func:`verl_trgrpo.core.group_relative_advantages`.
-
-    Args:
-        token_level_rewards: (batch, response_length) rewards.
-        response_mask: (batch, response_length) 1 or True for generated tokens.
-        index: (batch,) group labels (veRL's uid).
-        epsilon: added to the standard deviation.
-        norm_adv_by_std_in_grpo: False for Dr.GRPO; None takes veRL's key from ``config`` (default True).
-        config: veRL's ``algorithm`` node.
-
-    Returns:
-        advantages and returns, one and the same tensor (batch, response_length).
-    """
-    if norm_adv_by_std_in_grpo is None:
-        norm_adv_by_std_in_grpo = _normalizes_by_std(config)
+    """Group-relative advantages; see :func:`verl_trgrpo.core.group_relative_advantages`."""
     advantages = group_relative_advantages(
-        token_level_rewards, response_mask, index, epsilon, normalize_by_std=norm_adv_by_std_in_grpo
+        token_level_rewards, response_mask, index, epsilon, normalize_by_std=_normalizes_by_std(config)
     )
     return advantages, advantages
 
@@ -68,18 +56,8 @@ def compute_reinforce_rej_outcome_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Reinforce-Rej; see :func:`verl_trgrpo.core.rejection_advantages`.
 
-    Args:
-        token_level_rewards: (batch, response_length) rewards.
-        response_mask: (batch, response_length) 1 or True for generated tokens.
-        index: (batch,) group labels (veRL's uid).
-        epsilon: added to the standard deviation.
-        config: veRL's ``algorithm`` node; ``config.reinforce_rej`` holds the options.
-
-    Returns:
-        advantages and returns, one and the same tensor (batch, response_length).
-
     Raises:
-        ValueError: for options that do not exist or are out of range.
+        ValueError: for options that are out of range.
     """
     options = _options(config, "reinforce_rej", RejectionOptions)
     advantages = rejection_advantages(
@@ -108,17 +86,12 @@ class HistoryAwareEstimator:
         config: Any = None,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Advantages and returns, one tensor; arguments and errors as the other estimators, options in ``config.ha_dw``."""
+        """See :func:`verl_trgrpo.core.difficulty_weighted_advantages`; ValueError for options that are out of range."""
         if config is not self._run:
             self._run, self._anchor = config, DifficultyAnchor()
+        options = _options(config, "ha_dw", DifficultyOptions)
         advantages = difficulty_weighted_advantages(
-            token_level_rewards,
-            response_mask,
-            index,
-            _options(config, "ha_dw", DifficultyOptions),
-            self._anchor,
-            epsilon,
-            normalize_by_std=_normalizes_by_std(config),
+            token_level_rewards, response_mask, index, options, self._anchor, epsilon, _normalizes_by_std(config)
         )
         return advantages, advantages
 
@@ -131,11 +104,7 @@ def _normalizes_by_std(config: Any) -> bool:
 
 
 def _options(config: Any, name: str, options_class: Any) -> Any:
-    """The options at ``algorithm.<name>``, checked; the defaults where there is no such node."""
+    """The options at ``algorithm.<name>``; the defaults where there is no such node."""
     given = dict((config.get(name) if config is not None else None) or {})
     given.pop("_target_", None)
-    known = [field.name for field in dataclasses.fields(options_class)]
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise ValueError(f"algorithm.{name} has no option {', '.join(unknown)}; it takes {', '.join(known)}")
     return options_class(**given)

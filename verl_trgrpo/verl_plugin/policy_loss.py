@@ -19,7 +19,7 @@ LOSS_MODES = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
 ENTROPY = "_token_entropy"
 
 
-def verl_policy_loss(loss_mode: str, loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
+def verl_policy_loss(loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
     """A policy loss of the core in veRL's calling convention."""
 
     def policy_loss(
@@ -33,25 +33,12 @@ def verl_policy_loss(loss_mode: str, loss: Callable[..., PolicyLoss]) -> Callabl
     ) -> tuple[torch.Tensor, dict[str, Any]]:
         """Compute the loss; see :func:`verl_trgrpo.core.compute_policy_loss` for the tensors.
 
-        Args:
-            old_log_prob: (batch, response_length) log pi_old of the sampled tokens.
-            log_prob: (batch, response_length) log pi_theta of the same tokens, with gradient.
-            advantages: (batch, response_length).
-            response_mask: (batch, response_length) 1 or True for generated tokens.
-            loss_agg_mode: veRL's aggregation mode.
-            config: veRL's ``ActorConfig``.
-            rollout_is_weights: (batch, response_length) rollout-correction weights, or None.
-
-        Returns:
-            scalar loss, and metrics named ``actor/...``.
+        ``config`` is veRL's ``ActorConfig``, which holds clip range and weights. Returns the scalar loss, and metrics named
+        ``actor/...``.
 
         Raises:
-            ValueError: without a configuration, for advantages that are not finite, or for what the loss refuses.
+            ValueError: for advantages that are not finite, or for what the loss refuses.
         """
-        if config is None:
-            raise ValueError(
-                f"policy loss {loss_mode} needs config=ActorConfig(...): it holds the clip range and the shaping"
-            )
         result = loss(
             old_log_prob,
             log_prob,
@@ -91,4 +78,4 @@ for _name, _loss in LOSS_MODES.items():
             f"policy loss {_name!r} is already registered by {POLICY_LOSS_REGISTRY[_name].__module__}; "
             "uninstall that plugin, or restrict VERL_USE_EXTERNAL_PLUGINS"
         )
-    register_policy_loss(_name)(verl_policy_loss(_name, _loss))
+    register_policy_loss(_name)(verl_policy_loss(_loss))

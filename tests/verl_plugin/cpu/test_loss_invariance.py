@@ -26,6 +26,7 @@ MODEL = "actor_rollout_ref.model"
 TR_GRPO = ("algorithm=tr_grpo",)
 INVARIANT = {
     "tr_grpo": TR_GRPO,
+    "tr_grpo-seq-mean-token-sum": (*TR_GRPO, f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"),
     "tr_grpo-seq-mean-token-mean": (*TR_GRPO, f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"),
     "tr_grpo-kl": (*TR_GRPO, f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=1"),
     "grpo": ("algorithm=grpo",),

@@ -53,10 +53,7 @@ class CPUDeviceModule(ModuleType):
     def set_rng_state(self, state: torch.Tensor, *_: Any) -> None:
         torch.set_rng_state(state)
 
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    manual_seed_all = manual_seed
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def empty_cache(self) -> None:
         """Nothing is cached."""
@@ -78,9 +75,7 @@ class PlatformCPU(PlatformBase):
     def device_name(self) -> str:
         return "cpu"
 
-    @property
-    def vendor_name(self) -> str:
-        return "cpu"
+    vendor_name = device_name
 
     @property
     def device_module(self) -> ModuleType:
@@ -110,8 +105,7 @@ class PlatformCPU(PlatformBase):
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
+    manual_seed_all = manual_seed
 
     def set_allocator_settings(self, settings: str) -> None:
         """The system's allocator takes no settings."""
@@ -146,8 +140,7 @@ class PlatformCPU(PlatformBase):
     def profiler_start(self) -> None:
         """No device profiler."""
 
-    def profiler_stop(self) -> None:
-        """No device profiler."""
+    profiler_stop = profiler_start
 
     def cudart(self) -> Any:
         return None

