@@ -97,5 +97,3 @@ def test_a_success_rate_is_over_responses_that_have_tokens():
     normalized = 0.5 / (statistics.stdev([1.0, 0.0]) + 1e-6)
     assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(1 - 2 / 3)))
     assert advantages[2, 0].item() == pytest.approx(normalized * math.exp(2 / 3 - 1 / 2))
-
-

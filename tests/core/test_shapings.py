@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.core import available_shapings, make_shaping
+from verl_trgrpo.core import make_shaping
 
 PROBS = [0.0, 1e-6, 0.1, 0.122, 0.25, 0.327, 0.4999, 0.5, 0.75, 1.0]
 
@@ -49,26 +49,6 @@ def test_weights_follow_the_formula(case, reverse):
     torch.testing.assert_close(shaping(probs), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
-def test_published_constants_saturate_where_the_method_says():
-    shaping = make_shaping()
-    # alpha (sigmoid(tau p) - mu) = w  <=>  p = logit(w / alpha + mu) / tau
-    at_lower, at_upper = (math.log(x / (1 - x)) / 9.0 for x in (1.0 / 2 + 0.25, 1.4 / 2 + 0.25))
-    assert round(at_lower, 3) == 0.122
-    assert round(at_upper, 3) == 0.327
-    weights = shaping(torch.tensor([at_lower - 1e-4, at_lower + 1e-3, at_upper - 1e-3, at_upper + 1e-4]).double())
-    assert weights[0] == 1.0 < weights[1] < weights[2] < weights[3] == 1.4
-
-
-@pytest.mark.parametrize("name", sorted(set(available_shapings()) & {case.split("-")[0] for case in CLOSED_FORMS}))
-def test_any_shape_and_dtype_come_back(name):
-    shaping = make_shaping(name)
-    for shape in [(), (0,), (3,), (2, 5), (2, 3, 4)]:
-        for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-            weights = shaping(torch.full(shape, 0.3, dtype=dtype))
-            assert weights.shape == shape
-            assert weights.dtype == dtype
-
-
 @pytest.mark.parametrize("name", sorted({case.split("-")[0] for case in CLOSED_FORMS}))
 @pytest.mark.parametrize("reverse", [False, True])
 def test_monotone_bounded_and_input_untouched(name, reverse):
@@ -84,22 +64,13 @@ def test_monotone_bounded_and_input_untouched(name, reverse):
 
 
 BAD_PARAMETERS = [
-    ("sigmoid", {"tau": 0}, "tau=0"),
-    ("sigmoid", {"tau": -9.0}, "tau=-9.0"),
+    ("sigmoid", {"tau": -1, "mu": 3, "lower": -2}, r"(?s)tau=-1.*mu=3.*lower=-2"),
     ("sigmoid", {"tau": float("nan")}, "tau=nan"),
     ("sigmoid", {"tau": "nine"}, "tau='nine'"),
-    ("sigmoid", {"mu": 1.5}, "mu=1.5"),
-    ("sigmoid", {"alpha": 0.0}, "alpha=0.0"),
-    ("sigmoid", {"lower": -0.1}, "lower=-0.1"),
     ("sigmoid", {"lower": 1.4}, "not below"),
-    ("sigmoid", {"lower": 2.0, "upper": 1.0}, "not below"),
-    ("linear", {"alpha": 0}, "alpha=0"),
     ("linear", {"alpha": 1.1}, "alpha=1.1"),
     ("power", {"gamma": 0}, "gamma=0"),
-    ("power", {"lower": 1}, "lower=1"),
     ("threshold", {"eta": 0}, "eta=0"),
-    ("threshold", {"eta": 1.01}, "eta=1.01"),
-    ("threshold", {"lower": 1.4}, "not below"),
 ]
 
 
@@ -107,11 +78,6 @@ BAD_PARAMETERS = [
 def test_bad_parameters_are_refused(name, parameters, complaint):
     with pytest.raises(ValueError, match=complaint):
         make_shaping(name, **parameters)
-
-
-def test_all_problems_come_at_once():
-    with pytest.raises(ValueError, match=r"(?s)tau=-1.*mu=3.*lower=-2"):
-        make_shaping("sigmoid", tau=-1, mu=3, lower=-2)
 
 
 CONSTANT = [
