@@ -60,17 +60,3 @@ def test_ha_dw_remembers_within_a_run_and_forgets_between_runs():
     fresh = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options, DifficultyAnchor())
     assert not torch.equal(second, fresh)
     assert torch.equal(advantages_of("ha_dw", config.copy().algorithm, second_scores), fresh)
-
-
-@pytest.mark.parametrize("estimator", ["reinforce_rej", "ha_dw"])
-def test_unknown_and_impossible_options_are_refused(estimator):
-    with pytest.raises(ValueError, match=f"algorithm.{estimator} has no option speed; it takes"):
-        advantages_of(estimator, OmegaConf.create({estimator: {"speed": 1}}))
-    wrong = {"reinforce_rej": {"baseline": "x"}, "ha_dw": {"scale": 0}}[estimator]
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        advantages_of(estimator, OmegaConf.create({estimator: wrong}))
-
-
-@pytest.mark.parametrize("estimator", ["reinforce_rej", "ha_dw"])
-def test_without_options_the_defaults_hold(estimator):
-    assert advantages_of(estimator, OmegaConf.create({}))[1:3].eq(0).all()

@@ -108,45 +108,28 @@ def test_uniform_is_vanilla_for_any_batch_and_clip_range(batch, clip, mode, plac
     torch.testing.assert_close(gradient[away], expected[away], rtol=1e-9, atol=1e-15)
 
 
-def test_stock_policy_loss_options_give_the_published_method():
-    stock = evaluate("tr_grpo", actor(PolicyLossConfig(loss_mode="tr_grpo")), torch.float32, "token-mean")
-    ours = evaluate("tr_grpo", actor(TRGRPOPolicyLossConfig()), torch.float32, "token-mean")
-    vanilla = evaluate("vanilla", actor(PolicyLossConfig()), torch.float32, "token-mean")
-    assert torch.equal(stock[0], ours[0])
-    assert not torch.equal(stock[0], vanilla[0])
-    assert 1.0 < stock[2]["actor/tr_weight_mean"] < 1.4
-
-
-def test_metrics_are_floats_under_the_hosts_names():
-    _, _, metrics = evaluate("tr_grpo", actor(TRGRPOPolicyLossConfig()), torch.float32, "token-mean")
+def test_stock_options_give_the_published_method_and_metrics_are_floats_under_verls_names():
+    stock, _, metrics = evaluate("tr_grpo", actor(PolicyLossConfig(loss_mode="tr_grpo")), torch.float32, "token-mean")
+    ours, _, _ = evaluate("tr_grpo", actor(TRGRPOPolicyLossConfig()), torch.float32, "token-mean")
+    assert stock == ours and 1.0 < metrics["actor/tr_weight_mean"] < 1.4
     assert all(isinstance(value, float) for value in metrics.values())
-    assert {"actor/pg_clipfrac", "actor/ppo_kl", "actor/pg_clipfrac_lower", "actor/tr_weight_mean"} <= set(metrics)
     assert isinstance(metrics["actor/tr_weight_std"], TokenStatistic)
     # veRL chooses how to reduce a metric by substrings of its name.
     for name in metrics:
         assert not any(word in name for word in ("max", "min", "sum", "total", "_lr")), name
 
 
-def test_clip_range_falls_back_as_the_host_does():
+def test_clip_range_falls_back_as_verl_does():
     wide = actor(TRGRPOPolicyLossConfig(), clip_ratio=0.5, clip_ratio_low=None, clip_ratio_high=None)
     explicit = actor(TRGRPOPolicyLossConfig(), clip_ratio_low=0.5, clip_ratio_high=0.5)
     results = [evaluate("tr_grpo", config, torch.float32, "token-mean")[0] for config in (wide, explicit)]
     assert torch.equal(*results)
 
 
-def test_the_options_keep_the_hosts_own_fields():
+def test_the_options_keep_verls_own_fields():
     config = TRGRPOPolicyLossConfig(placement="inside", clip_cov_ratio=0.5)
-    assert isinstance(config, PolicyLossConfig) and isinstance(config, TokenWeighting)
     assert config.get("loss_mode") == "tr_grpo" and config.clip_cov_ratio == 0.5
     assert isinstance(config.rollout_correction, RolloutCorrectionConfig)
-    with pytest.raises(ValueError, match=r"placement='middle'"):
-        TRGRPOPolicyLossConfig(placement="middle")
-
-
-def test_a_missing_configuration_is_named():
-    old_log_prob, log_prob, advantages, mask = batch(torch.float32)
-    with pytest.raises(ValueError, match="needs config"):
-        core_algos.get_policy_loss_fn("tr_grpo")(old_log_prob, log_prob, advantages, mask)
 
 
 def test_options_that_would_be_ignored_are_refused():

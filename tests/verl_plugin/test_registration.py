@@ -1,6 +1,5 @@
 """The plugin as an installed distribution: entry points, registries and configuration groups in fresh processes."""
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -54,11 +53,6 @@ def fresh(code, **environment):
     )
 
 
-def test_entry_points_are_installed():
-    assert "trgrpo" in importlib.metadata.entry_points(group="verl.plugins").names
-    assert "trgrpo_cpu" in importlib.metadata.entry_points(group="vllm.general_plugins").names
-
-
 def test_import_verl_is_enough_in_a_fresh_process():
     result = fresh(
         "import verl\nfrom verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
@@ -100,9 +94,8 @@ def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
     shaping = getattr(policy_loss, "shaping", None)
     assert (policy_loss.loss_mode, config.algorithm.adv_estimator, shaping and shaping.name) == ALGORITHMS[algorithm]
     if shaping:
-        assert shaping == make_shaping(
-            shaping.name, reverse=algorithm == "tr_grpo_reverse"
-        )  # the defaults are written out
+        # The defaults are written out.
+        assert shaping == make_shaping(shaping.name, reverse=algorithm == "tr_grpo_reverse")
         assert policy_loss.placement == ("inside" if algorithm == "tr_grpo_published" else "outside")
         assert policy_loss.kl == ("literal" if algorithm == "tr_grpo_published" else "plain")
         assert policy_loss.normalize == ("token_mean" if algorithm == "tr_grpo_token_mean" else "none")
@@ -139,40 +132,22 @@ def test_a_shaping_of_your_own():
     assert actor.calculate_entropy is True
 
 
-@pytest.mark.parametrize("algorithm", [name for name, (_, estimator, _) in ALGORITHMS.items() if estimator != "grpo"])
-def test_estimators_take_their_options_from_the_configuration(algorithm):
-    config, rewards = compose("ppo_trainer", f"+algorithm={algorithm}"), torch.ones(4, 2)
-    arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
-    advantages, _ = core_algos.get_adv_estimator_fn(algorithm)(**arguments, config=config.algorithm)
-    assert not advantages.any()
-
-
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [("reinforce_rej.baseline=mean", "baseline='mean'"), ("ha_dw.forgetting=2", "forgetting=2")],
 )
-def test_mistakes_of_an_estimator_come_out_when_its_node_is_built(override, complaint):
+def test_an_estimator_s_node_is_what_it_takes_and_is_checked_when_it_is_built(override, complaint):
     name = override.split(".")[0]
-    right = omega_conf_to_dataclass(compose("trgrpo_trainer", f"algorithm={name}").algorithm)
+    config = compose(
+        "trgrpo_trainer", f"algorithm={name}", "actor_rollout_ref.actor.loss_agg_mode=token-mean"
+    ).algorithm
+    right = omega_conf_to_dataclass(config)
+    rewards = torch.ones(4, 2)
+    arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
+    assert not core_algos.get_adv_estimator_fn(name)(**arguments, config=config)[0].any()
     assert getattr(right, name) == type(getattr(right, name))()
     with pytest.raises(Exception, match=complaint):
         omega_conf_to_dataclass(compose("trgrpo_trainer", f"algorithm={name}", f"algorithm.{override}").algorithm)
-
-
-def test_reinforce_rej_counts_as_the_actor_does():
-    config = compose("trgrpo_trainer", "algorithm=reinforce_rej", "actor_rollout_ref.actor.loss_agg_mode=token-sum")
-    assert config.algorithm.reinforce_rej.loss_agg_mode == "token-sum"
-
-
-def test_any_parameter_from_the_command_line():
-    config = compose(
-        "trgrpo_trainer", f"{LOSS}.shaping.tau=6", f"{LOSS}.placement=inside", f"{LOSS}.normalize=token_mean",
-        f"{LOSS}.prob_source=old", f"{LOSS}.kl=scaled",
-    )  # fmt: skip
-    policy_loss = actor_of(config).policy_loss
-    assert policy_loss.shaping == make_shaping("sigmoid", tau=6)
-    options = (policy_loss.placement, policy_loss.normalize, policy_loss.prob_source, policy_loss.kl)
-    assert options == ("inside", "token_mean", "old", "scaled")
 
 
 @pytest.mark.parametrize(
@@ -180,27 +155,10 @@ def test_any_parameter_from_the_command_line():
     [
         ("shaping.name=sigmoit", "Did you mean 'sigmoid'"),
         ("shaping.tau=0.1111", "inverse temperature"),
-        ("shaping.tau=-1", "tau=-1"),
         ("shaping.name=power", "write shaping=power"),
-        ("placement=middle", "placement='middle'"),
     ],
 )
 def test_mistakes_come_out_when_the_run_is_configured(override, complaint):
     config = compose("trgrpo_trainer", f"actor_rollout_ref.actor.policy_loss.{override}")
     with pytest.raises(Exception, match=complaint):
         actor_of(config)
-
-
-@pytest.mark.parametrize("normalize_by_std", [True, False])
-def test_the_estimator_agrees_with_the_hosts(normalize_by_std):
-    generator = torch.Generator().manual_seed(0)
-    rewards = torch.zeros(24, 7)
-    rewards[:, -1] = torch.randn(24, generator=generator)
-    mask = (torch.arange(7)[None] < torch.randint(1, 8, (24, 1), generator=generator)).float()
-    index = np.array([f"uid-{i % 6}" for i in range(24)], dtype=object)
-    arguments = {"token_level_rewards": rewards, "response_mask": mask, "index": index}
-    host, _ = core_algos.get_adv_estimator_fn("grpo")(**arguments, norm_adv_by_std_in_grpo=normalize_by_std)
-    config = {"norm_adv_by_std_in_grpo": normalize_by_std}
-    ours, returns = core_algos.get_adv_estimator_fn("tr_grpo")(**arguments, config=config)
-    torch.testing.assert_close(ours, host, rtol=1e-5, atol=1e-6)
-    assert returns is ours

@@ -73,8 +73,7 @@ def log_probs_of(model: Any, input_ids: torch.Tensor, n_response: int) -> torch.
 def make_batch(checkpoint: Path) -> dict[str, list[torch.Tensor]]:
     """Puzzles with answers of 21 to about 160 tokens, some of them odd, two with a gap of observed tokens in the mask.
 
-    Every field is a list of 1-D tensors, one per row: ``input_ids``, ``position_ids``, ``prompts``, ``responses``,
-    ``response_mask``, ``loss_mask``, ``old_log_probs``, ``ref_log_prob``, ``advantages``.
+    Every field is a list of 1-D tensors, one per row.
     """
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
     from verl_trgrpo.tiny.model import load
@@ -82,8 +81,7 @@ def make_batch(checkpoint: Path) -> dict[str, list[torch.Tensor]]:
 
     tokenizer, model = load(checkpoint)
     rng, generator = random.Random(0), torch.Generator().manual_seed(0)
-    fields = ("input_ids", "position_ids", "prompts", "responses", "response_mask", "loss_mask", "old_log_probs")
-    batch: dict[str, list[torch.Tensor]] = {name: [] for name in (*fields, "ref_log_prob", "advantages")}
+    batch: dict[str, list[torch.Tensor]] = {}
     for row, puzzle in enumerate(generate_puzzles(3, ROWS, seed=5)):
         text = demonstration(puzzle, careful=row % 3 == 0, rng=rng)
         prompt = tokenizer(prompt_text(tokenizer, puzzle), add_special_tokens=False, return_tensors="pt").input_ids[0]
@@ -110,19 +108,12 @@ def make_batch(checkpoint: Path) -> dict[str, list[torch.Tensor]]:
             "advantages": torch.full((len(response),), rng.choice([-1.5, -0.4, 0.7, 1.8])),
         }
         for name, value in values.items():
-            batch[name].append(value)
+            batch.setdefault(name, []).append(value)
     return batch
 
 
 def run_ranks(directory: Path, model: Path, cases: Sequence[Case], world_size: int) -> list[Update]:
-    """Run ``cases`` on ``world_size`` processes joined by gloo; returns one update per case.
-
-    Args:
-        directory: with ``batch.pt``; receives the other files.
-        model: checkpoint directory.
-        cases: what to run.
-        world_size: number of ranks, each of which gets its part of the rows.
-    """
+    """Run ``cases`` on the ``batch.pt`` of a directory, on ``world_size`` processes joined by gloo; one update per case."""
     asked, out = directory / "cases.json", directory / "found.pt"
     asked.write_text(json.dumps([asdict(case) for case in cases]))
     with socket.socket() as probe:
@@ -175,15 +166,8 @@ def training_worker(model: Path, overrides: Sequence[str]) -> Any:
     from verl.workers.engine_workers import TrainingWorker
 
     torch.manual_seed(0)  # of LoRA's initial weights
-    worker = TrainingWorker(
-        TrainingWorkerConfig(
-            model_type="language_model",
-            model_config=model_config,
-            engine_config=actor.engine,
-            optimizer_config=actor.optim,
-            checkpoint_config=actor.checkpoint,
-        )
-    )
+    parts = {"engine_config": actor.engine, "optimizer_config": actor.optim, "checkpoint_config": actor.checkpoint}
+    worker = TrainingWorker(TrainingWorkerConfig(model_type="language_model", model_config=model_config, **parts))
     worker.reset()
     return worker
 

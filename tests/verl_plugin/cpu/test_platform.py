@@ -15,14 +15,8 @@ WITHOUT_CHOICE = {name: value for name, value in os.environ.items() if name not 
 
 
 def fresh(code, **environment):
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env=WITHOUT_CHOICE | environment,
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, env = [sys.executable, "-c", code], WITHOUT_CHOICE | environment
+    result = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -30,19 +24,10 @@ def fresh(code, **environment):
 @pytest.mark.parametrize(("environment", "expected"), [({"VERL_PLATFORM": "cpu"}, "cpu cpu"), ({}, "cuda nvidia")])
 def test_platform_is_chosen_by_name_only(environment, expected):
     """Without the variable veRL falls back to its own default even on a machine without a GPU."""
-    if not environment and torch.cuda.is_available():
-        expected = "cuda nvidia"
     code = (
         "import verl\nfrom verl.utils.device import get_device_name, get_vendor\nprint(get_device_name(), get_vendor())"
     )
     assert expected in fresh(code, **environment)
-
-
-def test_auto_detection_is_told_no(monkeypatch):
-    monkeypatch.delenv("VERL_PLATFORM", raising=False)
-    assert PlatformCPU().is_platform_available(use_smi_check=True) is False
-    monkeypatch.setenv("VERL_PLATFORM", "cpu")
-    assert PlatformCPU().is_platform_available(use_smi_check=True) is True
 
 
 def test_the_device_module_answers_what_a_gpu_would():
