@@ -66,7 +66,7 @@ def test_periods_repeat_in_long_division(whole, plain, period):
 @pytest.mark.parametrize(
     "text",
     ["", "-", "+-1", "--1", "1+1", "1-", "1.2.3", "1,23", "12,3456", "1 2", "1/0", r"\frac{1}{0}", "1/2/3", "1e", "e5", "1%%",
-     "x", "10^x", "1e1001", "1e-1001", "1" * 301, "١", r"\frac12"],
+     "x", "10^x", "1e1001", "1e-1001", "1" * 301, "١", r"\frac12", r"\frac{50}{3}7"],
 )  # fmt: skip
 def test_what_is_no_number(text):
     assert read_number(text) is None
