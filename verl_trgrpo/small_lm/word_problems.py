@@ -1,0 +1,105 @@
+"""Two-step word problems from reasoning-gym's ``gsm_symbolic``, and demonstrations of them in many wordings.
+
+Of the generator's templates those are kept whose worked solution has exactly two calculations with whole numbers, the
+second of which uses the result of the first. Fifteen templates are left; names, things and numbers vary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+
+LARGEST = 1000
+"""Problems with a number above this are left out: a model of this size cannot learn to calculate with them in minutes."""
+
+STREAM = 200_000
+"""Length of the generator's stream."""
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_CALCULATION = re.compile(rf"(?<![\w.])({_NUMBER}(?: *[-+*/x] *{_NUMBER})+) *= *({_NUMBER})")
+_ASKED_FOR = " Give the result as your final answer. Do not include units."
+
+
+@dataclass(frozen=True)
+class Step:
+    """One calculation: ``expression`` such as ``9 - 3``, its ``value``, and the ``sentence`` that it stands in."""
+
+    expression: str
+    value: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class WordProblem:
+    """A question with a whole number as its answer, and the two steps to it; `index` is its place in the generator's stream."""
+
+    question: str
+    answer: int
+    steps: tuple[Step, Step]
+    index: int
+
+
+def two_step_problems(count: int, start: int = 0, exclude: Container[str] = ()) -> Iterator[WordProblem]:
+    """Yield `count` different problems, the first of the stream from `start` on.
+
+    Args:
+        count: how many.
+        start: place in the generator's stream, from 0; about one of seven places has a problem that is kept.
+        exclude: questions that must not appear.
+    """
+    import reasoning_gym
+
+    stream = reasoning_gym.create_dataset("gsm_symbolic", seed=0, size=STREAM)
+    seen: set[str] = set()
+    index = start
+    while len(seen) < count:
+        problem = _two_steps(stream[index], index)
+        index += 1
+        if problem and problem.question not in exclude and problem.question not in seen:
+            seen.add(problem.question)
+            yield problem
+
+
+def _two_steps(entry: dict, index: int) -> WordProblem | None:
+    solution = entry["metadata"]["answer_cot"].split("####")[0]
+    found = [(line, match) for line in solution.splitlines() for match in _CALCULATION.finditer(line)]
+    if len(found) != 2 or solution.count("=") != 2:
+        return None
+    steps = tuple(
+        Step(_spaced(match[1]), round(float(match[2])), line.replace(match[0], "{calculation}"))
+        for line, match in found
+    )
+    numbers = [
+        float(number) for number in re.findall(_NUMBER, entry["question"] + " ".join(s.expression for s in steps))
+    ]
+    exact = all(
+        abs(calculate(step.expression) - float(match[2])) < 1e-9 for step, (_, match) in zip(steps, found, strict=True)
+    )
+    whole = all(number == int(number) <= LARGEST for number in [*numbers, *(float(match[2]) for _, match in found)])
+    linked = str(steps[0].value) in steps[1].expression.split()
+    if not (exact and whole and linked and entry["answer"] == str(steps[1].value)):
+        return None
+    question = entry["question"].removesuffix(_ASKED_FOR)
+    return WordProblem(question, steps[1].value, (steps[0], steps[1]), index)
+
+
+def _spaced(expression: str) -> str:
+    return " ".join(re.findall(rf"{_NUMBER}|[-+*/]", expression.replace("x", "*")))
+
+
+def calculate(expression: str) -> float:
+    """Return the value of numbers and the four operations, separated by spaces; products before sums."""
+    words = expression.split()
+    terms, sign = [float(words[0])], 1.0
+    total = 0.0
+    for operation, word in zip(words[1::2], words[2::2], strict=True):
+        if operation == "*":
+            terms[-1] *= float(word)
+        elif operation == "/":
+            terms[-1] /= float(word)
+        else:
+            total += sign * terms[-1]
+            sign = 1.0 if operation == "+" else -1.0
+            terms[-1] = float(word)
+    return total + sign * terms[-1]
