@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -50,12 +47,9 @@ class IndexOptions:
         problems = []
         if not self.corpus.is_file():
             problems.append(f"corpus {self.corpus} is not a file; check the path")
-        if not 1 <= self.threads <= 8:
-            problems.append(f"threads is {self.threads}; choose 1 to 8")
-        elif not 16 * self.threads <= self.memory_mb <= 4000 * self.threads:
+        if self.threads < 1 or not 16 * self.threads <= self.memory_mb <= 4000 * self.threads:
             problems.append(
-                f"memory_mb is {self.memory_mb}; with {self.threads} threads choose {16 * self.threads} to "
-                f"{4000 * self.threads}"
+                f"threads is {self.threads} and memory_mb {self.memory_mb}; each thread needs 16 to 4000 megabytes"
             )
         if self.out.exists() and not self.out.is_dir():
             problems.append(f"out {self.out} is not a directory; choose another")
@@ -93,7 +87,6 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> Inde
     corpus = Corpus(options.corpus)
     with staged_directory(options.out) as stage:
         documents = _write(corpus, stage / FILES, options, progress)
-        facts["corpus"]["sha256"] = _sha256(options.corpus)
         manifest = facts | {
             "documents": documents,
             "lines": corpus.lines,
@@ -117,54 +110,21 @@ def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Pro
     index = tantivy.Index(schema.build(), str(directory))
     index.register_tokenizer(_ANALYZER, analyzer())
     writer = index.writer(options.memory_mb * 1_000_000, options.threads)
-    try:
-        passages = _add(corpus, writer, progress)
-    except BaseException:
-        # Threads that merge would write into a directory that is about to be removed.
-        with suppress(ValueError):
-            writer.wait_merging_threads()
-        raise
-    with _told_plainly():
-        writer.wait_merging_threads()
+    passages = 0
+    for passage in progress(corpus, None, "passages"):
+        writer.add_document(tantivy.Document(id=passage.id.encode(), contents=passage.contents))
+        passages += 1
+    if not passages:
+        found = f": {'; '.join(corpus.bad_examples)}" if corpus.bad_examples else ""
+        raise ValueError(f"{corpus.path} has no passage {{'id', 'contents'}} in {corpus.lines} lines{found}")
+    writer.commit()
+    writer.wait_merging_threads()
     for lock in directory.glob(".tantivy-*.lock"):
         lock.unlink()
     for path in directory.iterdir():
         # tantivy keeps two of them from other users; an index has no secrets that its corpus has not.
         path.chmod(options.corpus.stat().st_mode & 0o666 | 0o600)
     return passages
-
-
-def _add(corpus: Corpus, writer: Any, progress: Progress) -> int:
-    import tantivy
-
-    passages = 0
-    for passage in progress(corpus, None, "passages"):
-        document = tantivy.Document(id=passage.id.encode(), contents=passage.contents)
-        with _told_plainly():
-            writer.add_document(document)
-        passages += 1
-    if not passages:
-        found = f": {'; '.join(corpus.bad_examples)}" if corpus.bad_examples else ""
-        raise ValueError(f"{corpus.path} has no passage {{'id', 'contents'}} in {corpus.lines} lines{found}")
-    with _told_plainly():
-        writer.commit()
-    return passages
-
-
-@contextmanager
-def _told_plainly() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"the index cannot be written; is the disk full? tantivy says: {error}") from error
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _facts(corpus: Path) -> dict[str, Any]:

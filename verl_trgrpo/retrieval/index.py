@@ -50,11 +50,6 @@ class Index:
             raise ValueError(f"{directory} cannot be opened ({error}); build the index again") from error
         self.documents: int = self._searcher.num_docs
         self.segments: int = self._searcher.num_segments
-        if self.documents != manifest["documents"]:
-            raise ValueError(
-                f"{directory} has {self.documents} documents, its manifest says {manifest['documents']}; build the index "
-                "again"
-            )
         self._analyzer, self._content_analyzer = analyzer(), analyzer(drop_stop_words=True)
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:

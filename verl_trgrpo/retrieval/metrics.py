@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 
 # Where the client library keeps the numbers of several processes; it reads this when it is imported.
 DIRECTORY_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -45,21 +43,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return the numbers of all workers in Prometheus's text format."""
-        directory = os.environ.get(DIRECTORY_VARIABLE)
-        if directory is None:
+        if DIRECTORY_VARIABLE not in os.environ:
             return generate_latest(self._registry)
-        _forget_dead_workers(Path(directory))
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
         return generate_latest(registry)
-
-
-def _forget_dead_workers(directory: Path) -> None:
-    """Take workers that were killed out of the gauge; what they counted stays."""
-    for path in directory.glob("gauge_live*.db"):
-        pid = int(path.stem.rpartition("_")[2])
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            with suppress(FileNotFoundError):  # another worker was faster
-                mark_process_dead(pid)

@@ -10,7 +10,6 @@ every row, for comparability with published figures.
 No gold answer is where a tool could see it: `tools_kwargs`, which veRL hands to the tools, holds only the question.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,23 +22,19 @@ from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import parquet, schema
 from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw, hub_name
+from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
-    HUB_DATASET,
     HUB_REVISION,
     SETS,
-    Part,
     Parts,
     Question,
+    SetName,
     hub_parts,
     local_parts,
     read_part,
 )
 
-logger = logging.getLogger(__name__)
-
-TRAIN_SETS = ("nq", "hotpotqa")
 REPEATED = "repeats a question; its answers were added to the first"
 
 _CREATE_KWARGS = pa.struct([("question", pa.string())])  # parquet has no empty structs
@@ -60,51 +55,30 @@ class SearchQaOptions(BuilderOptions):
     """What to build; `limit` counts the questions of each set, and `num_proc` makes no difference.
 
     Args:
-        source: hf (the FlashRAG collection on the hub), or a file or directory with its rows (question, golden_answers,
-            id) as nq/train.jsonl or nq_train.jsonl; also .jsonl.gz, .json and .parquet.
-        hf_dataset: with source hf, the name on the hub, or a directory with a copy of the repository (licence CC BY-SA
-            4.0).
+        source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a file or directory with its rows
+            (question, golden_answers, id) as nq/train.jsonl or nq_train.jsonl; also .jsonl.gz, .json and .parquet.
         revision: with source hf, commit, branch or tag.
-        train_sets: sets to train on, no name for no train file; left out: nq and hotpotqa, where the source has them.
-        test_sets: sets to test on, no name for no test file; left out: those of Search-R1 that the source has.
+        train_sets: sets to train on; no name for no train file.
+        test_sets: sets to test on; no name for no test file.
         loop: this project's agent loop over <search> tags, or veRL's own loop with a tool named search.
-        system: put the instruction into a system message.
         val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
             validation.
     """
 
     source: str = "hf"
-    hf_dataset: str = HUB_DATASET
     revision: str = HUB_REVISION
-    train_sets: tuple[str, ...] | None = None
-    test_sets: tuple[str, ...] | None = None
+    train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
+    test_sets: tuple[SetName, ...] = SETS
     loop: Literal["search_tags", "tool_agent"] = "search_tags"
-    system: bool = False
     val_per_set: int | None = None
 
     def problems(self) -> list[str]:
         """Return what is wrong with these fields."""
         problems = []
-        for label, names in (("train_sets", self.train_sets), ("test_sets", self.test_sets)):
-            if names and (set(names) - {*SETS} or len(set(names)) < len(names)):
-                problems.append(f"{label} is {list(names)}; give each set once, from {', '.join(SETS)}")
-        if self.train_sets == () and self.test_sets == ():
+        if not self.train_sets and not self.test_sets:
             problems.append("train_sets and test_sets are both empty; name at least one set")
-        if self.loop not in LOOPS:
-            problems.append(f"loop is {self.loop!r}; choose one of {', '.join(LOOPS)}")
         if self.val_per_set is not None and self.val_per_set < 1:
             problems.append(f"val_per_set is {self.val_per_set}; ask for at least 1 question per set, or leave it out")
-        elif self.val_per_set is not None and self.test_sets == ():
-            problems.append("val_per_set draws from the test sets, but test_sets is empty; name some")
-        if self.source != "hf":
-            given = {"hf_dataset": self.hf_dataset != HUB_DATASET, "revision": self.revision != HUB_REVISION}
-            problems += [
-                f"{name} goes with source 'hf' only, but it is {self.source!r}; leave it out"
-                for name in given
-                if given[name]
-            ]
-            if not Path(self.source).exists():
-                problems.append(f"source {self.source} does not exist; give 'hf', a file or a directory")
         return problems
 
 
@@ -115,84 +89,71 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> BuildRe
     skipped), or an output directory that cannot be written or has data files of unknown origin.
     """
     on_hub = options.source == "hf"
-    parts = hub_parts(options.hf_dataset) if on_hub else local_parts(Path(options.source))
+    parts = hub_parts() if on_hub else local_parts(Path(options.source))
     selection = _select(options, parts)
-    files = sorted((part.label, part.path) for group in selection.values() for part in group if part.path)
-    arguments: dict[str, Any] = {
-        "source": "hf" if on_hub else "files",
-        **{role: [part.label for part in group] for role, group in selection.items()},
-        **{name: getattr(options, name) for name in ("loop", "system", "val_per_set", "limit", "seed", "on_error")},
-        "files": [{"part": label, "name": path.name, "sha256": parquet.file_sha256(path)} for label, path in files],
-    }
-    if on_hub:
-        arguments |= {"hf_dataset": hub_name(options.hf_dataset), "revision": options.revision}
+    paths = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
+    names = ("revision", "loop", "val_per_set", "limit", "seed", "on_error")
     plan = BuildPlan(
         builder="search_qa",
         out=options.out,
-        arguments=arguments,
+        arguments={
+            "source": "hf" if on_hub else "files",
+            "parts": [f"{role}: {name}/{split}" for role, name, split in selection],
+            "files": {part: {"name": path.name, "sha256": parquet.file_sha256(path)} for part, path in paths.items()},
+            **{name: getattr(options, name) for name in names},
+        },
         command=command_line("python data_prep/search_qa.py", replace(options, num_proc=1, force=False)),
         libraries=["datasets"] if on_hub else [],
-        inputs=[path for _, path in files],
+        inputs=list(paths.values()),
         force=options.force,
     )
-    return build_data_set(plan, lambda: _make(options, selection, progress))
+    return build_data_set(plan, lambda: _make(options, selection, parts, progress))
 
 
-def _select(options: SearchQaOptions, parts: Parts) -> dict[str, list[Part]]:
-    """Return the parts to train and to test on.
+def _select(options: SearchQaOptions, parts: Parts) -> list[tuple[str, str, str]]:
+    """Return what to read, as train or test, set and split.
 
     A set is tested on its test split, else dev, else train, but never on the one that is trained on.
     """
-    found: dict[str, dict[str, Part | None]] = {"train": {}, "test": {}}
-    for name in TRAIN_SETS if options.train_sets is None else options.train_sets:
-        found["train"][name] = parts.get((name, "train"))
-    for name in SETS if options.test_sets is None else options.test_sets:
-        splits = ("test", "dev") if found["train"].get(name) else ("test", "dev", "train")
-        found["test"][name] = next((parts[name, split] for split in splits if (name, split) in parts), None)
-    problems = []
-    for role, chosen in (("train", options.train_sets), ("test", options.test_sets)):
-        missing = ", ".join(name for name, part in found[role].items() if part is None)
-        if missing and chosen is not None:
-            problems.append(f"the source has no {role} split of {missing}; add it or leave it out of {role}_sets")
-        elif missing:
-            logger.warning("the source has no %s split of %s; built without", role, missing)
-    raise_problems(problems)
-    selection = {role: [part for part in group.values() if part] for role, group in found.items()}
-    if not any(selection.values()):
-        raise ValueError("the source has none of the sets asked for; choose others with train_sets and test_sets")
-    return selection
+    wanted = [("train", name, ["train"]) for name in dict.fromkeys(options.train_sets)]
+    for name in dict.fromkeys(options.test_sets):
+        wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in options.train_sets)))
+    found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
+    raise_problems(
+        [
+            f"the source has no {role} split of {name}; add it or leave it out of --{role}-sets"
+            for role, name, splits in found
+            if not splits
+        ]
+    )
+    return [(role, name, splits[0]) for role, name, splits in found]
 
 
-def _make(options: SearchQaOptions, selection: dict[str, list[Part]], progress: Progress) -> DataSet:
+def _make(
+    options: SearchQaOptions, selection: Sequence[tuple[str, str, str]], parts: Parts, progress: Progress
+) -> DataSet:
     errors = RowErrors(skip=options.on_error == "skip")
-    hub = (options.hf_dataset, options.revision) if options.source == "hf" else None
     counts: dict[str, Counts] = {}
-    questions: dict[str, list[Question]] = {"train": [], "test": [], "val": []}
-    parts = [(role, part) for role, group in selection.items() for part in group]
-    for role, part in progress(parts, len(parts), "splits read"):
-        found, problems = read_part(part, hub, errors.skip)
+    questions: dict[str, list[Question]] = {role: [] for role, _, _ in selection}
+    if options.val_per_set and options.test_sets:
+        questions["val"] = []
+    for role, name, split in progress(selection, len(selection), "splits read"):
+        found, problems = read_part(name, split, parts[name, split], options.revision)
         errors.problems += problems
         kept = _merge_repeated(found) if role == "train" else found
-        drawn = draw(kept, options.limit, f"limit/{role}/{part.set_name}/{options.seed}")
+        drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
         questions[role] += drawn
         if role == "test" and options.val_per_set:
-            questions["val"] += draw(drawn, options.val_per_set, f"val/{part.set_name}/{options.seed}")
+            questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
         dropped = {MALFORMED: len(problems), REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
-        counts[f"{part.label} for {role}"] = Counts(len(found) + len(problems), len(drawn), dropped)
+        counts[f"{name}/{split} for {role}"] = Counts(len(found) + len(problems), len(drawn), dropped)
     errors.finish()
-    wanted = [*(role for role, group in selection.items() if group)]
-    wanted += ["val"] if options.val_per_set and selection["test"] else []
-    files = [
-        DataFile(
-            f"{name}.parquet",
-            [
-                _row(question, index, "train" if name == "train" else "test", options)
-                for index, question in enumerate(progress(questions[name], len(questions[name]), name))
-            ],
-            SCHEMA,
-        )
-        for name in wanted
-    ]
+    files = []
+    for file, asked in questions.items():
+        rows = [
+            _row(question, index, file, options) for index, question in enumerate(progress(asked, len(asked), file))
+        ]
+        files.append(DataFile(f"{file}.parquet", rows, SCHEMA))
     return DataSet(files, counts, errors.problems)
 
 
@@ -200,21 +161,19 @@ def _merge_repeated(questions: Sequence[Question]) -> list[Question]:
     """Return one question for each text, in order, with the answers of all its rows."""
     merged: dict[str, Question] = {}
     for question in questions:
-        key = " ".join(question.text.casefold().split())
-        first = merged.setdefault(key, question)
-        if first is not question and (new := [a for a in question.answers if a not in first.answers]):
-            merged[key] = replace(first, answers=(*first.answers, *new))
+        first = merged.setdefault(key := " ".join(question.text.casefold().split()), question)
+        merged[key] = replace(first, answers=tuple(dict.fromkeys(first.answers + question.answers)))
     return list(merged.values())
 
 
-def _row(question: Question, index: int, split: str, options: SearchQaOptions) -> dict[str, Any]:
+def _row(question: Question, index: int, file: str, options: SearchQaOptions) -> dict[str, Any]:
     return schema.build_row(
         data_source=f"searchR1_{question.set_name}",
-        prompt=build_prompt(question.text, options.loop, options.system),
+        prompt=build_prompt(question.text, options.loop),
         ability="fact-reasoning",
         ground_truth={"target": list(question.answers)},
         index=index,
-        split=split,
+        split="train" if file == "train" else "test",
         extra_info={
             "question": question.text,
             "origin": question.origin,

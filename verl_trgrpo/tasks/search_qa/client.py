@@ -1,31 +1,32 @@
 """Asynchronous searches against servers that speak Search-R1's protocol, made for rollouts.
 
-A rollout must go on whatever happens to the servers. So a search has a deadline, few retries and a circuit breaker for
-each server, and a failure is a value, not an exception: one stalled request would hold up a whole training step, and one
-exception would fail a whole group of responses.
+A rollout must go on whatever happens to the servers. So a search has a deadline and few retries, and a failure is a value,
+not an exception: one stalled request would hold up a whole training step, and one exception would fail a whole group of
+responses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import os
 import random
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from verl_trgrpo.retrieval import require
+import aiohttp
+
 from verl_trgrpo.retrieval.protocol import Hit, parse_answer, request_body
 from verl_trgrpo.tasks.search_qa.options import SearchOptions
+from verl_trgrpo.tasks.search_qa.tags import passages_text
 
-if TYPE_CHECKING:
-    import aiohttp
+# Longer queries are cut; servers refuse very long ones.
+MAX_QUERY_CHARS = 1000
 
-logger = logging.getLogger(__name__)
+# The environment variable with the bearer token, if the servers want one.
+TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
 
 _BUSY = (429, 502, 503, 504)
 
@@ -37,61 +38,42 @@ class SearchResult:
     hits: tuple[Hit, ...] = ()
     failure: str = ""
 
-
-class _FailureError(Exception):
-    """Why a server gave no passages; `later` says whether to ask it once more."""
-
-    def __init__(self, reason: str, later: bool = False) -> None:
-        super().__init__(reason)
-        self.later = later
-
-
-@dataclass
-class _Server:
-    url: str
-    failures_in_a_row: int = 0
-    closed_until: float = 0.0  # monotonic seconds; the server is not asked before
+    @property
+    def text(self) -> str:
+        """What the model reads of it."""
+        return f"The search failed: {self.failure}." if self.failure else passages_text(self.hits)
 
 
 class SearchClient:
     """Searches of one event loop: a pooled session, a limit of concurrency, servers that stand in for each other."""
 
     def __init__(self, options: SearchOptions) -> None:
-        require("aiohttp")
         self._options = options
-        self._servers = [_Server(_with_path(url)) for url in options.urls]
-        self._first = itertools.cycle(range(len(self._servers)))
+        self._urls = [_with_path(url) for url in options.urls]
+        self._searches = itertools.count()
         self._session: aiohttp.ClientSession | None = None
 
     async def search(self, query: str) -> SearchResult:
         """Search, within the deadline; never raises for what the servers or the query do."""
         if not query.strip():
             return SearchResult(failure="the query is empty")
-        body = request_body([query[: self._options.max_query_chars]], self._options.topk)
+        body = request_body([query[:MAX_QUERY_CHARS]], self._options.topk)
         end = time.monotonic() + self._options.deadline
-        failure = _FailureError("the search engine is not available")
-        for attempt in range(self._options.retries + 1):
-            if attempt:
+        servers, first = len(self._urls), next(self._searches)
+        result = SearchResult(failure="the search engine did not answer in time")
+        for attempt in range(servers * (1 + self._options.retries)):
+            if attempt >= servers:
                 # Full jitter: the searches of a step must not come back all at once.
-                await asyncio.sleep(min(random.uniform(0, 0.1 * 2**attempt), max(0.0, end - time.monotonic())))
-            again = False
-            servers = self._open_servers()
-            for position, server in enumerate(servers):
-                # A server that stalls must leave time for those after it.
-                seconds = (end - time.monotonic()) / (len(servers) - position)
-                if seconds <= 0:
-                    break
-                try:
-                    hits = await self._ask(server, body, seconds)
-                except _FailureError as error:
-                    failure, again = error, again or error.later
-                    self._note_failure(server, str(error))
-                else:
-                    server.failures_in_a_row = 0
-                    return SearchResult(tuple(hits))
-            if not again or time.monotonic() >= end:
+                pause = random.uniform(0, 0.1 * 2 ** (attempt // servers))
+                await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
+            # A server that stalls must leave time for those after it.
+            seconds = (end - time.monotonic()) / max(1, servers - attempt)
+            if seconds <= 0:
                 break
-        return SearchResult(failure=str(failure))
+            result = await self._ask(self._urls[(first + attempt) % servers], body, seconds)
+            if not result.failure:
+                break
+        return result
 
     async def close(self) -> None:
         """Give back the connections."""
@@ -99,54 +81,30 @@ class SearchClient:
             await self._session.close()
             self._session = None
 
-    def _open_servers(self) -> list[_Server]:
-        """Return the servers that are not down, another one first each time."""
-        start, now = next(self._first), time.monotonic()
-        return [server for server in self._servers[start:] + self._servers[:start] if server.closed_until <= now]
-
-    def _note_failure(self, server: _Server, reason: str) -> None:
-        server.failures_in_a_row += 1
-        if server.failures_in_a_row < self._options.failures_to_open:
-            return
-        now = time.monotonic()
-        if server.closed_until <= now:
-            logger.warning(
-                "%s failed %d times in a row (%s); it is not asked for %g s",
-                server.url, server.failures_in_a_row, reason, self._options.cooldown,
-            )  # fmt: skip
-        server.closed_until = now + self._options.cooldown
-
-    async def _ask(self, server: _Server, body: bytes, seconds: float) -> list[Hit]:
-        """Return the hits of one server; _FailureError where it gives none in `seconds`."""
-        import aiohttp
-
+    async def _ask(self, url: str, body: bytes, seconds: float) -> SearchResult:
         try:
             timeout = aiohttp.ClientTimeout(total=seconds)
-            async with self._opened().post(server.url, data=body, timeout=timeout) as response:
+            async with self._opened().post(url, data=body, timeout=timeout) as response:
                 text = await response.read()
-        except asyncio.TimeoutError as error:
-            raise _FailureError("the search engine did not answer in time", later=True) from error
+        except asyncio.TimeoutError:
+            return SearchResult(failure="the search engine did not answer in time")
         except (aiohttp.ClientError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise _FailureError(f"the search engine is not available ({reason})", later=True) from error
+            return SearchResult(failure=f"the search engine is not available ({str(error) or type(error).__name__})")
         if response.status in _BUSY:
-            raise _FailureError(f"the search engine is not available (status {response.status})", later=True)
+            return SearchResult(failure=f"the search engine is not available (status {response.status})")
         if response.status != 200:
             detail = " ".join(text.decode(errors="replace").split())[:200]
-            raise _FailureError(f"the search engine failed (status {response.status}: {detail})")
+            return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")
         try:
             # Search-R1's servers for web search give more than they are asked for.
-            return parse_answer(text, 1)[0][: self._options.topk]
+            return SearchResult(tuple(parse_answer(text, 1)[0][: self._options.topk]))
         except ValueError as error:
-            raise _FailureError(f"the search engine failed ({error})") from error
+            return SearchResult(failure=f"the search engine failed ({error})")
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            import aiohttp
-
             headers = {"Content-Type": "application/json"}
-            token = os.environ.get(self._options.token_variable)
-            if token:
+            if token := os.environ.get(TOKEN_VARIABLE):
                 headers["Authorization"] = f"Bearer {token}"
             connector = aiohttp.TCPConnector(limit=self._options.max_concurrency)
             self._session = aiohttp.ClientSession(connector=connector, headers=headers)

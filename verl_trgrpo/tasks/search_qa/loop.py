@@ -16,7 +16,7 @@ from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.tasks.search_qa import tags
-from verl_trgrpo.tasks.search_qa.client import SearchClient, shared_client
+from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.options import read_options
 
 
@@ -30,11 +30,10 @@ class _Trajectory:
     log_probs: list[float] = field(default_factory=list)  # 0.0 for observations
     has_log_probs: bool = True
     turns: int = 0
-    searches: int = 0
-    failed_searches: int = 0
-    malformed_turns: int = 0
-    answered: bool = False
     from_server: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("searches", "failed_searches", "malformed_turns", "answered"), 0.0)
+    )
 
     def add_turn(self, output: TokenOutput) -> None:
         self.turns += 1
@@ -42,10 +41,8 @@ class _Trajectory:
         self.response_mask += [1] * len(output.token_ids)
         self.has_log_probs = self.has_log_probs and output.log_probs is not None
         self.log_probs += output.log_probs or [0.0] * len(output.token_ids)
-        first_steps = self.from_server.get("min_global_steps")
-        self.from_server |= output.extra_fields
-        if first_steps is not None:  # the weights may be updated between turns
-            self.from_server["min_global_steps"] = first_steps
+        first_steps = {name: self.from_server[name] for name in ("min_global_steps",) if name in self.from_server}
+        self.from_server |= output.extra_fields | first_steps  # the weights may be updated between turns
 
     def add_observation(self, token_ids: list[int]) -> None:
         self.response_ids += token_ids
@@ -61,14 +58,12 @@ class SearchAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        custom = self.rollout_config.get("custom") or {}
-        self._options = read_options(custom.get("search"))
+        self._options = read_options((self.rollout_config.get("custom") or {}).get("search"))
         self._response_length = self.rollout_config.response_length
         self._tokenizer: Any = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
         """Return one response; `sampling_params` and `kwargs` (a row of the data set) are veRL's."""
-        client = shared_client(self._options)
         metrics: dict[str, Any] = {}
         trajectory = _Trajectory(self._prompt_ids(list(kwargs["raw_prompt"])))
         deterministic = getattr(self.rollout_config, "full_determinism", False)
@@ -77,12 +72,13 @@ class SearchAgentLoop(AgentLoopBase):
             output = await self._generate(trajectory, sampling_params, request_id, int(priority), metrics)
             trajectory.add_turn(output)
             action = tags.read_action(self._decode(output.token_ids))
-            trajectory.answered = action.kind == "answer"
-            if trajectory.answered or trajectory.turns > self._options.max_searches or not output.token_ids:
+            trajectory.counts["answered"] = float(action.kind == "answer")
+            if action.kind == "answer" or trajectory.turns > self._options.max_searches or not output.token_ids:
                 break
-            text = await self._observe(action, trajectory, client, metrics)
-            if not self._append(text, trajectory):
+            observation = self._framed(await self._observe(action, trajectory.counts, metrics), trajectory.turns)
+            if len(trajectory.response_ids) + len(observation) >= self._response_length:
                 break
+            trajectory.add_observation(observation)
         return self._output(trajectory, metrics)
 
     def _prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
@@ -112,31 +108,23 @@ class SearchAgentLoop(AgentLoopBase):
         metrics["num_preempted"] = max(metrics.get("num_preempted", -1), preempted)
         return output
 
-    async def _observe(
-        self, action: tags.Action, trajectory: _Trajectory, client: SearchClient, metrics: dict[str, Any]
-    ) -> str:
+    async def _observe(self, action: tags.Action, counts: dict[str, float], metrics: dict[str, Any]) -> str:
         """Return the text of the observation after a turn that did not answer."""
         if action.kind == "malformed":
-            trajectory.malformed_turns += 1
-            text = tags.CORRECTION
-        else:
-            trajectory.searches += 1
-            with simple_timer("tool_calls", metrics):
-                result = await client.search(action.content)
-            trajectory.failed_searches += bool(result.failure)
-            text = f"The search failed: {result.failure}." if result.failure else tags.passages_text(result.hits)
-        return text
+            counts["malformed_turns"] += 1
+            return tags.CORRECTION
+        with simple_timer("tool_calls", metrics):
+            result = await shared_client(self._options).search(action.content)
+        counts["searches"] += 1
+        counts["failed_searches"] += bool(result.failure)
+        return result.text
 
-    def _append(self, text: str, trajectory: _Trajectory) -> bool:
-        """Append an observation, cut to its budget; return False where it would leave no room for another turn."""
-        last = trajectory.turns == self._options.max_searches
-        opening, closing = map(self._encode, tags.observation_frame(tags.LAST_TURN if last else ""))
+    def _framed(self, text: str, turns: int) -> list[int]:
+        """Return the tokens of an observation, cut to its budget."""
+        note = tags.LAST_TURN if turns == self._options.max_searches else ""
+        opening, closing = map(self._encode, tags.observation_frame(note))
         room = max(0, self._options.max_observation_tokens - len(opening) - len(closing))
-        token_ids = opening + self._encode(text)[:room] + closing
-        if len(trajectory.response_ids) + len(token_ids) >= self._response_length:
-            return False
-        trajectory.add_observation(token_ids)
-        return True
+        return opening + self._encode(text)[:room] + closing
 
     def _encode(self, text: str) -> list[int]:
         # Retrieved text must not end a turn or begin one: "<|im_end|>" in a passage is seven ordinary tokens.
@@ -159,13 +147,8 @@ class SearchAgentLoop(AgentLoopBase):
                 **trajectory.from_server,
                 "turn_scores": [],
                 "tool_rewards": [],
-                "model_text": tags.model_text(response_ids, response_mask, self._decode),
-                "rollout_metrics": {
-                    "searches": float(trajectory.searches),
-                    "failed_searches": float(trajectory.failed_searches),
-                    "malformed_turns": float(trajectory.malformed_turns),
-                    "answered": float(trajectory.answered),
-                },
+                "model_text": tags.model_text(response_ids, response_mask, self._tokenizer),
+                "rollout_metrics": trajectory.counts,
             },
         )
 
@@ -176,10 +159,6 @@ class SearchToolAgentLoop(ToolAgentLoop):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         """Return veRL's response with `model_text` for the reward."""
         output = await super().run(sampling_params, **kwargs)
-        tokenizer: Any = self.tokenizer
-
-        def decode(token_ids: list[int]) -> str:
-            return tokenizer.decode(token_ids, skip_special_tokens=True)
-
-        output.extra_fields["model_text"] = tags.model_text(output.response_ids, output.response_mask, decode)
+        text = tags.model_text(output.response_ids, output.response_mask, self.tokenizer)
+        output.extra_fields["model_text"] = text
         return output

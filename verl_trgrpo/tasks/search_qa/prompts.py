@@ -31,15 +31,6 @@ LOOPS = {
 }
 
 
-def build_prompt(question: str, loop: str, system: bool = False) -> list[dict[str, str]]:
-    """Return the chat messages ``{"role": ..., "content": ...}`` that ask `question`.
-
-    Args:
-        question: the question, with its question mark.
-        loop: a key of `LOOPS`.
-        system: give the instruction as a system message of its own.
-    """
-    instruction, text = LOOPS[loop].instruction, f"Question: {question}"
-    if system:
-        return [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
-    return [{"role": "user", "content": f"{instruction}\n\n{text}"}]
+def build_prompt(question: str, loop: str) -> list[dict[str, str]]:
+    """Return the chat message ``{"role": ..., "content": ...}`` that asks `question` in a `loop` of `LOOPS`."""
+    return [{"role": "user", "content": f"{LOOPS[loop].instruction}\n\nQuestion: {question}"}]

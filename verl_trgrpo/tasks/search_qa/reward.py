@@ -31,7 +31,7 @@ Worked example:
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.tasks.score import Score
@@ -116,7 +116,7 @@ def read_golds(ground_truth: Any) -> list[str]:
     )
 
 
-def match_answer(answer: str, golds: Iterable[str]) -> tuple[bool, float]:
+def match_answer(answer: str, golds: Sequence[str]) -> tuple[bool, float]:
     """Return whether `answer` equals one of the golds, and the best token F1 with any of them, 0.0 to 1.0.
 
     An empty answer matches nothing.
@@ -126,26 +126,17 @@ def match_answer(answer: str, golds: Iterable[str]) -> tuple[bool, float]:
     if key in keys:
         return True, 1.0
     tokens = Counter(key.split())
-    return False, max((_token_f1(tokens, Counter(gold.split())) for gold in keys), default=0.0)
+    shared = {gold: (tokens & Counter(gold.split())).total() for gold in keys}
+    return False, max((2 * count / (tokens.total() + len(gold.split())) for gold, count in shared.items()), default=0.0)
 
 
 def comparison_key(text: str) -> str:
-    """Return what exact match compares: the normalised text, or where nothing is left of it the text itself.
+    """Return what exact match compares: the text as SQuAD's evaluation normalises it.
 
-    The latter, in lower case and with single spaces, lets a gold such as "The" or "+" be answered, and keeps an empty
-    answer from matching it. The two kinds of key never meet: a normalised text holds no punctuation or lone article.
+    That is lower case, no ASCII punctuation, no articles, single spaces. Accents, Unicode punctuation and compatibility
+    characters stay, for comparability with published figures. Where nothing is left, such as of "The" or "+", it is the
+    text itself in lower case with single spaces, so that such a gold can be answered and an empty answer does not match
+    it. The two kinds never meet: a normalised text holds no punctuation or lone article.
     """
-    return normalize_answer(text) or " ".join(text.lower().split())
-
-
-def normalize_answer(text: str) -> str:
-    """Return `text` as SQuAD's evaluation compares it: lower case, no ASCII punctuation, no articles, single spaces.
-
-    Accents, Unicode punctuation and compatibility characters stay, for comparability with published figures.
-    """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
-
-
-def _token_f1(answer: Counter[str], gold: Counter[str]) -> float:
-    common = sum(min(count, answer[token]) for token, count in gold.items())
-    return 2 * common / (answer.total() + gold.total())
+    text = text.lower()
+    return " ".join(_ARTICLES.sub(" ", text.translate(_NO_PUNCTUATION)).split()) or " ".join(text.split())

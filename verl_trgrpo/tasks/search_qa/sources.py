@@ -7,13 +7,15 @@ A source holds splits of sets, for example the split ``dev`` of ``hotpotqa``. A 
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Literal, get_args
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.sources import FILE_TYPES, MAX_REPORTED, Record, RowErrors, hub_copy, load_hub, read_records
+from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, load_hub, read_records
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
-SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
+SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
+SETS: tuple[SetName, ...] = get_args(SetName)
 SPLITS = ("train", "dev", "test")
 
 HUB_DATASET = "RUC-NLPIR/FlashRAG_datasets"
@@ -32,22 +34,8 @@ HUB_SPLITS = {
     "bamboogle": ("test",),
 }
 
-
-@dataclass(frozen=True)
-class Part:
-    """One split of one set; its file, or on the hub None."""
-
-    set_name: str
-    split: str
-    path: Path | None = None
-
-    @property
-    def label(self) -> str:
-        """Return ``set/split``."""
-        return f"{self.set_name}/{self.split}"
-
-
-Parts = dict[tuple[str, str], Part]  # by set and split
+# By set and split: the file, or None for one on the hub.
+Parts = dict[tuple[str, str], Path | None]
 
 
 @dataclass(frozen=True)
@@ -67,12 +55,9 @@ class Question:
     origin: str
 
 
-def hub_parts(dataset: str) -> Parts:
-    """Return the parts on the hub, or those that a local copy of the repository has."""
-    known = [(name, split) for name, splits in HUB_SPLITS.items() for split in splits]
-    copy = hub_copy(dataset)
-    present = local_parts(copy) if copy else {key: Part(*key) for key in known}
-    return {key: present[key] for key in known if key in present}
+def hub_parts() -> Parts:
+    """Return the parts on the hub."""
+    return {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
 
 
 def local_parts(source: Path) -> Parts:
@@ -89,61 +74,53 @@ def local_parts(source: Path) -> Parts:
         stems = [file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end)]
         for name, split in product(SETS, SPLITS):
             if f"{name}_{split}" in stems or (file.parent.name == name and split in stems):
-                if found := parts.get((name, split)):
-                    raise ValueError(f"{found.path} and {file} hold the same split of the same set; keep one of them")
-                parts[name, split] = Part(name, split, file)
+                if (name, split) in parts:
+                    raise ValueError(f"{parts[name, split]} and {file} hold the same split; keep one of them")
+                parts[name, split] = file
     if not parts:
-        raise ValueError(
-            f"{source} has no questions; expected files such as nq/train.jsonl or nq_train.jsonl, with a set of "
-            f"{', '.join(SETS)}, a split of {', '.join(SPLITS)} and a name that ends with {', '.join(FILE_TYPES)}"
-        )
+        raise ValueError(f"{source} has no questions; expected files such as nq/train.jsonl or nq_train.jsonl")
     return parts
 
 
-def read_part(part: Part, hub: tuple[str, str] | None, skip: bool) -> tuple[list[Question], list[str]]:
-    """Return the questions of a part and what is wrong with its malformed rows.
+def read_part(name: str, split: str, path: Path | None, revision: str) -> tuple[list[Question], list[str]]:
+    """Return the questions of one split of a set, and what is wrong with its malformed rows.
 
     Args:
-        part: what to read.
-        hub: name (or local copy) and revision of the data set, None to read the part's file.
-        skip: go on after malformed rows; else reading ends when there are more of them than are shown.
+        name: the set.
+        split: one of `SPLITS`.
+        path: its file, or None to load it from the hub.
+        revision: on the hub.
 
     Raises ValueError where the part as a whole cannot be read.
     """
     errors = RowErrors(skip=True)
     questions = []
-    if hub:
+    if path is None:
         # Without the file's name the library would fetch all splits of the set.
-        records = load_hub(*hub, part.split, part.set_name, {part.split: f"{part.label}.jsonl"})
+        records = load_hub(HUB_DATASET, revision, split, name, {split: f"{name}/{split}.jsonl"})
     else:
-        assert part.path is not None
-        records = read_records(part.path, errors)
+        records = read_records(path, errors)
     for record in records:
         try:
-            questions.append(_read_question(record, part))
+            questions.append(_read_question(record, name, split))
         except ValueError as error:
             errors.add(record.where, record.number, str(error))
-        if not skip and len(errors.problems) > MAX_REPORTED:
-            break
-    in_folder = not hub and part.path is not None and part.path.parent.name == part.set_name
-    return questions, [f"{part.set_name}/{problem}" if in_folder else problem for problem in errors.problems]
+    return questions, [f"{name}/{split}: {problem}" for problem in errors.problems]
 
 
-def _read_question(record: Record, part: Part) -> Question:
+def _read_question(record: Record, name: str, split: str) -> Question:
     """Return the question of one row; ValueError says what is wrong with it."""
     text, answers = record.row.get("question"), record.row.get("golden_answers")
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question is {shorten(text)}; expected a text")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the question contains {', '.join(tags)}, which belongs to chat templates")
-    if isinstance(answers, str):
-        answers = [answers]
+    answers = [answers] if isinstance(answers, str) else answers
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
         raise ValueError(f"golden_answers is {shorten(answers)}; expected a list of texts")
     answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
     if not answers:
         raise ValueError("golden_answers has no text that is not blank")
     identity = record.row.get("id")
-    text = text.strip()
-    origin = f"{part.label}#{record.number if identity in (None, '') else identity}"
-    return Question(part.set_name, text if text.endswith("?") else text + "?", answers, origin)
+    origin = f"{name}/{split}#{record.number if identity in (None, '') else identity}"
+    return Question(name, text.strip().removesuffix("?") + "?", answers, origin)

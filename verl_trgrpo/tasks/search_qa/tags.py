@@ -7,9 +7,10 @@ ends with ``<answer>text</answer>``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import groupby
+from typing import Any, Literal
 
 from verl_trgrpo.retrieval.protocol import Hit
 
@@ -60,28 +61,17 @@ def passages_text(hits: Sequence[Hit]) -> str:
     for number, hit in enumerate(hits, start=1):
         title, _, text = hit.contents.partition("\n")
         lines.append(f"Doc {number}(Title: {title}) {text}\n")
-    return without_tags("".join(lines)) or "No passage was found.\n"
+    return _TAG.sub("(", "".join(lines)) or "No passage was found.\n"
 
 
-def without_tags(text: str) -> str:
-    """Return `text` with every tag of the format, and of tool calls, made harmless."""
-    return _TAG.sub("(", text)
-
-
-def model_text(token_ids: Sequence[int], response_mask: Sequence[int], decode: Callable[[list[int]], str]) -> list[str]:
+def model_text(token_ids: Sequence[int], response_mask: Sequence[int], tokenizer: Any) -> list[str]:
     """Return the texts that the model itself wrote, in order.
 
     Args:
         token_ids: (response_length,) tokens of the response.
         response_mask: (response_length,) 1 for tokens of the model, 0 for observations.
-        decode: function from a list of token ids to text.
+        tokenizer: decodes lists of token ids.
     """
-    segments: list[list[int]] = []
-    previous = 0
-    for token, mask in zip(token_ids, response_mask, strict=True):
-        if mask:
-            if not previous:
-                segments.append([])
-            segments[-1].append(token)
-        previous = mask
-    return [decode(segment) for segment in segments]
+    runs = groupby(zip(token_ids, response_mask, strict=True), key=lambda pair: pair[1])
+    own = [[token for token, _ in run] for mask, run in runs if mask]
+    return [tokenizer.decode(tokens, skip_special_tokens=True) for tokens in own]

@@ -9,30 +9,16 @@ from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.options import read_options
-from verl_trgrpo.tasks.search_qa.tags import passages_text
-
-_SCHEMA = {
-    "type": "function",
-    "function": {
-        "name": "search",
-        "description": "Searches an encyclopedia and returns the passages that fit the query best.",
-        "parameters": {
-            "type": "object",
-            "properties": {"query": {"type": "string", "description": "What to search for, in a few words."}},
-            "required": ["query"],
-        },
-    },
-}
 
 
 class SearchTool(BaseTool):
     """One search per call. A server that fails is an observation that the model can read, never an exception.
 
-    config: ``type: native`` and the keys of `SearchOptions`.
+    config: ``type: native`` and the keys of `SearchOptions`; see ``search_tool.yaml``, which has the schema, too.
     """
 
-    def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
-        super().__init__(config, tool_schema or OpenAIFunctionToolSchema.model_validate(_SCHEMA))
+    def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema) -> None:
+        super().__init__(config, tool_schema)
         self._options = read_options({name: value for name, value in config.items() if name != "type"})
 
     async def execute(
@@ -44,5 +30,4 @@ class SearchTool(BaseTool):
             text = 'The search failed: it needs one parameter "query", a text that is not empty.'
             return ToolResponse(text=text), 0.0, {"failed_searches": 1.0}
         result = await shared_client(self._options).search(query)
-        text = f"The search failed: {result.failure}." if result.failure else passages_text(result.hits)
-        return ToolResponse(text=text), 0.0, {"failed_searches": float(bool(result.failure))}
+        return ToolResponse(text=result.text), 0.0, {"failed_searches": float(bool(result.failure))}

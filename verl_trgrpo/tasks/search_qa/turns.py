@@ -6,11 +6,9 @@ order. A single text is one turn. The response itself is then not read.
 Without it the observations are found by their tags in the decoded response: ``<information>`` of the search-tag loop,
 ``<tool_response>`` of veRL's tool agent with Hermes-style chat templates, and the turn markers of ChatML where decoding
 keeps them. The tags of a retrieved passage look the same, so the rule is the cautious one: a stretch of text between two
-tags is the model's only if no opening tag stands right before it and no closing tag right after it. It follows that
-
-- after the last closing tag the text is the model's, whatever the passages contain;
-- nested, repeated and stray tags make a text less the model's, never more;
-- where the response ends inside an observation, the last turn is empty.
+tags is the model's only if no opening tag stands right before it and no closing tag right after it. So nested, repeated
+and stray tags make a text less the model's, never more; after the last closing tag the text is the model's; and where the
+response ends inside an observation, the last turn is empty.
 
 A passage can still speak for the model where the loop cuts an observation off before its closing tag and the passage
 holds a closing tag itself. Other chat templates mark tool answers differently: there `model_text` is needed.
@@ -30,19 +28,12 @@ from typing import Any
 
 from verl_trgrpo.common.problems import shorten
 
-MODEL_TEXT = "model_text"
-
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
 _CLOSING = ("</information>", "</tool_response>", "<|im_start|>assistant")
 _BORDER = re.compile("|".join(re.escape(tag) for tag in (*_OPENING, *_CLOSING)))
-_END_TOKENS = ("<|im_end|>", "<|endoftext|>", "</s>")
+_END_TOKEN = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
 
 _TAG = re.compile(r"</?(?:think|search|tool_call|information|tool_response|answer)>")
-_QUERY_TURNS = (
-    ["<think>", "</think>", "<search>", "</search>"],
-    ["<think>", "</think>", "<tool_call>", "</tool_call>"],
-)
-_ANSWER_TURNS = (["<think>", "</think>", "<answer>", "</answer>"],)
 _ANSWER_TAG = re.compile(r"</?answer>")
 
 
@@ -51,13 +42,13 @@ def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
 
     Raises ValueError where `model_text` is neither a text nor a list of texts.
     """
-    given = extra_info.get(MODEL_TEXT)
+    given = extra_info.get("model_text")
     if given is None:
         return _split(response)
     turns = given.tolist() if hasattr(given, "tolist") else [given] if isinstance(given, str) else given
     if not isinstance(turns, list | tuple) or not all(isinstance(turn, str) for turn in turns):
         raise ValueError(
-            f"extra_info[{MODEL_TEXT!r}] is {shorten(given)}; the agent loop must give a text, or a list with the text of "
+            f"extra_info['model_text'] is {shorten(given)}; the agent loop must give a text, or a list with the text of "
             "each of the model's turns"
         )
     return [_without_markers(turn) for turn in turns] or [""]
@@ -65,7 +56,8 @@ def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
 
 def has_layout(turns: Sequence[str]) -> bool:
     """Return whether the turns are laid out as described above."""
-    return _is_turn(turns[-1], _ANSWER_TURNS) and all(_is_turn(turn, _QUERY_TURNS) for turn in turns[:-1])
+    queries = all(_is_turn(turn, "search") or _is_turn(turn, "tool_call") for turn in turns[:-1])
+    return queries and _is_turn(turns[-1], "answer")
 
 
 def last_answer(turn: str) -> str | None:
@@ -103,13 +95,11 @@ def _split(response: str) -> list[str]:
 
 def _without_markers(turn: str) -> str:
     """Remove what a chat template writes at the borders of a turn: end tokens, and the role names that follow them."""
-    for token in _END_TOKENS:
-        turn = turn.replace(token, "")
-    return turn.strip().removeprefix("assistant\n").removesuffix("\nuser").strip()
+    return _END_TOKEN.sub("", turn).strip().removeprefix("assistant\n").removesuffix("\nuser").strip()
 
 
-def _is_turn(turn: str, allowed: Sequence[list[str]]) -> bool:
-    if _TAG.findall(turn) not in allowed:
+def _is_turn(turn: str, block: str) -> bool:
+    if _TAG.findall(turn) != ["<think>", "</think>", f"<{block}>", f"</{block}>"]:
         return False
     before, _thought, between, _block, after = _TAG.split(turn)
     return not (before.strip() or between.strip() or after.strip())
