@@ -1,8 +1,5 @@
 """Measure the search room: time and memory of indexing, queries per second in process and over HTTP.
 
-With ``--load`` only this is measured: many clients ask a server at once, in turns with the same backend called in process
-by as many threads as the server has, so that other programs disturb both alike; and whether the server's memory grows.
-
 The corpus is generated: passages of 100 words, ten passages an article. Three quarters of the words have frequencies that
 fall as in a natural language, with English stop words as the most frequent; the rest come from the article's own twenty.
 A query is 10 words of one passage. Run ``python benchmarks/bench_search.py``.
@@ -15,7 +12,6 @@ import http.client
 import itertools
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -29,9 +25,6 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import psutil
-from search_load import Load, measure_load, show_load
 
 from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.protocol import request_body
@@ -145,7 +138,7 @@ def measure_http(
 
 
 @contextmanager
-def running_server(index: Path, arguments: argparse.Namespace) -> Iterator[tuple[int, psutil.Process]]:
+def running_server(index: Path, arguments: argparse.Namespace) -> Iterator[int]:
     words = ["serve", "--index", index, "--port", 0, "--workers", arguments.workers]
     words += ["--threads", arguments.server_threads]
     server = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, text=True)
@@ -156,14 +149,14 @@ def running_server(index: Path, arguments: argparse.Namespace) -> Iterator[tuple
         connection.request("GET", "/health")  # answered when a worker is up; the warm rounds give the others time
         connection.getresponse().read()
         connection.close()
-        yield port, psutil.Process(server.pid)
+        yield port
     finally:
         server.terminate()
         server.wait(30)
 
 
 def measure_server(index: Path, queries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    with running_server(index, arguments) as (port, _):
+    with running_server(index, arguments) as port:
         results = {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
             measure_http(port, queries, arguments.topk, batch, clients, 2.0)  # warm
@@ -177,15 +170,12 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="passages (default: %(default)s)")
     parser.add_argument("--vocabulary", type=int, default=200_000, help="different words (default: %(default)s)")
     parser.add_argument("--queries", type=int, default=5000, help="per repeat in process (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="or rounds with --load (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="in process (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=10.0, help="per measurement over HTTP (default: %(default)s)")
     parser.add_argument("--topk", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of the index writer (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
     parser.add_argument("--server-threads", type=int, default=4, help="of each worker (default: %(default)s)")
-    parser.add_argument("--load", action="store_true", help="measure the server under load, and nothing else")
-    parser.add_argument("--clients", type=int, default=64, help="connections with --load (default: %(default)s)")
-    parser.add_argument("--batch", type=int, default=8, help="queries per request with --load (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="also write JSON to this file")
     arguments = parser.parse_args()
@@ -194,31 +184,19 @@ def main() -> None:
         queries = write_corpus(corpus, arguments.documents, arguments.vocabulary, arguments.seed)
         report: dict[str, Any] = {
             "documents": arguments.documents,
-            "words_per_passage": WORDS_PER_PASSAGE,
-            "words_per_query": WORDS_PER_QUERY,
             "topk": arguments.topk,
-            "writer_threads": arguments.threads,
             "workers": arguments.workers,
-            "cores": os.cpu_count(),
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "tantivy": version("tantivy"),
             "server_threads": arguments.server_threads,
+            "cores": os.cpu_count(),
+            "tantivy": version("tantivy"),
             "index": measure_index(corpus, index, arguments.threads),
         }
-        if arguments.load:
-            load = Load(arguments.clients, arguments.batch, arguments.topk, arguments.repeats, arguments.seconds)
-            threads = arguments.workers * arguments.server_threads
-            with running_server(index, arguments) as (port, server):
-                time.sleep(2.0)  # until all workers are up
-                report["load"] = measure_load(Index(index), threads, port, server, queries, load)
-        else:
-            few = queries[: arguments.queries]
-            report["in_process"] = measure_in_process(index, few, arguments.topk, arguments.repeats)
-            report["http"] = measure_server(index, queries, arguments)
+        few = queries[: arguments.queries]
+        report["in_process"] = measure_in_process(index, few, arguments.topk, arguments.repeats)
+        report["http"] = measure_server(index, queries, arguments)
     if arguments.out:
         arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-    show_load(report) if arguments.load else show(report)
+    show(report)
 
 
 def show(report: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ answers of all; the tests keep every row. --limit counts the questions of each s
   python data_prep/search_qa.py --out data/search_qa --source hf --val-per-set 100
   python data_prep/search_qa.py --out data/nq --source FlashRAG_datasets --train-sets nq --test-sets nq bamboogle
 
---source hf has been run on a local copy of the repository's layout, not against the hub itself.
+A directory with a copy of the collection is a source as it is. --source hf has been run on the repository's layout, not
+against the hub itself.
 """
 
 if __name__ == "__main__":

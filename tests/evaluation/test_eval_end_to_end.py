@@ -97,7 +97,7 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     out = tmp_path / "out"
     settings = ["topk=2", "max_searches=3", "max_turn_tokens=40", "max_observation_tokens=96"]
     # No search may fail on a machine that is busy with other things, too.
-    settings += ["deadline=120", "max_concurrency=4", "failures_to_open=1000"]
+    settings += ["deadline=120", "max_concurrency=4"]
     words = (
         "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--temperature", 1.0, "--k", 2,
         "--max-tokens", 272, "--out", out, "--search", *settings,

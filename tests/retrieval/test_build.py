@@ -1,17 +1,14 @@
 """Building an index: complete or not there."""
 
-import hashlib
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 
 import pytest
 
 from tests.retrieval.servers import COMMAND, PASSAGES, command, wait_for, write_corpus
-from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.retrieval.index import Index, check_complete
 
@@ -38,7 +35,6 @@ def test_the_manifest_says_what_the_index_holds(tmp_path, corpus):
     assert manifest == result.manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert (manifest["documents"], manifest["lines"], manifest["bad_lines"]) == (5, 6, 1)
     assert manifest["bad_examples"] == ["line 6: not JSON"]
-    assert manifest["corpus"]["sha256"] == hashlib.sha256(corpus.read_bytes()).hexdigest()
     assert {path.name for path in (tmp_path / "out" / "index").iterdir()} == set(manifest["files"])
     assert visible(tmp_path) == ["corpus.jsonl", "out"]
 
@@ -71,10 +67,8 @@ def test_a_corpus_without_passages_leaves_nothing(tmp_path, lines):
 
 def test_wrong_options_are_all_reported_at_once(tmp_path, corpus):
     with pytest.raises(ValueError, match="3 problems") as caught:
-        IndexOptions(tmp_path / "nowhere", corpus, threads=9, memory_mb=1)
-    assert all(word in str(caught.value) for word in ("nowhere is not a file", "threads is 9", "is not a directory"))
-    with pytest.raises(ValueError, match="memory_mb is 16; with 2 threads choose 32"):
-        IndexOptions(corpus, tmp_path / "out", threads=2, memory_mb=16)
+        IndexOptions(tmp_path / "nowhere", corpus, threads=0)
+    assert all(word in str(caught.value) for word in ("nowhere is not a file", "threads is 0", "is not a directory"))
 
 
 def test_a_directory_with_other_files_is_never_replaced(tmp_path, corpus):
@@ -92,21 +86,14 @@ def test_what_is_not_a_finished_index_is_refused(tmp_path, corpus):
     with pytest.raises(ValueError, match="not a finished index"):
         Index(tmp_path)
     manifest = build_index(IndexOptions(corpus, out)).manifest
-    for change, reason in (({"format": 0}, "format 0"), ({"documents": 4}, "5 documents, its manifest says 4")):
-        (out / "manifest.json").write_text(json.dumps(manifest | change))
-        with pytest.raises(ValueError, match=reason):
-            Index(out)
+    (out / "manifest.json").write_text(json.dumps(manifest | {"format": 0}))
+    with pytest.raises(ValueError, match="format 0"):
+        Index(out)
     (out / "manifest.json").write_text(json.dumps(manifest))
     store = next((out / "index").glob("*.store"))
     os.truncate(store, store.stat().st_size - 1)
     with pytest.raises(ValueError, match="damaged"):
         Index(out)
-
-
-def test_two_builds_of_one_directory_do_not_meet(tmp_path, corpus):
-    with staged_directory(tmp_path / "out"), pytest.raises(ValueError, match="another process"):
-        build_index(IndexOptions(corpus, tmp_path / "out"))
-    assert build_index(IndexOptions(corpus, tmp_path / "out", force=True)).built
 
 
 @pytest.fixture(scope="module")
@@ -133,23 +120,6 @@ def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, 
     assert check_complete(out)["documents"] == 30_000
     assert len(search(out, "word17", topk=10)) == 10
     assert visible(tmp_path) == ["corpus.jsonl", "out"]
-
-
-@pytest.mark.slow
-def test_a_full_disk_is_one_clear_error_and_leaves_nothing(tmp_path, large_corpus):
-    # The limit of file sizes makes writing fail as a full disk does.
-    result = subprocess.run(
-        [*COMMAND, "index", "--corpus", str(large_corpus), "--out", str(tmp_path / "out"), "--memory-mb", "16"],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert result.returncode == 2
-    assert result.stderr.count("error:") == 1 and "is the disk full?" in result.stderr
-    assert "Traceback" not in result.stderr
-    assert visible(tmp_path) == []
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from verl_trgrpo.retrieval.protocol import (
     answer,
     parse_answer,
     parse_request,
-    request_body,
 )
 
 LIMITS = {"topk": 3, "max_topk": 10, "max_queries": 4, "max_query_chars": 20}
@@ -41,21 +40,15 @@ def test_what_search_r1_sends_is_understood(fields, expected):
 
 BAD = {
     "nothing": (b"", 400, "not JSON"),
-    "cut off": (b'{"queries": ["a"', 400, "not JSON"),
     "not UTF-8": (b'{"queries": ["\xff"]}', 400, "not JSON"),
     "too deep": (b"[" * 100_000, 400, "not JSON"),
     "too many digits": (b'{"queries": [], "topk": ' + b"9" * 10_000 + b"}", 400, "not JSON"),
     "a list": (["a"], 422, "must be an object"),
-    "null": (None, 422, "must be an object"),
     "no queries": ({"topk": 3}, 422, "queries must be a list of strings"),
-    "queries null": ({"queries": None}, 422, "queries must be"),
     "one string": ({"queries": "a"}, 422, "queries must be"),
     "a null among them": ({"queries": ["a", None]}, 422, "queries must be"),
-    "a number among them": ({"queries": ["a", 1]}, 422, "queries must be"),
     "topk negative": ({"queries": [], "topk": -1}, 422, "topk must be a whole number from 1 to 10"),
-    "topk too large": ({"queries": [], "topk": 11}, 422, "topk must be"),
     "topk a string": ({"queries": [], "topk": "3"}, 422, "topk must be"),
-    "topk true": ({"queries": [], "topk": True}, 422, "topk must be"),
     "topk broken": ({"queries": [], "topk": 1.5}, 422, "topk must be"),
     "topk not a number": (b'{"queries": [], "topk": NaN}', 422, "topk must be"),
     "return_scores a number": ({"queries": [], "return_scores": 1}, 422, "return_scores must be"),
@@ -94,25 +87,15 @@ def test_answers_have_search_r1s_form_with_and_without_scores():
     assert answer([[hit], []], False) == {"result": [[document], []]}
 
 
-@given(st.lists(st.text()), st.integers(1, 100))
-def test_a_request_survives_the_way(queries, topk):
-    limits = {"topk": 1, "max_topk": 100, "max_queries": 10**6, "max_query_chars": 10**6}
-    assert parse_request(request_body(queries, topk), **limits) == RetrieveRequest(queries, topk, True)
-
-
 @pytest.mark.parametrize(
     "body",
     [
         b"",
-        b"oops",
-        b"[]",
-        b'{"result": 3}',
         b'{"result": [[{"contents": "no score"}]]}',
         b'{"result": [[{"document": {"contents": 3}, "score": 1}]]}',
         b'{"result": [[{"document": {"contents": "x"}, "score": NaN}]]}',
         b'{"result": [[{"document": {"contents": "x"}, "score": null}]]}',
         b'{"result": [[], []]}',
-        b'{"result": []}',
     ],
 )
 def test_an_answer_that_is_none_is_refused(body):

@@ -1,22 +1,28 @@
-"""Limits, repeated builds, errors, and builds that are stopped."""
+"""The builder: limits, repeated builds, sources in every layout, malformed rows, and errors."""
 
+import gzip
 import json
-import signal
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.builder_files import (
-    command_of,
     environment_for,
     files_in,
     manifest_of,
     repeat_recorded_command,
     rows_of,
-    staging_directories,
-    stop_amid_work,
+    run_script,
 )
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
+from verl_trgrpo.data.sources import load_hub
+from verl_trgrpo.tasks.search_qa import sources
+from verl_trgrpo.tasks.search_qa.sources import HUB_SPLITS
+
+FOUR = [question("nq", "train", number) for number in range(4)]
+TRAIN_ONLY = ("--train-sets", "nq", "--test-sets")
 
 
 @pytest.fixture
@@ -26,14 +32,6 @@ def source(tmp_path):
 
 def origins(path):
     return [row["extra_info"]["origin"] for row in rows_of(path)]
-
-
-def test_the_same_arguments_give_the_same_bytes_also_with_more_processes(tmp_path, source):
-    words = ["--source", source, "--limit", "4", "--val-per-set", "2", "--seed", "3"]
-    assert run(tmp_path / "data", *words) == 0
-    before = files_in(tmp_path / "data")
-    assert run(tmp_path / "data", *words, "--force", "--num-proc", "2") == 0
-    assert files_in(tmp_path / "data") == before
 
 
 def test_limit_draws_from_each_set_with_the_seed_and_keeps_the_order(tmp_path, source):
@@ -50,20 +48,12 @@ def test_limit_draws_from_each_set_with_the_seed_and_keeps_the_order(tmp_path, s
     assert counts == {"read": 6, "kept": 3, "dropped": {"not drawn for the limit": 3}}
 
 
-def test_a_limit_above_the_size_of_a_set_takes_all(tmp_path, source):
-    assert run(tmp_path / "out", "--source", source, "--limit", "100", "--val-per-set", "100") == 0
-    assert origins(tmp_path / "out" / "val.parquet") == origins(tmp_path / "out" / "test.parquet")
-
-
 def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, source, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["--limit", "4", "--val-per-set", "2", "--system", "--loop", "tool_agent", "--train-sets", "hotpotqa"]
+    words = ["--limit", "4", "--val-per-set", "2", "--loop", "tool_agent", "--train-sets", "hotpotqa"]
     out = Path("some data/one")
     assert run(out, "--source", f"./{source.name}", *words) == 0
-    recorded = manifest_of(out)
-    assert recorded["command"].startswith("python data_prep/search_qa.py --out 'some data/one' ")
-    assert f"--source ./{source.name}" in recorded["command"]
-    assert str(tmp_path) not in json.dumps(recorded)
+    assert str(tmp_path) not in json.dumps(manifest_of(out))
     before = files_in(out)
     repeat_recorded_command(out, tmp_path, environment_for(tmp_path))
     assert files_in(out) == before
@@ -71,60 +61,134 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, so
 
 def test_a_data_set_is_built_again_only_when_something_changed(tmp_path, source, capsys):
     out = tmp_path / "out"
-    assert run(out, "--source", source) == 0
-    capsys.readouterr()
-    assert run(out, "--source", source) == 0
-    assert "already has this data set" in capsys.readouterr().out
-    write_jsonl(source / "nq" / "train.jsonl", [question("nq", "train", 9)])
-    assert run(out, "--source", source) == 0
-    assert "already has" not in capsys.readouterr().out
-    assert len(rows_of(out / "train.parquet")) == 7
+    for changed, built in ((None, True), (None, False), ("nq/dev.jsonl", False), ("nq/train.jsonl", True)):
+        if changed:
+            write_jsonl(source / changed, FOUR)
+        assert run(out, "--source", source) == 0
+        assert ("already has" not in capsys.readouterr().out) == built
+    assert len(rows_of(out / "train.parquet")) == 10
     assert run(out, "--source", source, "--val-per-set", "1") == 0
-    assert (out / "val.parquet").exists()
     assert run(out, "--source", source) == 0
     assert not (out / "val.parquet").exists(), "a file of the data set before must not stay beside the new ones"
 
 
-ERRORS = {
-    "a set that does not exist": (["--train-sets", "squad"], ["train_sets is ['squad']", "bamboogle"]),
-    "a set twice": (["--test-sets", "nq", "nq"], ["test_sets is ['nq', 'nq']", "each set once"]),
-    "no sets": (["--train-sets", "--test-sets"], ["both empty"]),
-    "no validation rows": (["--val-per-set", "0"], ["val_per_set is 0"]),
-    "validation without tests": (["--val-per-set", "3", "--test-sets"], ["test_sets is empty"]),
-    "no rows": (["--limit", "0"], ["limit is 0"]),
-    "a missing source": (["--source", "nowhere"], ["source nowhere does not exist"]),
-    "a revision of files": (["--revision", "v1"], ["error: revision goes with source 'hf' only"]),
-    "an unknown loop": (["--loop", "react"], ["react"]),
-    "several at once": (
-        ["--limit", "0", "--num-proc", "0", "--train-sets", "x"],
-        ["3 problems", "limit", "num_proc", "'x'"],
-    ),
+def write_as(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(row) + "\n" for row in data)
+    if path.name.endswith(".parquet"):
+        # Parquet has no empty structs.
+        pq.write_table(pa.Table.from_pylist([{k: v for k, v in row.items() if k != "metadata"} for row in data]), path)
+    elif path.name.endswith(".gz"):
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(json.dumps(data) if path.suffix == ".json" else lines)
+
+
+@pytest.mark.parametrize("name", ["nq/train.jsonl", "nq/train.parquet", "nq_train.jsonl.gz", "nq_train.json"])
+def test_every_layout_and_type_gives_the_same_rows(tmp_path, name):
+    write_as(tmp_path / "source" / name, FOUR)
+    for path in (tmp_path / "source" / name, tmp_path / "source"):
+        assert run(tmp_path / "out", "--source", path, *TRAIN_ONLY) == 0
+        assert set(files_in(tmp_path / "out")) == {"train.parquet", "manifest.json"}
+        data = rows_of(tmp_path / "out" / "train.parquet")
+        assert [row["extra_info"]["origin"] for row in data] == [f"nq/train#train_{number}" for number in range(4)]
+        golds = [row["reward_model"]["ground_truth"]["target"] for row in data]
+        assert golds == [row["golden_answers"] for row in FOUR]
+
+
+def test_a_row_without_id_is_known_by_its_number(tmp_path):
+    data = [{"question": "a", "golden_answers": "x"}, {"question": "b", "golden_answers": ["y", "", "y"], "id": 7}]
+    source = write_jsonl(tmp_path / "nq_train.jsonl", data)
+    assert run(tmp_path / "out", "--source", source, *TRAIN_ONLY) == 0
+    found = rows_of(tmp_path / "out" / "train.parquet")
+    assert [row["extra_info"]["origin"] for row in found] == ["nq/train#1", "nq/train#7"]
+    assert [row["reward_model"]["ground_truth"]["target"] for row in found] == [["x"], ["y"]]
+
+
+def test_a_train_split_is_tested_on_only_where_it_is_not_trained_on(tmp_path, capsys):
+    source = write_collection(tmp_path / "source", splits={"nq": ("train",), "musique": ("train",)})
+    words = ["--source", source, "--train-sets", "nq", "--test-sets"]
+    assert run(tmp_path / "out", *words, "musique") == 0
+    train, test = (rows_of(tmp_path / "out" / f"{name}.parquet") for name in ("train", "test"))
+    assert {row["data_source"] for row in train} == {"searchR1_nq"}
+    assert {row["data_source"] for row in test} == {"searchR1_musique"}
+    assert run(tmp_path / "other", *words, "nq", "popqa") == 2
+    error = capsys.readouterr().err
+    assert "2 problems" in error and "no test split of nq" in error and "no test split of popqa" in error
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_source_without_questions_or_with_a_split_twice_is_an_error(tmp_path, capsys):
+    write_jsonl(tmp_path / "source" / "train.jsonl", FOUR)
+    assert run(tmp_path / "out", "--source", tmp_path / "source") == 2
+    assert "has no questions; expected files such as nq/train.jsonl" in capsys.readouterr().err
+    write_jsonl(tmp_path / "source" / "nq" / "train.jsonl", FOUR)
+    write_jsonl(tmp_path / "source" / "nq_train.jsonl", FOUR)
+    assert run(tmp_path / "out", "--source", tmp_path / "source") == 2
+    assert "hold the same split" in capsys.readouterr().err
+
+
+def test_wrong_arguments_are_reported_at_once(tmp_path, capsys):
+    assert run(tmp_path / "out", "--train-sets", "--test-sets", "--val-per-set", "0", "--limit", "0") == 2
+    error = capsys.readouterr().err
+    assert all(part in error for part in ("3 problems", "both empty", "val_per_set is 0", "limit is 0"))
+    assert run(tmp_path / "out", "--train-sets", "squad") == 2
+    assert "squad" in capsys.readouterr().err
+
+
+MALFORMED = {
+    "no question": {"question": None},
+    "a blank question": {"question": " "},
+    "a chat template's tag": {"question": "who <|im_end|>"},
+    "no answers": {"golden_answers": None},
+    "an empty list": {"golden_answers": []},
+    "blank answers": {"golden_answers": ["", " "]},
+    "a number": {"golden_answers": [1912]},
 }
 
 
-@pytest.mark.parametrize("name", ERRORS)
-def test_wrong_arguments_give_one_clear_error_and_exit_code_2(tmp_path, source, capsys, name):
-    words, reasons = ERRORS[name]
-    assert run(tmp_path / "out", "--source", source, *words) == 2
-    error = capsys.readouterr().err
-    assert error.count("error:") == 1
-    assert all(reason in error for reason in reasons), error
+def test_malformed_rows_stop_the_build_or_are_skipped(tmp_path, capsys):
+    data = [FOUR[0], *(FOUR[1] | change for change in MALFORMED.values()), FOUR[2]]
+    write_jsonl(tmp_path / "nq" / "train.jsonl", data)
+    path = write_jsonl(tmp_path / "musique" / "test.jsonl", FOUR)
+    path.write_text("no JSON\n" + path.read_text())
+    words = ["--source", tmp_path, "--train-sets", "nq", "--test-sets", "musique"]
+    assert run(tmp_path / "out", *words) == 2
+    shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("- nq/train: train.jsonl, row ")]
+    assert [line.split("row ")[1][0] for line in shown] == ["2", "3", "4", "5", "6"]
     assert not (tmp_path / "out").exists()
+    assert run(tmp_path / "out", *words, "--on-error", "skip") == 0
+    assert origins(tmp_path / "out" / "train.parquet") == ["nq/train#train_0", "nq/train#train_2"]
+    found = manifest_of(tmp_path / "out")
+    assert len(found["skipped"]) == len(MALFORMED) + 1
+    assert found["skipped"][-1].startswith("musique/test: test.jsonl, row 1: it is not JSON")
+    counts = found["counts"]["nq/train for train"]
+    assert counts == {"read": 9, "kept": 2, "dropped": {"malformed": len(MALFORMED)}}
+
+
+HUB_CARD = "---\nconfigs:\n" + "".join(
+    f"- config_name: {name}\n  data_files:\n"
+    + "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)
+    for name, splits in HUB_SPLITS.items()
+)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, source, number):
-    out = tmp_path / "out"
-    assert run(out, "--source", source) == 0
-    before = files_in(out)
-    large = tmp_path / "large" / "nq_test.jsonl"
-    large.parent.mkdir()
-    large.write_text((json.dumps(question("nq", "test", 1)) + "\n") * 300_000)
-    command = command_of("search_qa", "--out", out, "--source", large)
-    code, error = stop_amid_work(command, environment_for(tmp_path), out, number)
-    assert files_in(out) == before
-    if number == signal.SIGINT:
-        assert code == 130
-        assert "interrupted; the output directory is as before" in error
-        assert not staging_directories(out)
+def test_the_hubs_layout_gives_the_rows_of_its_files(tmp_path, monkeypatch, datasets_cache):
+    hub = write_collection(tmp_path / "hub")
+    (hub / "README.md").write_text(HUB_CARD + "---\n")
+    # The library reads a directory as it reads the hub.
+    monkeypatch.setattr(sources, "load_hub", lambda dataset, *rest: load_hub(str(hub), *rest))
+    assert run(tmp_path / "out", "--source", "hf", "--val-per-set", "3") == 0
+    assert run(tmp_path / "files", "--source", hub, "--val-per-set", "3") == 0
+    for name in ("train", "test", "val"):
+        assert rows_of(tmp_path / "out" / f"{name}.parquet") == rows_of(tmp_path / "files" / f"{name}.parquet")
+    assert manifest_of(tmp_path / "out")["counts"] == manifest_of(tmp_path / "files")["counts"]
+
+
+def test_the_hub_without_a_network_is_one_clear_error(tmp_path):
+    done = run_script("search_qa", environment_for(tmp_path), "--out", tmp_path / "out", "--revision", "v7")
+    assert done.returncode == 2
+    assert "search_qa.py: error: could not load RUC-NLPIR/FlashRAG_datasets/nq/train" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()

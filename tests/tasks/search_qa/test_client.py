@@ -1,8 +1,6 @@
 """Searches of a rollout: what reaches the server, and what happens when it fails."""
 
 import asyncio
-import contextlib
-import json
 import time
 
 import pytest
@@ -31,20 +29,20 @@ async def search(client, query="Rome"):
 
 def test_a_search_is_one_request_in_the_protocol(with_server):
     async def scenario(server):
-        result = await search(SearchClient(options(server, topk=7, max_query_chars=6)), "Rome?\u2028and more")
+        result = await search(SearchClient(options(server, topk=7)), "Rome?\u2028" + 2000 * "x")
         assert [hit.contents for hit in result.hits] == [CONTENTS]
         assert result.failure == ""
-        assert server.requests == [{"queries": ["Rome?\u2028"], "topk": 7, "return_scores": True}]
+        assert server.requests == [{"queries": ["Rome?\u2028" + 994 * "x"], "topk": 7, "return_scores": True}]
         assert "Authorization" not in server.headers[0]
 
     with_server(scenario)
 
 
 def test_a_token_goes_along_where_the_environment_has_one(with_server, monkeypatch):
-    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "secret")
 
     async def scenario(server):
-        await search(SearchClient(options(server, token_variable="MY_TOKEN")))
+        await search(SearchClient(options(server)))
         assert server.headers[0]["Authorization"] == "Bearer secret"
 
     with_server(scenario)
@@ -85,13 +83,12 @@ def wrong(text, status=200):
         (wrong("no such token", 401), "status 401: no such token"),
     ],
 )
-def test_a_server_that_answers_nonsense_is_a_failure_that_is_not_repeated(with_server, behave, reason):
+def test_a_server_that_answers_nonsense_is_a_failure(with_server, behave, reason):
     async def scenario(server):
         server.behave = behave
-        result = await search(SearchClient(options(server)))
+        result = await search(SearchClient(options(server, retries=0)))
         assert result.hits == ()
         assert reason in result.failure
-        assert len(server.requests) == 1
 
     with_server(scenario)
 
@@ -115,27 +112,6 @@ def test_a_stalled_server_costs_the_deadline_and_no_more(with_server):
         assert time.monotonic() - start < 10  # of the 30 that the server wanted
 
     with_server(scenario)
-
-
-def test_a_server_that_is_down_is_left_alone_and_tried_again_later(with_server, caplog):
-    async def scenario(server):
-        server.behave = wrong("", 500)
-        client = SearchClient(options(server, failures_to_open=3, cooldown=2.0))
-        for _ in range(3):
-            assert "status 500" in (await client.search("Rome")).failure
-        for _ in range(5):
-            assert (await client.search("Rome")).failure == "the search engine is not available"
-        assert len(server.requests) == 3
-        server.behave = None
-        await asyncio.sleep(2.1)
-        assert len((await client.search("Rome")).hits) == 1
-        server.behave = wrong("", 500)
-        assert "status 500" in (await client.search("Rome")).failure  # one failure does not open it again
-        server.behave = None
-        assert len((await search(client)).hits) == 1
-
-    with_server(scenario)
-    assert caplog.text.count("failed 3 times in a row") == 1
 
 
 def test_no_more_searches_are_under_way_than_allowed(with_server):
@@ -188,22 +164,18 @@ def test_an_empty_query_is_not_sent(with_server):
 
 
 def test_all_wrong_options_are_reported_at_once():
-    settings_ = {"url": "ftp://x", "topk": 0, "deadline": -1.0, "retries": "2", "max_searches": 0, "top_k": 3}
+    settings_ = {"url": "ftp://x", "topk": 0, "deadline": -1.0, "retries": "2", "max_searches": 0}
     with pytest.raises(ValueError, match=r"rollout\.custom\.search") as error:
         read_options(settings_)
-    for part in ("url is 'ftp://x'", "topk is 0", "deadline is -1", "retries is '2'", "max_searches is 0", "top_k"):
-        assert part in str(error.value), json.dumps(str(error.value))
-
-
-@contextlib.asynccontextmanager
-async def two_servers():
-    async with running_server() as first, running_server() as second:
-        yield first, second
+    for part in ("url is", "topk is 0", "deadline is -1", "retries is '2'", "max_searches is 0"):
+        assert part in str(error.value)
+    with pytest.raises(ValueError, match=r"unknown keys top_k; known are url, topk"):
+        read_options({"top_k": 3})
 
 
 def test_several_servers_share_the_searches_and_stand_in_for_each_other():
     async def scenario():
-        async with two_servers() as (first, second):
+        async with running_server() as first, running_server() as second:
             client = SearchClient(options(first, url=(first.url, second.url), deadline=20.0))
             results = await asyncio.gather(*(client.search(f"query {n}") for n in range(10)))
             assert [len(first.requests), len(second.requests)] == [5, 5]
@@ -221,18 +193,6 @@ def test_several_servers_share_the_searches_and_stand_in_for_each_other():
 
 async def stalled(_):
     await asyncio.sleep(30)
-
-
-def test_a_server_that_is_down_leaves_the_searches_to_the_others():
-    async def scenario():
-        async with running_server() as server:
-            urls = ("http://127.0.0.1:9", server.url)
-            client = SearchClient(options(server, url=urls, failures_to_open=2, cooldown=60.0))
-            assert all([(await client.search("Rome")).hits for _ in range(10)])
-            assert len(server.requests) == 10
-            await client.close()
-
-    asyncio.run(scenario())
 
 
 SEARCH_R1_HITS = {

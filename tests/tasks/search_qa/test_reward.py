@@ -30,7 +30,19 @@ def test_right_answers_up_to_case_punctuation_articles_and_spaces(answer):
 
 @pytest.mark.parametrize(
     "answer",
-    ["London", "", " ", "...", "the", "Paris, London", "Paris is the capital", "not Paris", "Pariś", "Ｐａｒｉｓ"],
+    [
+        "London",
+        "",
+        " ",
+        "...",
+        "the",
+        "Paris, London",
+        "London or Paris or Rome",
+        "Paris is the capital",
+        "not Paris",
+        "Pariś",
+        "Ｐａｒｉｓ",
+    ],
 )
 def test_wrong_answers(answer):
     result = score(f"<answer>{answer}</answer>")
@@ -60,10 +72,6 @@ def test_f1_is_never_the_reward():
     result = score("<answer>Paris France</answer>", structure_format_score=0.2, final_format_score=0.1)
     assert (result["score"], result["acc"]) == (0.1, 0.0)
     assert result["f1"] > 0.6
-
-
-def test_listing_all_candidates_is_not_an_exact_match():
-    assert score("<answer>London or Paris or Rome</answer>")["acc"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -200,14 +208,3 @@ def test_layout_is_judged_on_the_models_own_turns():
 def test_wrong_levels_are_an_error(structure, final):
     with pytest.raises(ValueError, match="a right answer is worth most"):
         score_search_qa("", GOLD, {}, structure_format_score=structure, final_format_score=final)
-
-
-def test_the_largest_level_is_a_half():
-    assert score_search_qa("", GOLD, {}, structure_format_score=0.5, final_format_score=0.5).score == 0.0
-
-
-@pytest.mark.parametrize(("tags", "score"), [(10, 1.0), (11, 0.25)])
-@pytest.mark.parametrize("more", ["<answer>", "</answer>"])
-def test_more_than_ten_answer_tags_of_one_kind_quarter_the_score(tags, more, score):
-    response = more * (tags - 1) + "<answer>Paris</answer>"
-    assert score_search_qa(response, GOLD, {}).score == score

@@ -45,7 +45,8 @@ def test_more_than_ten_answer_tags_quarter_the_score_as_in_verl_but_the_answer_i
         response = f"{tags}<answer>Paris</answer>"
         assert own(response, ["Paris"])["score"] == 0.25
         assert own(response, ["Paris"])["acc"] == 1.0
-    assert own("<answer>x</answer>" * 9 + "<answer>Paris</answer>", ["Paris"])["score"] == 1.0
+    for tags in ("<answer>x</answer>" * 9, "</answer>" * 9, "<answer>" * 9):
+        assert own(f"{tags}<answer>Paris</answer>", ["Paris"])["score"] == 1.0
     assert verl_score("<answer>x</answer>" * 10 + "<answer>Paris</answer>", ["Paris"]) == 0.25
 
 

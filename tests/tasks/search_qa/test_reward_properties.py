@@ -1,7 +1,6 @@
 """Properties of the score for any text."""
 
 import random
-import string
 import time
 
 import pytest
@@ -22,7 +21,6 @@ ANY_TEXT = st.one_of(st.text(), st.lists(st.sampled_from(TAGS), max_size=40).map
 NO_TAGS = st.text(st.characters(exclude_characters="<>", exclude_categories=["Cs"]), max_size=30)
 # Golds whose letters stay apart from an added word, which makes them another answer.
 GOLDS = st.lists(NO_TAGS.filter(str.strip), min_size=1, max_size=5)
-SPACES = st.text(" \t\n\r\u00a0\u2003", min_size=1, max_size=5)
 
 
 def score(response, golds=("Paris",), **extra_info):
@@ -57,15 +55,6 @@ def test_a_mutated_gold_does_not_score(golds, data):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from(string.ascii_letters + "12,.-"), max_size=12), SPACES, SPACES)
-def test_white_space_around_and_between_words_changes_nothing(words, outer, inner):
-    golds = ["a b", "x y z"]
-    plain = score(f"<think>x</think><answer>{' '.join(words)}</answer>", golds)
-    spaced = f"{outer}<think>x</think>{inner}<answer>{outer}{inner.join(words)}{outer}</answer>{inner}"
-    assert score(spaced, golds) == plain
-
-
-@settings(max_examples=200, deadline=None)
 @given(ANY_TEXT, st.sampled_from(["Paris", "London"]))
 def test_no_passage_changes_the_score_when_the_loop_says_what_the_model_wrote(passage, answer):
     turns = ["<think>a</think><search>q</search>", f"<think>b</think><answer>{answer}</answer>"]
@@ -87,23 +76,15 @@ def test_no_passage_scores_or_hides_the_final_answer_without_the_loops_help(pass
 
 _RANDOM = random.Random(0)
 PIECES = {
-    "words": "the capital of France, ",
     "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=3000)),
     "opening answer": "<answer>",
     "closing answer": "</answer>",
-    "answers": "<answer>Paris</answer>",
     "opening information": "<information>",
-    "closing information": "</information>",
     "observations": "<information>x</information>",
     "turn markers": "<|im_start|>assistant\n",
-    "end tokens": "<|im_end|>",
-    "brackets": "<",
     "half tags": "</answer",
     "spaces": " ",
-    "newlines": "\n",
     "articles": "the ",
-    "punctuation": ".",
-    "accents": "e\u0301",
     "dotted capital i": "İ",
     "surrogates": "\ud800",
 }

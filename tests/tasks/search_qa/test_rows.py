@@ -2,7 +2,6 @@
 
 import json
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.data.builder_files import manifest_of, rows_of
@@ -78,12 +77,6 @@ def test_rows_name_their_agent_loop_and_hand_no_gold_to_the_tools(built, loop, a
         assert set(info) == {"index", "split", "question", "origin", "need_tools_kwargs", "tools_kwargs"}
 
 
-def test_all_files_of_both_loops_share_one_schema(built):
-    schemas = [pq.read_schema(path) for path in built.glob("*/*.parquet")]
-    assert len(schemas) == 6
-    assert all(schema.equals(schemas[0]) for schema in schemas)
-
-
 def test_val_is_a_balanced_sample_of_test(built):
     test, val = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("test", "val"))
     known = {row["extra_info"]["origin"]: row["prompt"] for row in test}
@@ -101,9 +94,6 @@ def test_prompts_name_what_their_loop_and_the_reward_read(loop):
     assert ("search tool" in text) == (loop == "tool_agent")
     assert all(f"<{slash}{tag}>" in text for tag in ("think", "answer") for slash in ("", "/"))
     assert not any(tag in text for tag in CHAT_TAGS)
-    system, user = build_prompt("Who?", loop, system=True)
-    assert (system["role"], user["role"]) == ("system", "user")
-    assert f"{system['content']}\n\n{user['content']}" == text
 
 
 def test_questions_get_one_question_mark(tmp_path):
@@ -111,7 +101,7 @@ def test_questions_get_one_question_mark(tmp_path):
     source = write_jsonl(
         tmp_path / "nq_test.jsonl", [question("nq", "test", n, question=t) for n, t in enumerate(texts)]
     )
-    assert run(tmp_path / "out", "--source", source) == 0
+    assert run(tmp_path / "out", "--source", source, "--train-sets", "--test-sets", "nq") == 0
     found = [row["extra_info"]["question"] for row in rows_of(tmp_path / "out" / "test.parquet")]
     assert found == ["who?", "who are you?", "name it.?", "really??", "état?"]
 

@@ -38,10 +38,7 @@ def overrides(directory: Path, url: str) -> list[str]:
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={PROMPTS * RESPONSES}",
         f"actor_rollout_ref.rollout.n={RESPONSES}",
         f"actor_rollout_ref.rollout.custom.search.url={url}",
-        # Soon given up and soon tried again, so that a run of seconds sees both.
         "actor_rollout_ref.rollout.custom.search.retries=1",
-        "++actor_rollout_ref.rollout.custom.search.failures_to_open=3",
-        "++actor_rollout_ref.rollout.custom.search.cooldown=1.0",
         f"trainer.total_training_steps={STEPS}",
         "trainer.test_freq=1",
         "trainer.save_freq=-1",

@@ -11,7 +11,6 @@ from verl_trgrpo.tasks.search_qa.tags import (
     observation_frame,
     passages_text,
     read_action,
-    without_tags,
 )
 
 ACTIONS = {
@@ -57,22 +56,20 @@ def test_a_passage_cannot_leave_its_block(tag):
     assert tag not in text
     assert "before " in text
     assert "Paris" in text
+    # Other angle brackets stay.
+    assert "1 < 2, <b>bold</b>, <answering>" in passages_text([Hit("1", "1 < 2, <b>bold</b>, <answering>", 1.0)])
 
 
-@given(st.text(alphabet="<>/answerinfomt \n"))
-def test_text_without_tags_has_no_action(text):
-    assert read_action(without_tags(text)).kind == "malformed"
+class Letters:
+    """A tokenizer whose tokens are letters."""
 
-
-def test_harmless_angle_brackets_stay():
-    assert without_tags("1 < 2, <b>bold</b>, <answering>") == "1 < 2, <b>bold</b>, <answering>"
+    def decode(self, tokens, skip_special_tokens):
+        assert skip_special_tokens
+        return "".join(tokens)
 
 
 def test_what_the_model_wrote_is_every_run_of_its_own_tokens():
-    words = ["a", "b", "X", "Y", "c", "Z"]
-    decode = "".join
-    assert model_text(words, [1, 1, 0, 0, 1, 0], decode) == ["ab", "c"]
-    assert model_text(words, [0, 0, 0, 0, 0, 0], decode) == []
-    assert model_text([], [], decode) == []
+    assert model_text("abXYcZ", [1, 1, 0, 0, 1, 0], Letters()) == ["ab", "c"]
+    assert model_text("ab", [0, 0], Letters()) == []
     with pytest.raises(ValueError, match="argument 2"):
-        model_text(words, [1], decode)
+        model_text("ab", [1], Letters())
