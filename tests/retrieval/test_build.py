@@ -120,14 +120,3 @@ def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, 
     assert check_complete(out)["documents"] == 30_000
     assert len(search(out, "word17", topk=10)) == 10
     assert visible(tmp_path) == ["corpus.jsonl", "out"]
-
-
-@pytest.mark.slow
-def test_many_segments_are_one_index(tmp_path, large_corpus):
-    build_index(IndexOptions(large_corpus, tmp_path / "one"))
-    build_index(IndexOptions(large_corpus, tmp_path / "many", memory_mb=16))
-    one, many = Index(tmp_path / "one"), Index(tmp_path / "many")
-    assert one.segments < many.segments
-    queries = [f"word{n} word{n + 1} word{n + 2}" for n in range(100)]
-    scores = [[[hit.score for hit in hits] for hits in index.search(queries, 5)] for index in (one, many)]
-    assert scores[0] == [pytest.approx(expected, rel=1e-5) for expected in scores[1]]

@@ -119,17 +119,14 @@ def test_wrong_server_options_are_all_reported_at_once(small_index, monkeypatch)
     assert "token" in message and "two words" not in message
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", ""])
-def test_an_open_address_needs_a_token_or_a_decision(small_index, host, monkeypatch):
-    with pytest.raises(ValueError, match="no token"):
-        ServerOptions(small_index, host=host)
-    assert ServerOptions(small_index, host=host, allow_anonymous=True).token() is None
+def test_an_open_address_needs_a_token_or_a_decision(small_index, monkeypatch):
+    for host in ("127.0.0.1", "127.5.5.5", "::1", "localhost"):
+        assert ServerOptions(small_index, host=host).token() is None
+    for host in ("0.0.0.0", "::", "10.0.0.7", "example.org", ""):
+        with pytest.raises(ValueError, match="no token"):
+            ServerOptions(small_index, host=host)
+    assert ServerOptions(small_index, host="0.0.0.0", allow_anonymous=True).token() is None
     monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "secret")
-    options = ServerOptions(small_index, host=host)
+    options = ServerOptions(small_index, host="0.0.0.0")
     assert options.token() == "secret"
     assert "secret" not in repr(options)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
-def test_loopback_needs_no_token(small_index, host):
-    assert ServerOptions(small_index, host=host).token() is None

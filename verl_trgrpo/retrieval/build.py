@@ -29,7 +29,7 @@ class IndexOptions:
     Args:
         corpus: File of JSON lines, plain or gzip.
         out: Directory for the index.
-        threads: Of the writer, 1 to 8. With more than one, passages with equal scores may change places between builds.
+        threads: Of the writer. With more than one, passages with equal scores may change places between builds.
         memory_mb: Of the writer, in megabytes, at least 16 for each thread; more memory, fewer merges.
         force: Replace an index of another corpus, or build the same one again.
 

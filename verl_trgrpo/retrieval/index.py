@@ -49,7 +49,6 @@ class Index:
         except ValueError as error:
             raise ValueError(f"{directory} cannot be opened ({error}); build the index again") from error
         self.documents: int = self._searcher.num_docs
-        self.segments: int = self._searcher.num_segments
         self._analyzer, self._content_analyzer = analyzer(), analyzer(drop_stop_words=True)
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[Hit]]:
