@@ -59,7 +59,7 @@ WRONG = {
     "no such corpus": (["index", "--corpus", "nowhere", "--out", "out"], "nowhere is not a file"),
     "no out": (["index", "--corpus", "CORPUS"], "--out"),
     "an unknown option": (["index", "--corpus", "CORPUS", "--out", "out", "--backend", "x"], "--backend"),
-    "several at once": (["index", "--corpus", "nowhere", "--out", "out", "--threads", "9"], "2 problems"),
+    "several at once": (["index", "--corpus", "nowhere", "--out", "out", "--threads", "0"], "2 problems"),
     "no index": (["query", "--index", "out", "question"], "not a finished index"),
     "no question": (["query", "--index", "out"], "one or more questions"),
     "no address": (["query", "--url", "8000", "question"], "url is '8000'"),
