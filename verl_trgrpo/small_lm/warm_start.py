@@ -76,7 +76,7 @@ def train_adapter(
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     tokenizer = AutoTokenizer.from_pretrained(base)
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     lora = LoraConfig(r=options.rank, lora_alpha=2 * options.rank, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(model, lora)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -144,8 +144,8 @@ def merge(base: Path, adapter: Path, out: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-    merged = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    merged: Any = PeftModel.from_pretrained(model, adapter).merge_and_unload()
     with staged_directory(out) as stage:
         merged.save_pretrained(stage)
         AutoTokenizer.from_pretrained(base).save_pretrained(stage)
