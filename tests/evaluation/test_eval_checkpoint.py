@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from verl_trgrpo.evaluation.checkpoint import Model, find_model, merged_model
+from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model, model_label
 
 
 @pytest.fixture
@@ -20,18 +20,18 @@ def checkpoint(tmp_path):
 
 
 def test_a_checkpoint_is_found_by_its_step_or_its_actor(checkpoint):
-    assert find_model(str(checkpoint)) == find_model(str(checkpoint / "actor")) == Model(None, checkpoint / "actor")
+    assert find_model(str(checkpoint)) == find_model(str(checkpoint / "actor")) == str(checkpoint / "actor")
 
 
 def test_a_model_directory_and_a_hub_name_are_taken_as_they_are(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    assert find_model(str(tmp_path)) == Model(str(tmp_path))
-    assert find_model("Qwen/Qwen2.5-3B-Instruct") == Model("Qwen/Qwen2.5-3B-Instruct")
+    assert find_model(str(tmp_path)) == str(tmp_path)
+    assert find_model("Qwen/Qwen2.5-3B-Instruct") == "Qwen/Qwen2.5-3B-Instruct"
 
 
 def test_weights_that_the_checkpoint_holds_in_hugging_face_form_are_used(checkpoint):
     (checkpoint / "actor" / "huggingface" / "model.safetensors").write_bytes(b"")
-    assert find_model(str(checkpoint)) == Model(str(checkpoint / "actor" / "huggingface"))
+    assert find_model(str(checkpoint)) == str(checkpoint / "actor" / "huggingface")
 
 
 def test_what_is_no_model_is_said_with_the_remedy(checkpoint, tmp_path):
@@ -50,14 +50,19 @@ def test_what_is_no_model_is_said_with_the_remedy(checkpoint, tmp_path):
 
 
 def test_the_fingerprint_changes_with_the_weights_and_not_with_other_files(checkpoint):
-    before = find_model(str(checkpoint)).fingerprint()
+    place = find_model(str(checkpoint))
+    before = fingerprint(place)
     (checkpoint / "actor" / "optim_world_size_1_rank_0.pt").write_bytes(b"optimizer")
-    (checkpoint / "merged_hf").mkdir()
-    assert find_model(str(checkpoint / "actor")).fingerprint() == before
-    shard = checkpoint / "actor" / "model_world_size_1_rank_0.pt"
-    os.utime(shard, ns=(0, 10**18))
-    assert find_model(str(checkpoint)).fingerprint() != before
-    assert find_model("hub/name").fingerprint() == {"name": "hub/name"}
+    assert fingerprint(place) == before
+    os.utime(checkpoint / "actor" / "model_world_size_1_rank_0.pt", ns=(0, 10**18))
+    assert fingerprint(place) != before
+    assert fingerprint("hub/name") == {"name": "hub/name"}
+
+
+def test_checkpoints_of_different_runs_and_steps_have_different_labels():
+    steps = [f"runs/{run}/global_step_{step}" for run in ("grpo", "tr_grpo") for step in (10, 20)]
+    assert len({model_label(name) for path in steps for name in (path, f"{path}/actor")}) == 4
+    assert model_label("Qwen/Qwen2.5-3B") == "Qwen-Qwen2.5-3B"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def test_what_is_appended_is_read_in_order_of_row_and_sample(tmp_path, data):
     with open_store(tmp_path / "out", {"k": 2}, data) as store:
         for row, sample in [(3, 1), (0, 0), (3, 0)]:
             store.append(1, response(row, sample, "a\nb\u2028c"))
-        assert [found.key for found in store.read(1)] == [(0, 0), (3, 0), (3, 1)]
+        assert [(found.row, found.sample) for found in store.read(1)] == [(0, 0), (3, 0), (3, 1)]
         assert store.read(1)[0] == response(0, 0, "a\nb\u2028c")
         assert store.read(0) == store.read(2) == []
 
@@ -38,7 +38,7 @@ def test_a_line_cut_short_by_a_kill_is_dropped_and_the_file_goes_on(tmp_path, da
         path = store.path(0)
     path.write_bytes(path.read_bytes() + b'{"row": 1, "sample": 0, "te')
     with open_store(tmp_path / "out", {}, data) as store:
-        assert [found.key for found in store.read(0)] == [(0, 0)]
+        assert store.read(0) == [response(0, 0)]
         store.append(0, response(1, 0))
         assert store.read(0) == [response(0, 0), response(1, 0)]
 
@@ -77,18 +77,3 @@ def test_other_arguments_are_refused_and_named(tmp_path, data):
     assert "k was" not in str(caught.value)
     with open_store(tmp_path / "out", {"k": 2, "temperature": 1.0}, data):
         pass  # the refusal let go of the lock
-
-
-def test_a_damaged_line_is_named(tmp_path, data):
-    with open_store(tmp_path / "out", {}, data) as store:
-        store.append(0, response(0, 0))
-        store.path(0).write_text(store.path(0).read_text() + '{"row": 1}\n')
-        with pytest.raises(ValueError, match="line 2 is damaged"):
-            store.read(0)
-
-
-def test_a_directory_that_cannot_be_made_is_an_error(tmp_path, data):
-    (tmp_path / "file").write_text("")
-    store = open_store(tmp_path / "file" / "out", {}, data)
-    with pytest.raises(ValueError, match="choose another --out"), store:
-        pass

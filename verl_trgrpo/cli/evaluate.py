@@ -42,10 +42,10 @@ def main(words: Sequence[str]) -> int:
 
     try:
         with interruptible() as progress:
-            result = evaluate(options, progress)
+            table, generated = evaluate(options, progress)
     except KeyboardInterrupt as interrupt:
         print(f"\ninterrupted; the same command goes on with what is in {options.directory}", file=sys.stderr)
         return exit_code(interrupt)
-    print(result.table, end="")
-    print(f"{options.directory / REPORT}: {result.generated:,} responses made now")
+    print(table, end="")
+    print(f"{options.directory / REPORT}: {generated:,} responses made now")
     return 0

@@ -1,55 +1,71 @@
-"""Responses to the rows that have none yet: in one turn, or with searches through the project's own agent loop."""
+"""Responses to the rows that have none yet, by vLLM: in one turn, or with searches through the agent loop of training."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import first_line
-from verl_trgrpo.evaluation.engine import Engine
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.evaluation.rows import SEARCH_TAGS, EvalRow
+from verl_trgrpo.evaluation.responses import Response, ResponseStore
+from verl_trgrpo.evaluation.rows import SEARCH_TAGS, Job
 
 logger = logging.getLogger(__name__)
 
 # Responses under way at a time; vLLM itself decides how many of them it decodes together.
-CONCURRENCY = 1024
-
-ENGINE_LOG = "vllm.log"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
-
-    file: int
-    row: EvalRow
-    sample: int
-    file_sha256: str
+_CONCURRENCY = 1024
+# Tokens that vLLM puts into one step on a CPU, unless one prompt may need more.
+_CPU_STEP_TOKENS = 4096
 
 
-def sample_seed(seed: int, job: Job, turn: int = 0) -> int:
-    """Return the sampling seed of one turn of one sample: 0 to 2**63 - 1, the same whatever else is evaluated."""
-    name = f"{seed}/{job.file_sha256}/{job.row.position}/{job.sample}/{turn}"
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+async def make_responses(
+    options: EvalOptions, model: str, jobs: Sequence[Job], store: ResponseStore, progress: Progress
+) -> None:
+    """Load `model` and append the responses to `jobs` to `store` as they finish.
 
-
-def render_prompt(tokenizer: Any, messages: list[dict[str, str]]) -> list[int]:
-    """Return the token ids of a chat with the generation prompt, by the tokenizer's own template.
-
-    The ids go to vLLM as they are, so no beginning-of-text token is added a second time.
+    Raises:
+        ValueError: a prompt is too long, or the search server does not answer.
+        OSError: the model cannot be found.
+        RuntimeError: vLLM fails or is missing.
     """
-    return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False))
+    searching = any(job.row.agent_name == SEARCH_TAGS for job in jobs)
+    if searching:
+        from verl_trgrpo.evaluation.search import probe  # imports veRL
+
+        await probe(options.search_settings)
+    generator = Generator(options, model, jobs)
+    free = asyncio.Semaphore(_CONCURRENCY)
+
+    async def respond(job: Job) -> tuple[Job, Response]:
+        async with free:
+            return job, await generator.respond(job)
+
+    tasks = [asyncio.create_task(respond(job)) for job in jobs]
+    try:
+        for finished in progress(asyncio.as_completed(tasks), len(tasks), "responses"):
+            job, response = await finished
+            store.append(job.file, response)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        generator.close()
+        if searching:
+            from verl_trgrpo.evaluation.search import close
+
+            await close(options.search_settings)
 
 
 class Generator:
-    """Loads a model and makes responses.
+    """A loaded model that responds to rows, many at a time.
 
     Args:
         options: of the evaluation.
@@ -57,93 +73,136 @@ class Generator:
         jobs: what will be asked for; it decides how long a context the engine needs.
 
     Raises:
-        ValueError: the tokenizer has no chat template, a prompt is too long, or the search server does not answer.
+        ValueError, OSError, RuntimeError: as `make_responses`.
     """
 
     def __init__(self, options: EvalOptions, model: str, jobs: Sequence[Job]) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
-        self._seed, self._max_tokens = options.seed, options.sampling.max_tokens
-        self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
-            model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"no model could be loaded from {model} ({first_line(error)}); check it") from error
-        if not self._tokenizer.chat_template:
-            raise ValueError(f"the tokenizer of {model} has no chat template; evaluate an instruction-tuned model")
-        self._searcher: Any = None
-        if any(job.row.agent_name == SEARCH_TAGS for job in jobs):
-            from verl_trgrpo.evaluation.search import Searcher  # imports veRL
-
-            self._searcher = Searcher(options.search_settings)
-            asyncio.run(self._searcher.probe())
+        self._options = options
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         rows = {(job.file, job.row.position): job.row for job in jobs}
-        self._prompts = {key: render_prompt(self._tokenizer, row.messages) for key, row in rows.items()}
-        longest = max(map(len, self._prompts.values()))
+        # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
+        self._prompts: dict[tuple[int, int], list[int]] = {
+            key: self._tokenizer.apply_chat_template(row.messages, add_generation_prompt=True, return_dict=False)
+            for key, row in rows.items()
+        }
+        longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
         context = options.max_model_len
-        if context is None and (model_limit is None or longest + self._max_tokens < model_limit):
+        model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+        if context is None and (model_limit is None or longest + most < model_limit):
             # Some models take far more than a cache can hold; asking for less than that is safe, for more is not.
-            context = longest + self._max_tokens
-        self._engine = Engine(model, context, options.tensor_parallel, options.seed, options.directory / ENGINE_LOG)
-        limit = self._engine.max_model_len
-        if longest >= limit:
-            raise ValueError(f"the longest prompt has {longest} tokens, the model takes {limit}; raise --max-model-len")
-        if longest + self._max_tokens > limit:
+            context = longest + most
+        self._log_file = options.directory / "vllm.log"
+        self._engine = _start_engine(model, context, longest + most, options, self._log_file)
+        self._limit = self._engine.model_config.max_model_len
+        self._request_ids = itertools.count()
+        if longest >= self._limit:
+            raise ValueError(
+                f"the longest prompt has {longest} tokens, the model takes {self._limit}; raise --max-model-len"
+            )
+        if longest + most > self._limit:
             logger.warning(
                 "the longest prompt (%d tokens) leaves less than max_tokens %d of the model's %d tokens; such responses are "
-                "cut earlier and counted as cut", longest, self._max_tokens, limit,
+                "cut earlier and counted as cut", longest, most, self._limit,
             )  # fmt: skip
 
-    def responses(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Response]]:
-        """Yield the responses in the order in which they finish."""
-        loop = asyncio.new_event_loop()
-        finished: asyncio.Queue[tuple[Job, Response] | None] = asyncio.Queue()
-        task = loop.create_task(self._work(iter(jobs), finished))
-        try:
-            while (item := loop.run_until_complete(finished.get())) is not None:
-                yield item
-            loop.run_until_complete(task)  # raises what went wrong
-        finally:
-            loop.run_until_complete(_cancel_all())
-            loop.close()
+    async def respond(self, job: Job) -> Response:
+        """Return the response to one job."""
+        prompt = self._prompts[job.file, job.row.position]
+        room = min(self._options.sampling.max_tokens, self._limit - len(prompt))
+        sampling = {"temperature": self._options.sampling.temperature, "top_p": self._options.sampling.top_p}
 
-    async def _work(self, jobs: Iterator[Job], finished: asyncio.Queue[tuple[Job, Response] | None]) -> None:
-        """Put each response into the queue, and None at the end, whatever the end is."""
+        async def generate(turn: int, token_ids: list[int], **more: Any) -> Any:
+            return await self._generate(token_ids, seed=job.seed(self._options.seed, turn), **more)
 
-        async def work() -> None:
-            for job in jobs:
-                finished.put_nowait((job, await self._respond(job)))
+        if job.row.agent_name == SEARCH_TAGS:
+            from verl_trgrpo.evaluation.search import searching_response
 
-        workers = [asyncio.create_task(work()) for _ in range(CONCURRENCY)]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            if self._searcher is not None:
-                await self._searcher.close()
-            finished.put_nowait(None)
-
-    async def _respond(self, job: Job) -> Response:
-        prompt, row = self._prompts[job.file, job.row.position], job.row
-        room = min(self._max_tokens, self._engine.max_model_len - len(prompt))
-        seed = partial(sample_seed, self._seed, job)
-        if row.agent_name == SEARCH_TAGS:
-            return await self._searcher.respond(
-                row.position, job.sample, row.messages, self._engine, self._tokenizer,
-                sampling=self._sampling, seed=seed, prompt_length=len(prompt), response_length=room,
-            )  # fmt: skip
-        output = await self._engine.generate(prompt, **self._sampling, seed=seed(), max_tokens=room)
-        token_ids = list(output.token_ids)
+            settings = self._options.search_settings
+            return await searching_response(
+                job.row, job.sample, generate, self._tokenizer, settings, sampling, len(prompt), room
+            )
+        output = await generate(0, prompt, **sampling, max_tokens=room)
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
-        text = self._tokenizer.decode(token_ids, skip_special_tokens=True)
-        return Response(row.position, job.sample, text, len(token_ids), output.finish_reason == "length")
+        text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
+        return Response(job.row.position, job.sample, text, len(output.token_ids), cut=output.finish_reason == "length")
+
+    async def _generate(self, token_ids: list[int], **sampling: Any) -> Any:
+        """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one prompt."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
+        request_id = str(next(self._request_ids))
+        try:
+            async for output in self._engine.generate({"prompt_token_ids": token_ids}, params, request_id):
+                last = output.outputs[0]
+        except Exception as error:  # it raises many types; the reason is often only in the log
+            raise RuntimeError(f"vLLM failed ({first_line(error)}); the whole story is in {self._log_file}") from error
+        return last
+
+    def close(self) -> None:
+        """End vLLM's processes."""
+        self._engine.shutdown()
 
 
-async def _cancel_all() -> None:
-    """End whatever else runs in this event loop, as after an interruption."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+def _start_engine(model: str, context: int | None, step_tokens: int, options: EvalOptions, log_file: Path) -> Any:
+    """Return vLLM's AsyncLLM for `model`.
+
+    Args:
+        model: directory or hub name.
+        context: tokens of prompt and response together; None for the model's own limit.
+        step_tokens: of the longest sequence, which must fit one step on a CPU.
+        options: of the evaluation.
+        log_file: receives what vLLM's processes print.
+    """
+    from verl_trgrpo.runs.environment import accelerator_found
+    from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+    from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+
+    settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
+    # vLLM reads its environment when it is imported; what the user has set wins.
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if not accelerator_found():
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        provide_vllm_distribution()
+        # bfloat16 is emulated on most processors, and graphs do not exist there.
+        settings |= {"dtype": "float32", "enforce_eager": True}
+        # A prompt that is split over two steps would rewind its request's random generator, which CPU ones cannot.
+        settings |= {"enable_chunked_prefill": False}
+        settings |= {"max_num_batched_tokens": max(_CPU_STEP_TOKENS, step_tokens, context or 0)}
+    try:
+        with _output_to(log_file):
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.usage.usage_lib import UsageContext
+            from vllm.v1.engine.async_llm import AsyncLLM
+
+            arguments = AsyncEngineArgs(model, max_model_len=context, disable_log_stats=True, **settings)
+            # The context decides the default sizes of batches: those of offline work are the largest.
+            return AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
+    except Exception as error:  # it raises many types; the reason is often only in the log
+        raise RuntimeError(
+            f"vLLM cannot load {model} ({first_line(error)}); the whole story is in {log_file}, and verl-trgrpo doctor says "
+            "what is installed"
+        ) from error
+
+
+@contextmanager
+def _output_to(log_file: Path) -> Iterator[None]:
+    """Send standard output and error, of processes started meanwhile too, to the end of a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        with log_file.open("ab") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, copy in enumerate(saved, start=1):
+            os.dup2(copy, number)
+            os.close(copy)

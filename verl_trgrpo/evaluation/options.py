@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.evaluation.checkpoint import model_label
 
 
 @dataclass(frozen=True)
@@ -67,38 +69,32 @@ class EvalOptions:
     def __post_init__(self) -> None:
         sampling = self.sampling
         problems = [f"{path} is not a file; check --data" for path in self.data if not path.is_file()]
-        if not self.data:
-            problems.append("no data file is given; name parquet files with --data")
-        if len({path.resolve() for path in self.data}) < len(self.data):
-            problems.append("a data file is given twice; name each once")
+        if not self.data or len({path.resolve() for path in self.data}) < len(self.data):
+            problems.append("--data names no file, or one twice; name each test file once")
         if not self.model:
             problems.append("the model is empty; name a directory or a model on the hub")
-        for name, value in {
-            "k": sampling.k,
-            "max_tokens": sampling.max_tokens,
-            "tensor_parallel": self.tensor_parallel,
-            "limit": self.limit,
-            "max_model_len": self.max_model_len,
-        }.items():
-            if value is not None and value < 1:
-                problems.append(f"{name} is {value}; it must be at least 1")
-        if not 0.0 <= sampling.temperature <= 10.0:
-            problems.append(f"temperature is {sampling.temperature}; it must be 0 (greedy) to 10")
+        for name, value, low, high in (
+            ("k", sampling.k, 1, math.inf),
+            ("temperature", sampling.temperature, 0, 10),
+            ("max_tokens", sampling.max_tokens, 1, math.inf),
+            ("seed", self.seed, 0, 2**32 - 1),
+            ("limit", self.limit, 1, math.inf),
+            ("tensor_parallel", self.tensor_parallel, 1, math.inf),
+            ("max_model_len", self.max_model_len, 1, math.inf),
+        ):
+            if value is not None and not low <= value <= high:
+                problems.append(f"{name} is {value}; it must be {low} to {high}")
         if not 0.0 < sampling.top_p <= 1.0:
             problems.append(f"top_p is {sampling.top_p}; it must be above 0 and at most 1")
         if sampling.temperature == 0.0 and sampling.k > 1:
             problems.append(
                 f"k is {sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature"
             )
-        if not 0 <= self.seed < 2**32:
-            problems.append(f"seed is {self.seed}; it must be 0 to {2**32 - 1}")
-        if self.max_model_len is not None and self.max_model_len <= sampling.max_tokens:
-            problems.append(
-                f"max_model_len is {self.max_model_len}, which leaves no prompt beside max_tokens {sampling.max_tokens}; "
-                "raise it or lower max_tokens"
-            )
         try:
-            self._check_search()
+            if self.search:
+                from verl_trgrpo.tasks.search_qa.options import read_options
+
+                read_options(self.search_settings)
         except ValueError as error:
             problems.append(str(error))
         raise_problems(problems)
@@ -112,12 +108,7 @@ class EvalOptions:
     @property
     def directory(self) -> Path:
         """`out`, or ``runs/eval/MODEL-PRESET``; for a veRL checkpoint with the name of its run."""
-        if self.out is not None:
-            return self.out
-        parts = [part for part in Path(self.model).parts if part not in ("/", ".", "..", "actor")]
-        names = parts[-2:] if parts and parts[-1].startswith("global_step_") else parts[-1:]
-        name = "-".join(names) if Path(self.model).exists() else self.model.replace("/", "-")
-        return Path("runs") / "eval" / f"{name or 'model'}-{self.preset}"
+        return self.out or Path("runs") / "eval" / f"{model_label(self.model)}-{self.preset}"
 
     @property
     def search_settings(self) -> dict[str, Any]:
@@ -125,12 +116,3 @@ class EvalOptions:
         from omegaconf import OmegaConf
 
         return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
-
-    def _check_search(self) -> None:
-        if not self.search:
-            return
-        if malformed := [pair for pair in self.search if not pair.partition("=")[0] or "=" not in pair]:
-            raise ValueError(f"--search {' '.join(malformed)} is not KEY=VALUE, such as topk=3")
-        from verl_trgrpo.tasks.search_qa.options import read_options
-
-        read_options(self.search_settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.parquet import COLUMNS, UnreadableError, display_names, read_rows
-from verl_trgrpo.data.schema import MAX_REPORTED, row_errors
+from verl_trgrpo.data.parquet import COLUMNS, read_rows
+from verl_trgrpo.data.schema import check_rows
 from verl_trgrpo.tasks.registry import find_reward
 
 SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
@@ -28,63 +29,62 @@ class EvalRow:
     agent_name: str
 
 
+@dataclass(frozen=True)
+class Job:
+    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
+
+    file: int
+    row: EvalRow
+    sample: int
+    file_sha256: str
+
+    def seed(self, seed: int, turn: int = 0) -> int:
+        """Return the sampling seed of one turn: 0 to 2**63 - 1, the same whatever else is evaluated with `seed`."""
+        name = f"{seed}/{self.file_sha256}/{self.row.position}/{self.sample}/{turn}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
+
+
 def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[EvalRow]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
 
     Raises ValueError for files that cannot be read and rows that cannot be evaluated; the first few are named.
     """
-    names = display_names(paths)
     found, problems = [], []
     for path in paths:
-        rows = []
+        read = list(read_rows(path, (*COLUMNS, "agent_name")))
         try:
-            for position, row in enumerate(read_rows(path, (*COLUMNS, "agent_name"))):
-                problem = _problem(row)
-                if problem:
-                    problems.append(f"{names[path]}, row {position}: {problem}")
-                else:
-                    rows.append(_eval_row(row, position))
-        except UnreadableError as error:
-            problems.append(str(error))
-        if not rows and not problems:
-            problems.append(f"{path} has no rows; build it again")
-        found.append(_drawn(rows, limit, seed))
-    if len(problems) > MAX_REPORTED:
-        problems[MAX_REPORTED:] = [f"and {len(problems) - MAX_REPORTED} more; verl-trgrpo data check shows all"]
+            rows = _checked_rows(read)
+        except (ValueError, ImportError) as error:
+            problems.append(f"{path}: {error}")
+            continue
+        if limit is not None and limit < len(rows):
+            rows = [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
+        found.append(rows)
     raise_problems(problems)
     return found
 
 
-def _drawn(rows: list[EvalRow], limit: int | None, seed: int) -> list[EvalRow]:
-    if limit is None or limit >= len(rows):
-        return rows
-    return [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
-
-
-def _eval_row(row: Mapping[str, Any], position: int) -> EvalRow:
-    messages = [{"role": message["role"], "content": message["content"]} for message in row["prompt"]]
-    return EvalRow(
-        position,
-        row["data_source"],
-        messages,
-        row["reward_model"]["ground_truth"],
-        dict(row.get("extra_info") or {}),
-        row.get("agent_name") or SINGLE_TURN,
-    )
-
-
-def _problem(row: Mapping[str, Any]) -> str:
-    """Return why a row cannot be evaluated, or nothing."""
-    for problem in row_errors(row):
-        return problem
-    agent_name = row.get("agent_name") or SINGLE_TURN
-    if agent_name not in (SINGLE_TURN, SEARCH_TAGS):
-        return (
-            f"agent_name {agent_name} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_TAGS}; build the data for "
-            "one of them, or validate with veRL (trainer.val_only=true)"
+def _checked_rows(rows: Sequence[Mapping[str, Any]]) -> list[EvalRow]:
+    if not rows:
+        raise ValueError("it has no rows; build it again")
+    check_rows(rows)
+    for data_source in {row.get("data_source") for row in rows}:
+        find_reward(data_source)
+    found = [
+        EvalRow(
+            position,
+            row["data_source"],
+            [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
+            row["reward_model"]["ground_truth"],
+            dict(row.get("extra_info") or {}),
+            row.get("agent_name") or SINGLE_TURN,
         )
-    try:
-        find_reward(row.get("data_source"))
-    except (ValueError, ImportError) as error:
-        return str(error)
-    return ""
+        for position, row in enumerate(rows)
+    ]
+    others = {row.agent_name for row in found} - {SINGLE_TURN, SEARCH_TAGS}
+    if others:
+        raise ValueError(
+            f"agent_name {', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_TAGS}; build the data "
+            "for one of them, or validate with veRL (trainer.val_only=true)"
+        )
+    return found

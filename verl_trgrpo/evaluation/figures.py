@@ -1,0 +1,215 @@
+"""From responses to figures: verdicts by the project's rewards, means with intervals per data source, and their table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas
+
+from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
+from verl_trgrpo.common.tables import text_table
+from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation.rows import EvalRow
+from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.registry import import_external_modules
+
+# Starting processes takes a second or two; so do this many responses.
+_FEW = 2000
+_MAX_PROCESSES = 16
+
+_METHOD = (
+    "[...]: 95 % bootstrap over prompts, each drawn with all its samples; n/a where all prompts agree. "
+    "pass@k is the unbiased estimate."
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the reward said about one response.
+
+    acc: 1.0 right, 0.0 wrong, None not known.
+    reason: why it is not known: ``timed_out``, ``gold`` (the ground truth was not understood) or the reward's error.
+    format_ok, f1: as in the reward's Score.
+    failed_searches: of a searching response.
+    """
+
+    acc: float | None
+    format_ok: float = 0.0
+    f1: float = 0.0
+    reason: str = ""
+    failed_searches: int = 0
+
+
+Item = tuple[EvalRow, Response, Verdict]
+
+
+def score_responses(
+    rows: Sequence[EvalRow], responses: Sequence[Response], progress: Progress = no_progress
+) -> list[Item]:
+    """Return each response with its row and the verdict on it, in order; `rows` are those of one file, in any order."""
+    by_position = {row.position: row for row in rows}
+    jobs = [(by_position[response.row], response) for response in responses]
+    processes = 1 if len(jobs) < _FEW else min(os.cpu_count() or 1, _MAX_PROCESSES)
+    return list(parallel_map(_score, jobs, processes, progress, "scores"))
+
+
+def _score(job: tuple[EvalRow, Response]) -> Item:
+    row, response = job
+    import_external_modules()  # they may register rewards; a new process has not imported them
+    failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
+    try:
+        score = compute_score(row.data_source, response.text, row.ground_truth, {**row.extra_info, **response.extra})
+    except Exception as error:  # a reward is anybody's code, and one row must not end the evaluation
+        return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
+    reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
+    acc = None if reason else score["acc"]
+    return row, response, Verdict(acc, score["format_ok"], score["f1"], reason, failed)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The figures of one data source.
+
+    prompts: different prompts, the units of all intervals; `responses` to them.
+    avg: share of right responses, averaged over prompts; None without any known verdict.
+    pass_at: probability that at least one of k samples is right, by k; without those k that no prompt has samples for.
+    avg_low, avg_high: `avg` if every response with an unknown verdict were wrong, or right.
+    timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
+    format_ok, f1, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
+    """
+
+    prompts: int
+    responses: int
+    avg: Estimate | None
+    pass_at: dict[int, Estimate]
+    avg_low: float
+    avg_high: float
+    timed_out: int
+    unscorable: int
+    format_ok: float
+    f1: float
+    tokens: float
+    cut: float
+    failed_searches: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All data sources by name; the means are over sources (None with fewer than two)."""
+
+    k: int
+    sources: dict[str, Source]
+    mean_of_sources: Estimate | None
+    mean_of_sources_pass_at: dict[int, Estimate]
+
+
+def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
+    """Return the figures of an evaluation.
+
+    Rows with the same data source and messages are one prompt: some test files repeat each problem.
+
+    Args:
+        items: each response with its row and verdict.
+        k: samples per row.
+        seed: of the intervals.
+    """
+    table = pandas.DataFrame(
+        {
+            "source": row.data_source,
+            "prompt": json.dumps(row.messages),
+            "tokens": response.tokens,
+            "cut": response.cut,
+            **vars(verdict),
+        }
+        for row, response, verdict in items
+    ).astype({"acc": float})  # None becomes NaN, which sums and means leave out
+    sources: dict[str, Source] = {}
+    averages: list[list[float]] = []
+    pass_at: dict[int, list[list[float]]] = {value: [] for value in sorted({k, *(2**i for i in range(k.bit_length()))})}
+    for name, responses in table.groupby("source"):
+        by_prompt = responses.groupby("prompt", sort=False)["acc"].agg(["count", "sum", "mean"])
+        averages.append(by_prompt["mean"].dropna().tolist())
+        for value, groups in pass_at.items():
+            enough = by_prompt[by_prompt["count"] >= value]
+            groups.append(
+                [pass_at_k(int(n), int(c), value) for n, c in zip(enough["count"], enough["sum"], strict=True)]
+            )
+        unknown, late = responses["acc"].isna().sum(), (responses["reason"] == "timed_out").sum()
+        low, high = (responses["acc"].fillna(x).groupby(responses["prompt"]).mean().mean() for x in (0.0, 1.0))
+        means = responses[["format_ok", "f1", "tokens", "cut"]].mean().astype(float).to_dict()
+        sources[str(name)] = Source(
+            prompts=len(by_prompt),
+            responses=len(responses),
+            avg=mean_interval(averages[-1], seed=seed) if averages[-1] else None,
+            pass_at={value: mean_interval(groups[-1], seed=seed) for value, groups in pass_at.items() if groups[-1]},
+            avg_low=float(low),
+            avg_high=float(high),
+            timed_out=int(late),
+            unscorable=int(unknown - late),
+            failed_searches=int(responses["failed_searches"].sum()),
+            **means,
+        )
+    if len(sources) < 2:
+        return Summary(k, sources, None, {})
+    mean = mean_interval(*averages, seed=seed) if all(averages) else None
+    return Summary(
+        k, sources, mean, {v: mean_interval(*groups, seed=seed) for v, groups in pass_at.items() if all(groups)}
+    )
+
+
+def render(summary: Summary) -> str:
+    """Return the table and what has to be said about it, ending with a line break."""
+    k = summary.k
+    header = [
+        "data source",
+        "prompts",
+        "n",
+        f"avg@{k}",
+        f"pass@{k}",
+        "format ok",
+        "tokens",
+        "cut",
+        "timed out",
+        "unscorable",
+    ]
+    lines, notes = [], []
+    for name, source in summary.sources.items():
+        lines.append(
+            [
+                name,
+                f"{source.prompts:,}",
+                f"{source.responses / source.prompts:g}",
+                _shown(source.avg),
+                _shown(source.pass_at.get(k)),
+                f"{source.format_ok:.3f}",
+                f"{source.tokens:.1f}",
+                f"{source.cut:.3f}",
+                str(source.timed_out),
+                str(source.unscorable),
+            ]
+        )
+        if unknown := source.timed_out + source.unscorable:
+            notes.append(
+                f"{name}: {unknown} responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file); "
+                f"counted as wrong avg is {source.avg_low:.3f}, as right {source.avg_high:.3f}"
+            )
+        if source.failed_searches:
+            notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
+    if summary.mean_of_sources:
+        means = [summary.mean_of_sources, summary.mean_of_sources_pass_at.get(k)]
+        lines.append(["mean of sources", "", "", *map(_shown, means), *[""] * 5])
+    if k == 1:  # pass@1 is avg@1
+        header, *lines = [[*line[:4], *line[5:]] for line in [header, *lines]]
+    return "\n".join([text_table(lines, header, align="l".ljust(len(header), "r")), *notes, _METHOD]) + "\n"
+
+
+def _shown(value: Estimate | None) -> str:
+    if value is None:
+        return "n/a"
+    if value.low is None or value.high is None:
+        return f"{value.mean:.3f} [n/a]"
+    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
