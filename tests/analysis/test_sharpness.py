@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.analysis.sharpness import measure_sharpness, perturbed
+from verl_trgrpo.analysis.sharpness import measure_sharpness
 
 CURVATURES = torch.tensor([3.0, 1.0, 0.5, 4.0, 2.0], dtype=torch.float64)
 
@@ -28,7 +28,6 @@ def test_gradient_norm_and_sam_rise_of_a_quadratic_are_exact():
     along = (CURVATURES * (CURVATURES * x).square()).sum().item() / slope**2  # g^T H g / g^T g
     assert found.radius == pytest.approx(radius)
     # Batches 1 and 3 scale the loss; their mean is 2.
-    assert found.loss.mean == pytest.approx((CURVATURES * x.square()).sum().item())
     assert found.gradient_norm.mean == pytest.approx(2 * slope)
     assert found.sam_rise.mean == pytest.approx(2 * (radius * slope + radius**2 * along / 2))
     assert found.sam_curvature.mean == pytest.approx(radius**2 * along)
@@ -55,29 +54,8 @@ def test_a_round_bowl_rises_alike_in_every_direction():
     assert all(end is None or end == pytest.approx(1.5 * radius**2) for end in ends)
 
 
-def test_a_sharper_minimum_has_the_larger_rises():
-    x = torch.ones(6, dtype=torch.float64, requires_grad=True)
-    flat, sharp = (
-        measure_sharpness(lambda batch, h=h: h * ((x - 1) ** 2).sum(), [0], [x], 0.1, directions=2) for h in (1.0, 10.0)
-    )
-    assert sharp.random_rise.mean == pytest.approx(10 * flat.random_rise.mean)
-    assert flat.gradient_norm.mean == flat.sam_rise.mean == 0  # no slope, no ascent step
-
-
-def test_parameters_are_put_back_to_the_bit_also_after_an_error():
+def test_parameters_are_put_back_to_the_bit():
     values = torch.randn(100, generator=torch.Generator().manual_seed(0)).requires_grad_()
     before = values.detach().clone()
     measure_sharpness(lambda batch: values.square().sum(), [0], [values], 0.3, directions=3)
     assert torch.equal(values, before)
-    with pytest.raises(RuntimeError, match="stop"), perturbed([values], [torch.ones(100)], 0.5):
-        assert not torch.equal(values, before)
-        raise RuntimeError("stop")
-    assert torch.equal(values, before)
-
-
-@pytest.mark.parametrize("wrong", [{"batches": []}, {"directions": 0}, {"relative_radius": 0.0}])
-def test_impossible_measurements_are_refused(wrong):
-    x = torch.ones(2, requires_grad=True)
-    arguments = {"batches": [0], "parameters": [x], "relative_radius": 0.1, "directions": 1, **wrong}
-    with pytest.raises(ValueError, match="sharpness needs"):
-        measure_sharpness(lambda batch: x.sum(), **arguments)

@@ -1,11 +1,11 @@
-"""Closed forms against autograd, the envelope, quartile shares against direct computation."""
+"""Closed forms against autograd, and the envelope."""
 
 import math
 
 import pytest
 import torch
 
-from verl_trgrpo.analysis.gradients import cosines, logit_gradients, shares, token_gradient_norms, weighted_gradients
+from verl_trgrpo.analysis.gradients import logit_gradients, token_gradient_norms, weighted_gradients
 
 
 def some_logits(rows=50, vocabulary=30, scale=4.0, seed=0):
@@ -82,17 +82,3 @@ def test_weighted_gradients_are_those_of_the_weighted_sums_and_zero_for_foreign_
     expected = torch.stack([gradient_of((row * log_probs).sum(), parameters[:-1]) for row in coefficients])
     torch.testing.assert_close(found[:, :-3], expected)
     assert (found[:, -3:] == 0).all()
-
-
-def test_shares_are_the_groups_parts_of_the_sum():
-    values, groups = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([3, 0, 3, 1])
-    assert shares(values, groups).tolist() == [0.2, 0.4, 0.0, 0.4]
-    assert shares(torch.zeros(4), groups).tolist() == [0, 0, 0, 0]
-
-
-def test_cosines_are_those_of_the_angles():
-    found = cosines(torch.tensor([[1.0, 0.0], [2.0, 2.0], [0.0, -3.0], [0.0, 0.0]]))
-    half = math.sqrt(0.5)
-    expected = torch.tensor([[1, half, 0], [half, 1, -half], [0, -half, 1]], dtype=torch.float64)
-    torch.testing.assert_close(found[:3, :3], expected)
-    assert found[3].isnan().all()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -19,152 +18,6 @@ from verl_trgrpo.common.progress import Progress
 QUARTERS = 4
 
 _MEMORY_BYTES = 256 * 2**20
-
-
-@dataclass(frozen=True)
-class TokenTable:
-    """Measured tokens, (tokens,) each on the CPU in float64.
-
-    Args:
-        probs: p of the sampled token.
-        misses: 1 - p without cancellation.
-        advantages: A.
-        logit_norms: norm of the gradient of log p at the logits.
-    """
-
-    probs: torch.Tensor
-    misses: torch.Tensor
-    advantages: torch.Tensor
-    logit_norms: torch.Tensor
-
-    @property
-    def quarter(self) -> torch.Tensor:
-        """The quarter of [0, 1] that p is in, 0 to 3; -1 for tokens without an advantage."""
-        quarter = ((1 - self.misses) * QUARTERS).long().clamp(0, QUARTERS - 1)
-        return torch.where(self.advantages != 0, quarter, -1)
-
-
-def analyze_gradients(
-    tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress
-) -> tuple[dict[str, Any], TokenTable, torch.Tensor]:
-    """Measure the gradients of a model's own rollouts, before and after weighting.
-
-    Returns:
-        the figures, as JSON takes them (docs/analysis.md explains each); the tokens; and the gradient norms by parameters of
-        the first of them.
-
-    Raises:
-        ValueError: when no parameter has the name, or every group got equal rewards, so that nothing has a gradient.
-    """
-    named = list(model.named_parameters())
-    parameters = [p for name, p in named if options.parameters == "all" or f".{options.parameters}." in f".{name}."]
-    if not parameters:
-        known = ", ".join(name for name, _ in named[:4])
-        raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
-    rollouts = sample_rollouts(tokenizer, model, options, progress)
-    # Shuffled, so that the tokens that get a pass of their own come from all prompts.
-    random.Random(options.seed).shuffle(rollouts)
-    table = _closed_form(model, rollouts, progress)
-    weights = {name: shaping(table.probs.float()).double() for name, shaping in options.shapings.items()}
-    norms, updates = _by_autograd(model, rollouts, parameters, table, weights, options.tokens, progress)
-    ratios = (table.logit_norms / table.misses)[table.misses > 0]
-    low, high = ratios.min().item(), ratios.max().item()
-    groups = [table.probs[table.quarter == q] for q in range(QUARTERS)]
-    at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
-    spread = torch.quantile(norms / table.misses[: len(norms)].clamp(min=1e-300), at).tolist()
-    figures = {
-        "tokens": len(table.probs),
-        "tokens_with_gradient": int((table.advantages != 0).sum()),
-        "parameters": sum(parameter.numel() for parameter in parameters),
-        "envelope": {
-            "lowest": low,
-            "highest": high,
-            "holds": low >= 1 - 1e-9 and high <= math.sqrt(2) * (1 + 1e-9),
-        },
-        "parameter_norm_over_miss": dict(zip(("5%", "50%", "95%"), spread, strict=True)),
-        "quarters": [
-            {"tokens": len(p), "lowest_p": p.min().item(), "highest_p": p.max().item()} if len(p) else {"tokens": 0}
-            for p in groups
-        ],
-        "shapings": {name: _effect(table, norms, weights[name], updates[name]) for name in weights},
-    }
-    return figures, table, norms
-
-
-@torch.no_grad()
-def _closed_form(model: Any, rollouts: Sequence[Rollout], progress: Progress) -> TokenTable:
-    """Return all tokens' probabilities and gradient norms at the logits."""
-    parts, advantages = [], []
-    pieces = chunks(rollouts, 16)
-    for chunk in progress(pieces, len(pieces), "logits"):
-        for rollout, logits in zip(chunk, response_logits(model, chunk), strict=True):
-            parts.append([x.cpu() for x in logit_gradients(logits, rollout.response)])
-            advantages += [rollout.advantage] * len(rollout.response)
-    log_probs, misses, norms = (torch.cat(column) for column in zip(*parts, strict=True))
-    return TokenTable(log_probs.exp(), misses, torch.tensor(advantages, dtype=torch.float64), norms)
-
-
-def _by_autograd(
-    model: Any,
-    rollouts: Sequence[Rollout],
-    parameters: Sequence[torch.Tensor],
-    table: TokenTable,
-    weights: dict[str, torch.Tensor],
-    most: int,
-    progress: Progress,
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return gradient norms of the first tokens by the parameters, and for each shaping the (4, P) updates of its quarters."""
-    sets = torch.stack([table.advantages * w * (table.quarter == q) for w in weights.values() for q in range(QUARTERS)])
-    sets = sets / len(table.probs)
-    sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
-    norms: list[torch.Tensor] = []
-    done = 0
-    pieces = chunks(rollouts, 4)
-    for chunk in progress(pieces, len(pieces), "gradients"):
-        log_probs = response_log_probs(model, chunk)
-        sums += weighted_gradients(log_probs, parameters, sets[:, done : done + len(log_probs)].to(sums))
-        if done < most:
-            norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
-        done += len(log_probs)
-    return torch.cat(norms), dict(zip(weights, sums.split(QUARTERS), strict=True))
-
-
-def _effect(table: TokenTable, norms: torch.Tensor, weights: torch.Tensor, updates: torch.Tensor) -> dict[str, Any]:
-    """Return what one shaping does: weights, shares and updates by quarter."""
-    active = table.quarter >= 0
-    groups = table.quarter[active]
-    counts = groups.bincount(minlength=QUARTERS).clamp(min=1)
-    size = table.advantages.abs() * weights  # 0 for tokens that are in no quarter
-    return {
-        "mean_weight": weights[active].mean().item(),
-        "weight": (torch.zeros(QUARTERS).double().index_add(0, groups, weights[active]) / counts).tolist(),
-        "share_at_logits": shares(size * table.logit_norms, table.quarter.clamp(min=0)).tolist(),
-        "share_at_parameters": shares(size[: len(norms)] * norms, table.quarter[: len(norms)].clamp(min=0)).tolist(),
-        "update_norm": updates.norm(dim=-1).tolist(),
-        "cosine": [[None if math.isnan(x) else x for x in row] for row in cosines(updates).tolist()],
-    }
-
-
-def shares(values: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
-    """Return each quarter's share of the sum of ``values``.
-
-    Args:
-        values: (tokens,) not negative.
-        groups: (tokens,) int64, 0 to 3.
-
-    Returns:
-        (4,) float64 that add up to 1; all 0 when the values are.
-    """
-    sums = torch.zeros(QUARTERS, dtype=torch.float64).index_add(0, groups, values.double())
-    total = sums.sum()
-    return sums / torch.where(total > 0, total, 1.0)
-
-
-def cosines(vectors: torch.Tensor) -> torch.Tensor:
-    """Return the (n, n) cosines of the angles between n vectors, (n, size); NaN where a vector is 0."""
-    vectors = vectors.double()
-    norms = vectors.norm(dim=-1)
-    return (vectors @ vectors.T / (norms[:, None] * norms)).clamp(-1, 1)
 
 
 class LogitGradients(NamedTuple):
@@ -179,6 +32,125 @@ class LogitGradients(NamedTuple):
     log_probs: torch.Tensor
     misses: torch.Tensor
     norms: torch.Tensor
+
+
+def analyze_gradients(
+    tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress
+) -> tuple[dict[str, Any], LogitGradients, torch.Tensor]:
+    """Measure the gradients of a model's own rollouts, before and after weighting.
+
+    Returns:
+        the figures, as JSON takes them (docs/analysis.md explains each); all tokens' gradients at the logits; and the gradient
+        norms by parameters of the first of them.
+
+    Raises:
+        ValueError: when no parameter has the name, or every group got equal rewards, so that nothing has a gradient.
+    """
+    named = list(model.named_parameters())
+    parameters = [p for name, p in named if options.parameters == "all" or f".{options.parameters}." in f".{name}."]
+    if not parameters:
+        known = ", ".join(name for name, _ in named[:4])
+        raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
+    rollouts = sample_rollouts(tokenizer, model, options, progress)
+    # Shuffled, so that the tokens that get a pass of their own come from all prompts.
+    random.Random(options.seed).shuffle(rollouts)
+    advantages = torch.cat([torch.full(x.response.shape, x.advantage, dtype=torch.float64) for x in rollouts])
+    at_logits = _closed_form(model, rollouts, progress)
+    probs = at_logits.log_probs.exp()
+    quarter = ((1 - at_logits.misses) * QUARTERS).long().clamp(0, QUARTERS - 1)
+    quarter = torch.where(advantages != 0, quarter, -1)  # a token without an advantage is in none
+    weights = {name: shaping(probs.float()).double() for name, shaping in options.shapings.items()}
+    # Coefficients of log p in the update of each quarter, for one shaping after another.
+    sets = torch.stack([advantages * w * (quarter == q) for w in weights.values() for q in range(QUARTERS)])
+    norms, updates = _by_autograd(model, rollouts, parameters, sets / len(probs), options.tokens, progress)
+    ratios = (at_logits.norms / at_logits.misses)[at_logits.misses > 0]
+    low, high = ratios.min().item(), ratios.max().item()
+    at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
+    spread = torch.quantile(norms / at_logits.misses[: len(norms)].clamp(min=1e-300), at).tolist()
+    groups = [probs[quarter == q] for q in range(QUARTERS)]
+    figures = {
+        "tokens": len(probs),
+        "tokens_with_gradient": int((advantages != 0).sum()),
+        "parameters": sum(parameter.numel() for parameter in parameters),
+        "envelope": {
+            "lowest": low,
+            "highest": high,
+            "holds": low >= 1 - 1e-9 and high <= math.sqrt(2) * (1 + 1e-9),
+        },
+        "parameter_norm_over_miss": dict(zip(("5%", "50%", "95%"), spread, strict=True)),
+        "quarters": [
+            {"tokens": len(p), "lowest_p": p.min().item(), "highest_p": p.max().item()} if len(p) else {"tokens": 0}
+            for p in groups
+        ],
+        "shapings": {
+            name: _effect(quarter, weights[name], advantages.abs() * weights[name], at_logits.norms, norms, of_quarters)
+            for name, of_quarters in zip(weights, updates.double().split(QUARTERS), strict=True)
+        },
+    }
+    return figures, at_logits, norms
+
+
+def _effect(
+    quarter: torch.Tensor,
+    weights: torch.Tensor,
+    sizes: torch.Tensor,
+    logit_norms: torch.Tensor,
+    norms: torch.Tensor,
+    updates: torch.Tensor,
+) -> dict[str, Any]:
+    """Return what one shaping does, by quarter: weights (tokens,), their sizes |A| w, and updates (4, P)."""
+
+    def sums(values: torch.Tensor) -> torch.Tensor:
+        groups = quarter[: len(values)]
+        return torch.bincount(groups[groups >= 0], values[groups >= 0], QUARTERS)
+
+    def shares(values: torch.Tensor) -> list[float]:
+        return (sums(values) / sums(values).sum().clamp(min=1e-300)).tolist()
+
+    lengths = updates.norm(dim=-1)
+    cosines = (updates @ updates.T / (lengths[:, None] * lengths)).clamp(-1, 1)
+    return {
+        "mean_weight": weights[quarter >= 0].mean().item(),
+        "weight": (sums(weights) / sums(torch.ones_like(weights)).clamp(min=1)).tolist(),
+        "share_at_logits": shares(sizes * logit_norms),
+        "share_at_parameters": shares(sizes[: len(norms)] * norms),
+        "update_norm": lengths.tolist(),
+        "cosine": [[None if math.isnan(x) else x for x in row] for row in cosines.tolist()],
+    }
+
+
+@torch.no_grad()
+def _closed_form(model: Any, rollouts: Sequence[Rollout], progress: Progress) -> LogitGradients:
+    """Return all tokens' gradients at the logits, on the CPU."""
+    pieces = chunks(rollouts, 16)
+    found = [
+        [column.cpu() for column in logit_gradients(logits, rollout.response)]
+        for chunk in progress(pieces, len(pieces), "logits")
+        for rollout, logits in zip(chunk, response_logits(model, chunk), strict=True)
+    ]
+    return LogitGradients(*map(torch.cat, zip(*found, strict=True)))
+
+
+def _by_autograd(
+    model: Any,
+    rollouts: Sequence[Rollout],
+    parameters: Sequence[torch.Tensor],
+    sets: torch.Tensor,
+    most: int,
+    progress: Progress,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return gradient norms of the first `most` tokens, and the (sets, P) gradients of weighted sums over all tokens."""
+    sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
+    norms: list[torch.Tensor] = []
+    done = 0
+    pieces = chunks(rollouts, 4)
+    for chunk in progress(pieces, len(pieces), "gradients"):
+        log_probs = response_log_probs(model, chunk)
+        sums += weighted_gradients(log_probs, parameters, sets[:, done : done + len(log_probs)].to(sums))
+        if done < most:
+            norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
+        done += len(log_probs)
+    return torch.cat(norms), sums
 
 
 @torch.no_grad()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.evaluation.checkpoint import model_label
 
 if TYPE_CHECKING:
     from verl_trgrpo.core import Shaping
@@ -61,9 +61,7 @@ class AnalyzeOptions:
             if getattr(self, name) < least
         ]
         problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
-        if not self.model:
-            problems.append("no model is given; name one with --model")
-        if len(self.model) > 1 and not self.sharpness:
+        if not self.model or (len(self.model) > 1 and not self.sharpness):
             problems.append(
                 f"gradients are measured for one model at a time, not {len(self.model)}; or add --sharpness"
             )
@@ -77,7 +75,7 @@ class AnalyzeOptions:
     @property
     def directory(self) -> Path:
         """`out`, or its default."""
-        return self.out or Path("runs") / "analyze" / "-".join(Path(self.model[0]).parts[-2:]).lstrip("/")
+        return self.out or Path("runs") / "analyze" / model_label(self.model[0])
 
     @property
     def shapings(self) -> dict[str, Shaping]:
@@ -91,16 +89,12 @@ def parse_shaping(text: str) -> Shaping:
     Raises:
         ValueError: where it cannot be built, or needs more than probabilities.
     """
+    from omegaconf import OmegaConf
+
     from verl_trgrpo.core import make_shaping  # imports torch
 
     name, _, rest = text.partition(":")
-    parameters: dict[str, Any] = {}
-    for pair in filter(None, rest.split(",")):
-        key, _, value = pair.partition("=")
-        try:
-            parameters[key] = json.loads(value.lower())
-        except ValueError as error:
-            raise ValueError(f"shaping {text}: {pair} is not PARAMETER=NUMBER, such as alpha=0.3") from error
+    parameters: Any = OmegaConf.from_dotlist(rest.split(",") if rest else [])
     shaping = make_shaping(name, **parameters)
     if not shaping.probs_only:
         raise ValueError(f"shaping {text} asks for {', '.join(shaping.inputs)}; the analysis has probabilities only")

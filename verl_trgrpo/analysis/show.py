@@ -8,14 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 
-from verl_trgrpo.analysis.gradients import TokenTable
+from verl_trgrpo.analysis.gradients import LogitGradients
 from verl_trgrpo.analysis.options import UNIFORM
 from verl_trgrpo.analysis.sharpness import Sharpness
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.runs.statistics import Estimate
+
+_COLUMNS = ("weight", "share_at_logits", "share_at_parameters")
+_HEAD = (
+    "quarter",
+    "p of its tokens",
+    "tokens",
+    "weight",
+    "share: logits",
+    "parameters",
+    "update norm",
+    "cosine with 4th",
+)
 
 
 def gradient_text(figures: Mapping[str, Any]) -> str:
@@ -30,36 +43,27 @@ def gradient_text(figures: Mapping[str, Any]) -> str:
         "(5 %, median, 95 % of the tokens)",
     ]
     for name, effect in figures["shapings"].items():
+        rows = []
+        for q, (facts, range_of_p) in enumerate(zip(figures["quarters"], _ranges(figures), strict=True)):
+            cosine = effect["cosine"][q][-1]
+            rows.append(
+                [
+                    str(q + 1),
+                    range_of_p,
+                    f"{facts['tokens']:,}",
+                    *(f"{effect[column][q]:.4f}" for column in _COLUMNS),
+                    f"{effect['update_norm'][q]:.3g}",
+                    "-" if cosine is None else f"{cosine:.3f}",
+                ]
+            )
         about = "before weighting" if name == UNIFORM else f"mean weight {effect['mean_weight']:.4f}"
-        rows = [_row(q, facts, effect) for q, facts in enumerate(figures["quarters"])]
         lines += ["", f"{name}: {about}", text_table(rows, _HEAD, "r" * len(_HEAD))]
     return "\n".join(lines)
 
 
-_HEAD = (
-    "quarter",
-    "p of its tokens",
-    "tokens",
-    "weight",
-    "share: logits",
-    "parameters",
-    "update norm",
-    "cosine with 4th",
-)
-
-
-def _row(q: int, facts: Mapping[str, Any], effect: Mapping[str, Any]) -> list[str]:
-    cosine = effect["cosine"][q][-1]
-    return [
-        str(q + 1),
-        f"{facts['lowest_p']:.4f} to {facts['highest_p']:.4f}" if facts["tokens"] else "none",
-        f"{facts['tokens']:,}",
-        f"{effect['weight'][q]:.4f}",
-        f"{effect['share_at_logits'][q]:.4f}",
-        f"{effect['share_at_parameters'][q]:.4f}",
-        f"{effect['update_norm'][q]:.3g}",
-        "-" if cosine is None else f"{cosine:.3f}",
-    ]
+def _ranges(figures: Mapping[str, Any]) -> list[str]:
+    quarters = figures["quarters"]
+    return [f"{q['lowest_p']:.4f} to {q['highest_p']:.4f}" if q["tokens"] else "none" for q in quarters]
 
 
 def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
@@ -80,69 +84,46 @@ def _interval(value: Estimate) -> str:
     return f"{value.mean:.3g} ({value.low:.3g} to {value.high:.3g})"
 
 
-def plot_gradients(figures: Mapping[str, Any], table: TokenTable, norms: torch.Tensor, path: Path, title: str) -> Path:
+def plot_gradients(
+    figures: Mapping[str, Any], at_logits: LogitGradients, norms: torch.Tensor, path: Path, title: str
+) -> None:
     """Draw norms against probability with their envelope, shares by quarter, and cosines into a PNG file."""
-    # Not pyplot: it would need a display back-end and keep figures alive.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # not pyplot, which would keep it alive
 
     figure = Figure(figsize=(12, 9), layout="constrained")
-    FigureCanvasAgg(figure)
     figure.suptitle(title)
-    axes = figure.subplots(2, 2).flatten()
-    _norms(axes[0], table.misses.numpy(), table.logit_norms.numpy(), (1.0, math.sqrt(2)), ("1 - p", "sqrt(2) (1 - p)"))
-    axes[0].set(title="gradient norm of log p at the logits")
+    logits, parameters, shares, cosines = figure.subplots(2, 2).flatten()
+    misses = at_logits.misses.numpy()
+    _norms(logits, misses, at_logits.norms.numpy(), {"1 - p": 1.0, "sqrt(2) (1 - p)": math.sqrt(2)})
+    logits.set(title="gradient norm of log p at the logits")
     ratio = figures["parameter_norm_over_miss"]
-    measured = norms.numpy()
-    bounds = (ratio["5%"], ratio["95%"])
-    names = tuple(f"{bound:.3g} (1 - p)" for bound in bounds)
-    _norms(axes[1], table.misses.numpy()[: len(measured)], measured, bounds, names)
-    axes[1].set(title=f"by {figures['parameters']:,} parameters; lines hold 90 % of the tokens")
-    _shares(axes[2], figures)
-    _cosines(axes[3], figures)
+    bounds = {f"{bound:.3g} (1 - p)": bound for bound in (ratio["5%"], ratio["95%"])}
+    _norms(parameters, misses[: len(norms)], norms.numpy(), bounds)
+    parameters.set(title=f"by {figures['parameters']:,} parameters; lines hold 90 % of the tokens")
+
+    effects = figures["shapings"]
+    by_shaping = {name: effect["share_at_parameters"] for name, effect in effects.items()}
+    pandas.DataFrame(by_shaping, _ranges(figures)).plot.bar(ax=shares, rot=0, width=0.8, ylim=(0, 1), fontsize=8)
+    shares.set(title="share of the summed gradient norms |A| w ||g|| (parameters)", xlabel="p of the quarter's tokens")
+
+    name = [*effects][min(1, len(effects) - 1)]
+    values = np.array(effects[name]["cosine"], dtype=np.float64)  # None becomes NaN, which stays white
+    cosines.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", alpha=0.6)
+    for (i, j), value in np.ndenumerate(values):
+        cosines.text(j, i, "none" if np.isnan(value) else f"{value:.2f}", ha="center", va="center")
+    ticks = ["1: rarest", "2", "3", "4"]
+    cosines.set(title=f"cosine between the quarters' updates ({name})")
+    cosines.set(xticks=range(4), yticks=range(4), xticklabels=ticks, yticklabels=ticks)
     with replaced_file(path) as temporary:
         figure.savefig(temporary, dpi=110, format="png")
-    return path
 
 
-def _norms(
-    axis: Any, misses: np.ndarray, norms: np.ndarray, bounds: tuple[float, float], names: tuple[str, ...]
-) -> None:
+def _norms(axis: Any, misses: np.ndarray, norms: np.ndarray, bounds: Mapping[str, float]) -> None:
     shown = (misses > 1e-9) & (norms > 0)
-    axis.loglog(misses[shown], norms[shown], ".", markersize=2, alpha=0.4, color="C0", rasterized=True)
+    axis.loglog(misses[shown], norms[shown], ".", markersize=2, alpha=0.4, rasterized=True)
     line = np.geomspace(max(misses[shown].min(), 1e-9), 1, 100)
-    for bound, name, style in zip(bounds, names, ("-", "--"), strict=True):
+    for (name, bound), style in zip(bounds.items(), ("-", "--"), strict=True):
         axis.loglog(line, bound * line, style, color="C3", linewidth=1, label=name)
     axis.set(xlabel="1 - p of the sampled token (rare tokens on the right)", ylabel="norm")
     axis.legend(fontsize="small")
     axis.grid(alpha=0.3)
-
-
-def _shares(axis: Any, figures: Mapping[str, Any]) -> None:
-    effects = figures["shapings"]
-    width = 0.8 / len(effects)
-    at = np.arange(4)
-    for i, (name, effect) in enumerate(effects.items()):
-        label = f"{name} (before weighting)" if name == UNIFORM else name
-        axis.bar(at + (i - (len(effects) - 1) / 2) * width, effect["share_at_parameters"], width, label=label)
-    labels = [f"{q['lowest_p']:.3f} to {q['highest_p']:.3f}" if q["tokens"] else "none" for q in figures["quarters"]]
-    axis.set_xticks(at, labels)
-    axis.set(title="share of the summed gradient norms |A| w ||g|| (parameters)", xlabel="p of the quarter's tokens")
-    axis.set_ylim(0, 1)
-    axis.legend(fontsize="small")
-    axis.grid(alpha=0.3, axis="y")
-
-
-def _cosines(axis: Any, figures: Mapping[str, Any]) -> None:
-    name = list(figures["shapings"])[min(1, len(figures["shapings"]) - 1)]
-    values = np.array(figures["shapings"][name]["cosine"], dtype=np.float64)  # None becomes NaN, which stays white
-    axis.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r")
-    for (i, j), value in np.ndenumerate(values):
-        text, color = (
-            ("none", "gray") if np.isnan(value) else (f"{value:.2f}", "white" if abs(value) > 0.6 else "black")
-        )
-        axis.text(j, i, text, ha="center", va="center", color=color)
-    ticks = ["1: rarest", "2", "3", "4"]
-    axis.set_xticks(range(4), ticks)
-    axis.set_yticks(range(4), ticks)
-    axis.set(title=f"cosine between the quarters' updates ({name})")

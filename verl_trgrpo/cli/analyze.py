@@ -39,6 +39,6 @@ def main(words: Sequence[str]) -> int:
     from verl_trgrpo.common.progress import interruptible
 
     with interruptible() as progress:
-        result = analyze(options, progress)
-    print(f"{result.text}\n\n{', '.join(map(str, result.files))}")
-    return int(not result.within_envelope)
+        text, within_envelope = analyze(options, progress)
+    print(text)
+    return int(not within_envelope)
