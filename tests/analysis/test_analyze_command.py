@@ -178,7 +178,7 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     first, second, _ = models[str(CHECKPOINT)]
     assert second["radius"] == pytest.approx(10 * first["radius"])
     assert main([*files, "--prompts", "2", "--samples", "2", "--max-tokens", "1", "--sharpness"]) == 2
-    assert "error: all 2 responses to each of 2 prompts" in capsys.readouterr().err
+    assert f"error: {CHECKPOINT}: all 2 responses to each of 2 prompts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

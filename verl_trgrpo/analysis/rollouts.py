@@ -79,8 +79,8 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
             rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
     if not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
-            f"all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so no token has a "
-            "gradient; use more prompts or samples, or another checkpoint"
+            f"{model.name_or_path}: all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so "
+            "no token has a gradient; use more prompts or samples, or another checkpoint"
         )
     return rollouts
 
