@@ -83,7 +83,7 @@ class Generator:
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
-        self._prompts: dict[tuple[int, int], list[int]] = {
+        self._prompts: dict[tuple[int, int], Any] = {
             key: self._tokenizer.apply_chat_template(row.messages, add_generation_prompt=True, return_dict=False)
             for key, row in rows.items()
         }
@@ -162,6 +162,8 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
+    if context is not None:
+        settings["max_model_len"] = context
     # vLLM reads its environment when it is imported; what the user has set wins.
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     if not accelerator_found():
@@ -179,7 +181,7 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
             from vllm.usage.usage_lib import UsageContext
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            arguments = AsyncEngineArgs(model, max_model_len=context, disable_log_stats=True, **settings)
+            arguments = AsyncEngineArgs(model, disable_log_stats=True, **settings)
             # The context decides the default sizes of batches: those of offline work are the largest.
             return AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
     except Exception as error:  # it raises many types; the reason is often only in the log
