@@ -7,7 +7,6 @@ one device, transformers instead of vLLM, float32 throughout, log pi_old comes f
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import random
@@ -24,6 +23,7 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -39,68 +39,69 @@ from verl_trgrpo.core import (
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
-# Arm: (shaping, its parameters, normalize, what TR-GRPO's mean weight multiplies). The last two are controls: GRPO with
-# the size of TR-GRPO's weights and without their shape.
-ARMS: dict[str, tuple[str, dict[str, Any], str, str]] = {
-    "grpo": ("uniform", {}, "none", ""),
-    "tr_grpo": ("sigmoid", {}, "none", ""),
-    "tr_grpo_token_mean": ("sigmoid", {}, "token_mean", ""),
-    "tr_grpo_reverse": ("sigmoid", {"reverse": True}, "none", ""),
-    "advantage_reweighting": ("linear", {}, "none", ""),
-    "dapo_clip": ("uniform", {}, "none", ""),
-    "grpo_scaled_loss": ("uniform", {}, "none", "loss"),
-    "grpo_scaled_lr": ("uniform", {}, "none", "lr"),
+# What an arm's weights are; what is left out is GRPO's.
+ARMS: dict[str, dict[str, Any]] = {
+    "grpo": {},
+    "tr_grpo": {"shaping": "sigmoid"},
+    "tr_grpo_published": {"shaping": "sigmoid", "placement": "inside", "kl": "literal"},
+    "tr_grpo_token_mean": {"shaping": "sigmoid", "normalize": "token_mean"},
+    "tr_grpo_reverse": {"shaping": "sigmoid", "reverse": True},
+    "advantage_reweighting": {"shaping": "linear"},
+    "dapo_clip": {},
+    # Controls: GRPO with the size of TR-GRPO's weights, by which its loss or its learning rate is multiplied.
+    "grpo_scaled_loss": {},
+    "grpo_scaled_lr": {},
 }
-EPILOG = """\
+DESCRIPTION = """Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.
+
 examples, from a checkout:
   python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset; build_dataset(Path('data'))"
   python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
   python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
   python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6
-arms: grpo, tr_grpo, tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
+
+arms: grpo, tr_grpo, tr_grpo_published (weights inside the clip and, with --kl-coef, in the KL, as typeset),
+  tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
   advantage_reweighting (0.2 p + 0.8), dapo_clip (upper clip 0.28), grpo_scaled_loss and grpo_scaled_lr (GRPO whose loss or
   learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have given it).
+
 OUT receives metrics-1.jsonl (one line a step, with veRL's names), the responses of validations (validation/N.jsonl) and the
 checkpoint global_step_N, a Hugging Face directory.
+
 Exit code: 0 fine, 2 wrong input, 130 interrupted; --resume goes on from the latest checkpoint, exactly as if never stopped."""
-
-
-def option(default: Any, text: str) -> Any:
-    """A field of Options with its help text."""
-    return dataclasses.field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
 class Options:
     """What a run is made of; every field is an option of the command line. Raises ValueError with all problems."""
 
-    train: str = option("", "parquet file with training prompts, veRL's columns (required)")
-    out: str = option("", "directory of the run (required)")
-    test: str = option("", "parquet file for validation: one sampled response each")
-    train_probe: int = option(0, "train prompts that the last validation samples, too, for the generalisation gap")
-    model: str = option(str(CHECKPOINT), "model directory (default: the tiny model of this package)")
-    arm: str = option("tr_grpo", "algorithm, see below")
-    steps: int = option(20, "batches to train on")
-    prompts: int = option(16, "prompts in a batch")
-    samples: int = option(8, "responses to each prompt: a group")
-    mini_prompts: int = option(8, "prompts in an update")
-    epochs: int = option(1, "passes over a batch; more makes the later updates off-policy")
-    lr: float = option(1e-4, "learning rate of AdamW")
-    weight_decay: float = option(0.0, "of AdamW")
-    grad_clip: float = option(1.0, "largest norm of a gradient")
-    clip_low: float = option(0.2, "ratios are clipped below 1 - this")
-    clip_high: float = option(-1.0, "ratios are clipped above 1 + this (default: 0.2; dapo_clip 0.28)")
-    kl_coef: float = option(0.0, "factor of the KL divergence from the initial model; 0: no reference model")
-    kl: str = option("plain", "plain, scaled or literal: how token weights enter the KL divergence")
-    temperature: float = option(1.0, "of sampling, and of the probabilities trained")
-    max_tokens: int = option(176, "longest response")
-    rows: int = option(32, "responses in one forward pass of an update, sorted by length")
-    test_every: int = option(5, "steps between validations; 0: none")
-    save_every: int = option(10, "steps between checkpoints; the last step has one in any case")
-    seed: int = option(0, "of data order and sampling")
-    device: str = option("cpu", "cpu, cuda, cuda:1, ...")
-    threads: int = option(1, "CPU threads")
-    resume: bool = option(False, "go on from the latest checkpoint in OUT, if there is one")
+    train: str = ""  # parquet file with training prompts, veRL's columns (required)
+    out: str = ""  # directory of the run (required)
+    test: str = ""  # parquet file for validation: one sampled response each
+    train_probe: int = 0  # train prompts that the last validation samples, too, for the generalisation gap
+    model: str = str(CHECKPOINT)  # model directory; by default the tiny model of this package
+    arm: str = "tr_grpo"  # algorithm, see below
+    steps: int = 20  # batches to train on
+    prompts: int = 16  # prompts in a batch
+    samples: int = 8  # responses to each prompt: a group
+    mini_prompts: int = 8  # prompts in an update
+    epochs: int = 1  # passes over a batch; more makes the later updates off-policy
+    lr: float = 1e-4  # learning rate of AdamW
+    weight_decay: float = 0.0  # of AdamW
+    grad_clip: float = 1.0  # largest norm of a gradient
+    clip_low: float = 0.2  # ratios are clipped below 1 - this
+    clip_high: float = -1.0  # ratios are clipped above 1 + this; -1: 0.2, dapo_clip 0.28
+    kl_coef: float = 0.0  # factor of the KL divergence from the initial model; 0: no reference model
+    kl: str = "plain"  # plain, scaled or literal: how token weights enter the KL divergence
+    temperature: float = 1.0  # of sampling, and of the probabilities trained
+    max_tokens: int = 176  # longest response
+    rows: int = 32  # responses in one forward pass of an update, sorted by length
+    test_every: int = 5  # steps between validations; 0: none
+    save_every: int = 10  # steps between checkpoints; the last step has one in any case
+    seed: int = 0  # of data order and sampling
+    device: str = "cpu"  # such as cuda or cuda:1
+    threads: int = 1  # CPU threads
+    resume: bool = False  # go on from the latest checkpoint in OUT, if there is one
 
     def __post_init__(self) -> None:
         problems = [f"{name}={value!r} is not positive" for name in POSITIVE if (value := getattr(self, name)) <= 0]
@@ -127,10 +128,11 @@ class Options:
 
     def objective(self) -> tuple[TokenWeighting, ClipRange, str]:
         """Token weights, clip range, and what TR-GRPO's mean weight multiplies: "", "loss" or "lr"."""
-        name, parameters, normalize, scaled = ARMS[self.arm]
+        arm = {"shaping": "uniform", "reverse": False, "kl": self.kl} | ARMS[self.arm]
         high = self.clip_high if self.clip_high >= 0 else 0.28 if self.arm == "dapo_clip" else 0.2
-        weighting = TokenWeighting(make_shaping(name, **parameters), normalize=normalize, kl=self.kl)
-        return weighting, ClipRange(self.clip_low, high), scaled
+        shaping = make_shaping(arm.pop("shaping"), arm.pop("reverse"))
+        scaled = self.arm.rpartition("grpo_scaled_")[2] if self.arm.startswith("grpo_scaled_") else ""
+        return TokenWeighting(shaping, **arm), ClipRange(self.clip_low, high), scaled
 
 
 POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
@@ -253,9 +255,9 @@ def update(
         with torch.no_grad():
             ref_log_prob = response_log_probs(ref, batch, options.temperature, options.rows)
         tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
-        plain = options.kl == "plain"
+        plain = weighting.kl == "plain"
         weights = torch.ones_like(log_prob) if plain else token_weights(tokens, weighting)
-        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if plain else options.kl)
+        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if plain else weighting.kl)
         kl_loss = aggregate_loss(penalty, batch.mask, "token-mean")
         loss, metrics["actor/kl_loss"] = loss + options.kl_coef * kl_loss, kl_loss.item()
     mean_weight = make_shaping()(log_prob.detach()[batch.mask].exp()).mean().item() if scaled else 1.0
@@ -390,7 +392,7 @@ def start_run(options: Options) -> tuple[Path, int]:
 
 
 def train(options: Options) -> None:
-    """Run or resume a training; EPILOG says what it writes."""
+    """Run or resume a training; DESCRIPTION says what it writes."""
     torch.set_num_threads(options.threads)
     source, start = start_run(options)
     out = Path(options.out)
@@ -422,20 +424,9 @@ def train(options: Options) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code that EPILOG describes."""
-    parser = argparse.ArgumentParser(
-        description="Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.",
-        epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    for field in dataclasses.fields(Options):
-        flag, text, kind = f"--{field.name.replace('_', '-')}", field.metadata["help"], type(field.default)
-        if kind is bool:
-            parser.add_argument(flag, action="store_true", help=text)
-            continue
-        shown = "" if "(" in text or field.default == "" else " (default: %(default)s)"
-        parser.add_argument(flag, type=kind, default=field.default, metavar=kind.__name__.upper(), help=text + shown)
+    """The command line; returns the exit code that DESCRIPTION describes."""
     try:
-        train(Options(**vars(parser.parse_args(argv))))
+        train(parse_options(Options, "train.py", DESCRIPTION, argv))
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -67,7 +67,8 @@ def verl_config(options):
         "dapo_clip": {"name": "uniform"},
     }.get(options.arm, sigmoid)
     normalize = "token_mean" if options.arm == "tr_grpo_token_mean" else "none"
-    policy_loss = TRGRPOPolicyLossConfig(shaping=make_shaping(**shaping), normalize=normalize, kl=options.kl)
+    published = {"placement": "inside", "kl": "literal"} if options.arm == "tr_grpo_published" else {"kl": options.kl}
+    policy_loss = TRGRPOPolicyLossConfig(shaping=make_shaping(**shaping), normalize=normalize, **published)
     return FSDPActorConfig(
         rollout_n=4, ppo_micro_batch_size_per_gpu=16, strategy="fsdp2", policy_loss=policy_loss, clip_ratio_low=0.2,
         clip_ratio_high=0.28 if options.arm == "dapo_clip" else 0.2, loss_agg_mode="token-mean",
@@ -112,11 +113,16 @@ def verl_gradients(model, saved_batch, config, ref):
     return loss.item(), torch.autograd.grad(loss, list(model.parameters()))
 
 
-PLAIN_ARMS = [arm for arm, (*_, scaled) in trainer.ARMS.items() if not scaled]
+PLAIN_ARMS = [arm for arm in trainer.ARMS if "scaled" not in arm]
 
 
 @pytest.mark.parametrize(
-    ("arm", "kl"), [*((arm, "") for arm in PLAIN_ARMS), *(("tr_grpo", kl) for kl in ("plain", "scaled", "literal"))]
+    ("arm", "kl"),
+    [
+        *((arm, "") for arm in PLAIN_ARMS),
+        *(("tr_grpo", kl) for kl in ("plain", "scaled", "literal")),
+        ("tr_grpo_published", "plain"),
+    ],
 )
 def test_loss_and_gradients_are_those_of_the_verl_path(tiny_run, model, saved_batch, arm, kl):
     chosen = options(tiny_run, arm=arm, grad_clip=1e9, kl=kl or "plain", kl_coef=0.1 if kl else 0.0)
