@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet
 import torch
+import tyro
 from torch.nn.functional import pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -426,7 +426,7 @@ def train(options: Options) -> None:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code that DESCRIPTION describes."""
     try:
-        train(parse_options(Options, "train.py", DESCRIPTION, argv))
+        train(tyro.cli(Options, description=DESCRIPTION, args=argv, config=(tyro.conf.FlagCreatePairsOff,)))
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
