@@ -29,10 +29,10 @@ def tensors(groups):
     return rewards, mask, labels
 
 
-def by_hand(groups, anchor, scale):
+def by_hand(groups, anchor, scale, correct_from=1.0):
     expected = []
     for scores in groups.values():
-        rate = sum(score >= 1.0 for score in scores) / len(scores)
+        rate = sum(score >= correct_from for score in scores) / len(scores)
         for score in scores:
             advantage = (score - statistics.fmean(scores)) / (statistics.stdev(scores) + 1e-6)
             direction = -math.copysign(1, advantage) * math.copysign(1, rate - anchor)
@@ -40,20 +40,22 @@ def by_hand(groups, anchor, scale):
     return torch.tensor(expected, dtype=torch.float64)
 
 
-def accuracy(groups):
+def accuracy(groups, correct_from=1.0):
     scores = [score for scores in groups.values() for score in scores]
-    return sum(score >= 1.0 for score in scores) / len(scores)
+    return sum(score >= correct_from for score in scores) / len(scores)
 
 
-@pytest.mark.parametrize("forgetting", [0.1, 0.5, 1.0])
-def test_three_batches_with_a_history(forgetting):
-    options, anchor = DifficultyOptions(forgetting=forgetting, scale=1.3), DifficultyAnchor()
-    expected = accuracy(BATCHES[0])  # the first batch has nothing but itself to be compared with
+@pytest.mark.parametrize(("forgetting", "correct_from"), [(0.1, 1.0), (0.5, -0.5), (1.0, 3.5)])
+def test_three_batches_with_a_history(forgetting, correct_from):
+    options = DifficultyOptions(forgetting=forgetting, scale=1.3, correct_from=correct_from)
+    anchor = DifficultyAnchor()
+    expected = accuracy(BATCHES[0], correct_from)  # the first batch has nothing but itself to be compared with
     for groups in BATCHES:
         rewards, mask, labels = tensors(groups)
         advantages = difficulty_weighted_advantages(rewards, mask, labels, options, anchor)
-        torch.testing.assert_close(advantages, by_hand(groups, expected, 1.3)[:, None] * mask, rtol=1e-9, atol=1e-12)
-        expected = (1 - forgetting) * expected + forgetting * accuracy(groups)
+        by_formula = by_hand(groups, expected, 1.3, correct_from)[:, None] * mask
+        torch.testing.assert_close(advantages, by_formula, rtol=1e-9, atol=1e-12)
+        expected = (1 - forgetting) * expected + forgetting * accuracy(groups, correct_from)
         assert anchor.accuracy == pytest.approx(expected)
 
 
