@@ -1,22 +1,12 @@
 """Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn, errors."""
 
 import json
-import signal
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.builder_files import (
-    command_of,
-    data_in,
-    environment_for,
-    files_in,
-    manifest_of,
-    repeat_recorded_command,
-    stop_amid_work,
-)
+from tests.data.builder_files import data_in, files_in, manifest_of
 from tests.tasks.math.deepscaler_files import (
     DEEPSCALER_INSTRUCTION,
     EXPECTED,
@@ -30,6 +20,8 @@ from tests.tasks.math.deepscaler_files import (
 )
 from verl_trgrpo.data import schema
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.math.build import NO_ANSWER
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED
 
 
 @pytest.fixture
@@ -67,11 +59,8 @@ def test_all_files_have_one_arrow_schema(tmp_path, source):
 
 
 FORMATS = {
-    "json lines": {"file_type": ".jsonl"},
     "compressed json lines": {"file_type": ".jsonl.gz"},
-    "parquet": {"file_type": ".parquet"},
     "prepared for veRL": {"file_type": ".parquet", "change": prepared, "suffix": "_test"},
-    "prepared as json lines": {"file_type": ".jsonl", "change": prepared},
 }
 
 
@@ -119,55 +108,36 @@ def test_without_an_instruction_the_prompt_is_the_problem(tmp_path):
         assert files["train.parquet"][0]["prompt"] == [{"role": "user", "content": "How many? Say none"}]
 
 
-def test_only_the_sets_asked_for(tmp_path, source):
-    assert build(tmp_path / "out", "--source", source, "--sets", "minerva", "aime2024").keys() == {
-        "aime2024.parquet",
-        "minerva.parquet",
-    }
+def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
+    one, two = {"minerva.parquet"}, {"aime2024.parquet", "minerva.parquet"}
+    assert build(tmp_path / "asked", "--source", source, "--sets", "minerva").keys() == one
+    for path in source.iterdir():
+        if path.stem not in ("aime", "minerva"):
+            path.unlink()
+    assert build(tmp_path / "there", "--source", source).keys() == two
 
 
-def test_a_source_without_some_sets_gives_the_others_and_says_so(tmp_path, source, caplog):
-    for name in ("minerva", "amc"):
-        (source / f"{name}.json").unlink()
-    assert build(tmp_path / "out", "--source", source).keys() == EXPECTED.keys() - {
-        "minerva.parquet",
-        "amc2023.parquet",
-    }
-    assert "has no amc2023, minerva; building deepscaler, aime2024, math500, olympiad_bench" in caplog.text
-
-
-def test_repetitions_contradictions_and_shared_problems_are_counted(tmp_path, capsys):
+def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, capsys):
     def row(problem, answer):
         return {"problem": problem, "answer": answer}
 
-    train = [row("a 1", "1"), row("b", "2"), row("a  1", "1.0"), row("c", "3"), row("c", "4"), row("d", "5")]
-    source = tmp_path / "source"
-    write(source / "deepscaler.jsonl", train)
-    write(source / "aime.jsonl", [row("d", "5"), row("b\n", "2"), row("e", "6")])
+    train = [
+        row("a 1", "1"),
+        row("b", "2"),
+        row("a  1", "1.0"),
+        row("c", "3"),
+        row("c", "4"),
+        row("d", "5"),
+        row("e", None),
+    ]
+    source = write(tmp_path / "deepscaler.jsonl", train)
     files = build(tmp_path / "out", "--source", source)
     assert [kept["extra_info"]["origin"] for kept in files["train.parquet"]] == [
         f"deepscaler.jsonl#{number}" for number in (1, 2, 6)
     ]
-    counts = manifest_of(tmp_path / "out")["counts"]
-    assert counts.keys() == {"deepscaler", "aime2024"}
-    assert counts["deepscaler"] == {
-        "read": 6,
-        "kept": 3,
-        "dropped": {"repeats a problem with the same answer": 1, "the same problem with another answer": 2},
-    }
-    note = "train problems that stay although they are also in aime2024"
-    assert manifest_of(tmp_path / "out")["notes"] == {note: 2}
-    shown = capsys.readouterr().out
-    assert "deepscaler: 3 kept of 6 read; 1 dropped: repeats" in shown
-    assert f"note: {note}: 2\n" in shown
-
-
-def test_rows_without_an_answer_are_dropped_and_counted(tmp_path, capsys):
-    rows = [{"problem": f"What is {n} plus 0?", "answer": answer} for n, answer in enumerate(["0", "", None, [], "4"])]
-    path = tmp_path / "train.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    build(tmp_path / "out", "--source", path)
-    assert "2 kept of 5 read; 3 dropped: the row has no answer" in capsys.readouterr().out
+    dropped = {REPEATED: 1, CONTRADICTED: 2, NO_ANSWER: 1}
+    assert manifest_of(tmp_path / "out")["counts"]["deepscaler"] == {"read": 7, "kept": 3, "dropped": dropped}
+    assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
 
 
 def test_malformed_rows_are_skipped_and_counted_if_wished(tmp_path):
@@ -205,17 +175,6 @@ def test_same_input_and_seed_give_the_same_bytes(tmp_path, source):
     assert data_in(tmp_path / "c" / "x") == first
 
 
-def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, source, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = Path("some where/math data")
-    words = ["--source", f"./{source.name}/", "--sets", "deepscaler", "amc2023", "--limit", "2", "--seed", "3"]
-    build(out, *words, "--instruction", "It's $x$.", "--instruction-role", "system", "--on-error", "skip")
-    before = files_in(out)
-    assert str(tmp_path) not in json.dumps(manifest_of(out))
-    repeat_recorded_command(out, tmp_path, environment_for(tmp_path))
-    assert files_in(out) == before
-
-
 @pytest.mark.parametrize("name", ["aime.json", "aime_test.jsonl", "aime2024.parquet"])
 def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     source = write(tmp_path / name, RAW["aime"])
@@ -226,34 +185,16 @@ def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     assert build(tmp_path / "other", "--source", other).keys() == {"train.parquet"}
 
 
-def test_nothing_is_built_twice_unless_the_source_changed(tmp_path, source, capsys):
-    build(tmp_path / "out", "--source", source)
-    capsys.readouterr()
-    build(tmp_path / "out", "--source", source)
-    assert "already has this data set" in capsys.readouterr().out
-    write(source / "aime.json", [{"problem": "Add 1.", "answer": "1"}])
-    assert build(tmp_path / "out", "--source", source)["aime2024.parquet"][0]["prompt"][0]["content"].startswith(
-        "Add 1."
-    )
-    build(tmp_path / "out", "--source", source, "--sets", "minerva")
-    assert files_in(tmp_path / "out").keys() == {"minerva.parquet", "manifest.json"}
-
-
 ERRORS = {
-    "an unknown set": (["--sets", "aime2031"], ["sets has aime2031", "choose from deepscaler, aime2024"]),
+    "an unknown set": (["--sets", "aime2031"], ["has no aime2031", "choose sets from deepscaler, aime2024"]),
     "a set that is not there": (["--sets", "minerva", "amc2023"], ["has no amc2023"]),
     "a source that is not there": (["--source", "nowhere"], ["nowhere does not exist"]),
-    "a file has one set": (["--source", "SOURCE/aime.json", "--sets", "math500"], ["has no math500"]),
     "a directory without sets": (["--source", "SOURCE/empty"], ["has none of the sets"]),
     "a set twice": (["--source", "SOURCE/twice"], ["aime.json", "aime_test.json"]),
     "a hub data set for a directory": (["--hf-dataset", "minerva=a/b"], ["hf_dataset goes with source 'hf' only"]),
     "an empty instruction": (["--instruction", " "], ["instruction is empty"]),
-    "a chat tag": (["--instruction", "<|im_start|>"], ["instruction contains <|im_start|>"]),
-    "a role for no instruction": (["--instruction", "none", "--instruction-role", "system"], ["no instruction"]),
-    "several at once": (
-        ["--limit", "0", "--num-proc", "0", "--sets", "x"],
-        ["3 problems", "limit", "num_proc", "has x"],
-    ),
+    "a chat tag": (["--instruction", "<|im_start|>"], ["prompt contains <|im_start|>"]),
+    "several at once": (["--limit", "0", "--num-proc", "0", "--sets", "x"], ["3 problems", "num_proc", "has no x"]),
     "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1", "row 3", "--on-error skip"]),
     "no rows": (["--source", "SOURCE/none.jsonl"], ["train.parquet would have no rows"]),
 }
@@ -275,18 +216,6 @@ def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, so
     assert main("--out", out, "--source", source, *(word.replace("SOURCE", str(source)) for word in words)) == 2
     error = capsys.readouterr().err
     assert all(reason in error for reason in reasons), error
-    assert files_in(out) == before
-
-
-def test_a_build_that_is_killed_leaves_the_old_data_set(tmp_path, source):
-    out = tmp_path / "out"
-    build(out, "--source", source)
-    before = files_in(out)
-    large = tmp_path / "large.jsonl"
-    with large.open("w") as file:
-        file.writelines(json.dumps({"problem": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in range(300_000))
-    command = command_of("deepscaler", "--out", out, "--source", large)
-    assert stop_amid_work(command, environment_for(tmp_path), out, signal.SIGKILL)[0] == -signal.SIGKILL
     assert files_in(out) == before
 
 

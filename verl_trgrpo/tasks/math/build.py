@@ -1,6 +1,5 @@
 """Build DeepScaleR's train set and test sets for veRL: a parquet file for each and ``manifest.json``."""
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +12,9 @@ from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, Record, RowErrors, draw
-from verl_trgrpo.tasks.math.prompts import INSTRUCTION, INSTRUCTION_ROLES, NO_INSTRUCTION, build_prompt
+from verl_trgrpo.tasks.math.prompts import INSTRUCTION, NO_INSTRUCTION, build_prompt
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, NoAnswerError, Problem, find_repetitions, read_problem
-from verl_trgrpo.tasks.math.sources import SETS, TRAIN, SetSource, file_of, find_sources, split_of
-
-logger = logging.getLogger(__name__)
+from verl_trgrpo.tasks.math.sources import SETS, SetSource, file_of, find_sources, split_of
 
 NO_ANSWER = "the row has no answer"
 
@@ -54,34 +51,24 @@ class DeepscalerOptions(BuilderOptions):
     def problems(self) -> list[str]:
         """Return what is wrong with the fields above."""
         problems = []
-        tags = [tag for tag in schema.CHAT_TAGS if tag in self.instruction]
-        if not self.instruction.strip() or tags:
-            reason = f"contains {', '.join(tags)}" if tags else "is empty"
-            problems.append(f"instruction {reason}; give a plain text, or {NO_INSTRUCTION!r}")
-        if self.instruction_role not in INSTRUCTION_ROLES:
-            problems.append(
-                f"instruction_role is {self.instruction_role!r}; choose one of {', '.join(INSTRUCTION_ROLES)}"
-            )
-        elif self.instruction == NO_INSTRUCTION and self.instruction_role != "user":
-            problems.append(f"instruction_role is {self.instruction_role!r}, but there is no instruction; leave it out")
-        unknown = [name for name in self.sets if name not in SETS]
-        if unknown:
-            problems.append(f"sets has {', '.join(unknown)}; choose from {', '.join(SETS)}")
+        if not self.instruction.strip():
+            problems.append(f"instruction is empty; give a text, or {NO_INSTRUCTION!r}")
+        if self.instruction_role not in ("user", "system"):
+            problems.append(f"instruction_role is {self.instruction_role!r}; choose user or system")
         if self.source != "hf" and self.hf_dataset:
             problems.append(f"hf_dataset goes with source 'hf' only, but it is {self.source!r}; leave it out")
         try:
-            available = self.sources()
+            self.sources()
         except ValueError as error:
             problems.append(str(error))
-        else:
-            missing = [name for name in self.sets if name in SETS and name not in available]
-            if missing:
-                problems.append(f"source {self.source} has no {', '.join(missing)}; leave it out of sets")
         return problems
 
     def sources(self) -> dict[str, SetSource]:
-        """Return all sets that the source has. Raises ValueError where there are none."""
-        return find_sources(self.source, self.hf_dataset)
+        """Return the sets to build. Raises ValueError where the source has none, or lacks one that is asked for."""
+        available = find_sources(self.source, self.hf_dataset)
+        if missing := [name for name in self.sets if name not in available]:
+            raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
+        return {name: available[name] for name in SETS if name in (self.sets or available)}
 
 
 def build(options: DeepscalerOptions, progress: Progress = no_progress) -> BuildResult:
@@ -89,11 +76,7 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> Build
 
     Raises ValueError for a source that cannot be read, malformed rows, or an output directory that cannot be written.
     """
-    available = options.sources()
-    missing = [name for name in SETS if name not in available]
-    if missing and not options.sets:
-        logger.warning("%s has no %s; building %s", options.source, ", ".join(missing), ", ".join(available))
-    sources = {name: available[name] for name in SETS if name in available and name in (options.sets or SETS)}
+    sources = options.sources()
     plan = BuildPlan(
         builder="deepscaler",
         out=options.out,
@@ -130,7 +113,7 @@ def _make(options: DeepscalerOptions, sources: Mapping[str, SetSource], progress
         counts[name] = Counts(len(results) + malformed, len(chosen[name]), dropped)
     errors.finish()
     files = [DataFile(file_of(name), _rows(options, name, rows), ARROW_SCHEMA) for name, rows in chosen.items()]
-    return DataSet(files, counts, errors.problems, _shared(chosen))
+    return DataSet(files, counts, errors.problems)
 
 
 def _read(
@@ -155,18 +138,6 @@ def _read_record(instructions: tuple[str, ...], record: Record) -> Problem | str
         return None
     except ValueError as error:
         return str(error)
-
-
-def _shared(chosen: Mapping[str, Sequence[Sourced]]) -> dict[str, int]:
-    """Count train problems that are also in a test set. They stay: decontamination needs more than equal texts."""
-    train = [problem.key for problem, _ in chosen.get(TRAIN, ())]
-    notes = {}
-    for name, problems in chosen.items():
-        keys = {problem.key for problem, _ in problems}
-        number = sum(key in keys for key in train)
-        if name != TRAIN and number:
-            notes[f"train problems that stay although they are also in {name}"] = number
-    return notes
 
 
 def _rows(options: DeepscalerOptions, name: str, problems: Sequence[Sourced]) -> list[dict[str, Any]]:

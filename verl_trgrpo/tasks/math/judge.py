@@ -51,10 +51,8 @@ class Judge:
                     if not connection.poll(WALL_SECONDS + 20 * limit):
                         raise TimeoutError("the judge of mathematical answers gives no reply")
                     reply = connection.recv()
-                except (
-                    BaseException
-                ) as error:  # Ctrl-C too: the reply that is under way must not meet the next question
-                    self.close()
+                except BaseException as error:
+                    self.close()  # after Ctrl-C too: the reply that is under way must not meet the next question
                     if not isinstance(error, (EOFError, ConnectionError)):
                         raise  # otherwise somebody ended it: start another, once
                 else:

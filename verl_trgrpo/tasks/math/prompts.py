@@ -8,8 +8,6 @@ INSTRUCTION = r"Let's think step by step and output the final answer within \box
 
 NO_INSTRUCTION = "none"
 
-INSTRUCTION_ROLES = ("user", "system")
-
 
 def build_prompt(problem: str, instruction: str = INSTRUCTION, role: str = "user") -> list[dict[str, str]]:
     """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the answer of `problem`.

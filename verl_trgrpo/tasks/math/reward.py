@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
+from verl_trgrpo.common.problems import raise_problems, shorten
 from verl_trgrpo.tasks.math.equality import compare, formulas
 from verl_trgrpo.tasks.math.judge import judge
 from verl_trgrpo.tasks.math.reading import normalize, read_forms
@@ -65,9 +66,9 @@ def score_math(
         ValueError: a ground truth of another type, or empty; or an option out of range.
         RuntimeError: the process that compares formulas cannot be started.
     """
-    _check_options(answer_format, rounded_gold, math_time_limit)
+    _check_options(answer_format, math_time_limit)
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
-    golds = [_gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
+    golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
         raise ValueError("the ground truth is an empty list; it must hold at least one acceptable answer")
     time_left = math_time_limit
@@ -124,28 +125,26 @@ def is_number(value: Any) -> bool:
     return math.isfinite(value) if isinstance(value, float) else type(value) is int
 
 
-def _gold_text(gold: Any) -> str:
+def gold_text(gold: Any) -> str:
+    """Return a ground truth as text. Raises ValueError for what is no text, is blank, too long, or no finite number."""
     if hasattr(gold, "item") and getattr(gold, "ndim", None) == 0:  # a numpy scalar
         gold = gold.item()
     text = str(gold) if is_number(gold) else gold
     if not isinstance(text, str) or not text.strip() or len(text) > MAX_GOLD_CHARS:
         raise ValueError(
-            f"the ground truth is {repr(gold)[:100]}; it must be a text of 1 to {MAX_GOLD_CHARS} characters, a finite "
-            "number, or a list of those. Correct reward_model.ground_truth in the data"
+            f"the ground truth is {shorten(gold)}; it must be a text of 1 to {MAX_GOLD_CHARS} characters, a finite "
+            "number, or a list of those; correct the data"
         )
     return text
 
 
-def _check_options(answer_format: str, rounded_gold: bool, math_time_limit: float) -> None:
+def _check_options(answer_format: str, math_time_limit: float) -> None:
     problems = []
     if answer_format not in ANSWER_FORMATS:
         problems.append(f"answer_format is {answer_format!r}; choose one of {', '.join(ANSWER_FORMATS)}")
-    if not isinstance(rounded_gold, bool):
-        problems.append(f"rounded_gold is {rounded_gold!r}; it must be true or false")
-    if not is_number(math_time_limit) or not 0 < math_time_limit <= 60:
+    if not 0 < math_time_limit <= 60:
         problems.append(f"math_time_limit is {math_time_limit!r}; it must be above 0 and at most 60 seconds")
-    if problems:
-        raise ValueError(f"{'; '.join(problems)}. Correct reward.custom_reward_function.reward_kwargs")
+    raise_problems(problems)
 
 
 @lru_cache(maxsize=4096)

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.math.prompts import strip_instruction
-from verl_trgrpo.tasks.math.reward import MAX_GOLD_CHARS, is_number
-
-PROBLEM_COLUMNS = ("problem", "question")
-ANSWER_COLUMNS = ("answer", "final_answer")
-LEVEL_COLUMNS = ("level", "difficulty")
-SUBJECT_COLUMNS = ("subject", "subfield", "type")
+from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
 REPEATED = "repeats a problem with the same answer"
 CONTRADICTED = "the same problem with another answer"
@@ -64,7 +60,7 @@ def read_problem(row: Mapping[str, Any], instructions: tuple[str, ...] = ()) -> 
         NoAnswerError: its answer is null or blank.
         ValueError: the row is malformed; the message says why.
     """
-    problem = _first(row, PROBLEM_COLUMNS)
+    problem = _first(row, "problem", "question")
     if problem is None and row.get("prompt") is not None:
         problem = strip_instruction(_checked(_question(row["prompt"], instructions)), instructions)
         reward_model, extra_info = row.get("reward_model"), row.get("extra_info")
@@ -73,15 +69,14 @@ def read_problem(row: Mapping[str, Any], instructions: tuple[str, ...] = ()) -> 
         answer = reward_model["ground_truth"]
         about = extra_info if isinstance(extra_info, Mapping) else {}
     else:
-        if not any(column in row for column in ANSWER_COLUMNS):
-            raise ValueError(
-                f"the row has no column {' or '.join(ANSWER_COLUMNS)}; found {', '.join(row) or 'nothing'}"
-            )
-        answer, about = _first(row, ANSWER_COLUMNS), row
+        if "answer" not in row and "final_answer" not in row:
+            raise ValueError(f"the row has no column answer or final_answer; found {', '.join(row) or 'nothing'}")
+        answer, about = _first(row, "answer", "final_answer"), row
     text = _checked(problem).strip()
     if not re.search(r"\w", _IMAGE.sub("", text)):
-        raise ValueError(f"the problem is {text[:60]!r}; it has no words beside images")
-    return Problem(text, read_answers(answer), _label(about, LEVEL_COLUMNS), _label(about, SUBJECT_COLUMNS))
+        raise ValueError(f"the problem is {shorten(text)}; it has no words beside images")
+    level, subject = _first(about, "level", "difficulty"), _first(about, "subject", "subfield", "type")
+    return Problem(text, read_answers(answer), _label(level), _label(subject))
 
 
 def read_answers(value: Any) -> list[str]:
@@ -99,7 +94,9 @@ def read_answers(value: Any) -> list[str]:
     """
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
         raise NoAnswerError("the row has no answer")
-    return list(dict.fromkeys(_answer(item) for item in (value if isinstance(value, list) else [value])))
+    items = value if isinstance(value, list) else [value]
+    texts = [gold_text(_number_text(item) if is_number(item) else item).strip() for item in items]
+    return list(dict.fromkeys(texts))
 
 
 def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
@@ -114,29 +111,27 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
         groups[problem.key].append(position)
     dropped: dict[int, str] = {}
     for first, *others in groups.values():
-        if all(_agree(problems[first].answers, problems[other].answers) for other in others):
+        # Two answers agree if the reward takes one for the other, as far as it tells without comparing formulas.
+        answers = problems[first].answers
+        if all(
+            any(compare(answers, answer, lambda *_: False) for answer in problems[other].answers) for other in others
+        ):
             dropped |= dict.fromkeys(others, REPEATED)
         else:
             dropped |= dict.fromkeys([first, *others], CONTRADICTED)
     return dropped
 
 
-def _agree(one: list[str], other: list[str]) -> bool:
-    """Return whether the reward takes an answer of `other` for `one`, as far as it tells without comparing formulas."""
-    return any(compare(one, answer, lambda *_: False) for answer in other)
-
-
-def _first(row: Mapping[str, Any], columns: tuple[str, ...]) -> Any:
+def _first(row: Mapping[str, Any], *columns: str) -> Any:
     return next((row[column] for column in columns if row.get(column) is not None), None)
 
 
 def _checked(problem: Any) -> str:
-    if not _is_text(problem):
-        raise ValueError(f"the problem is {repr(problem)[:60]}; expected a text under {' or '.join(PROBLEM_COLUMNS)}")
-    tags = [tag for tag in CHAT_TAGS if tag in problem]
-    if tags:
+    if not isinstance(problem, str):
+        raise ValueError(f"the problem is {shorten(problem)}; expected a text under problem or question")
+    if tags := [tag for tag in CHAT_TAGS if tag in problem]:
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
-    return str(problem)
+    return problem
 
 
 def _question(prompt: Any, instructions: tuple[str, ...]) -> Any:
@@ -145,28 +140,16 @@ def _question(prompt: Any, instructions: tuple[str, ...]) -> Any:
     known = all(m.get("role") == "system" and str(m.get("content")) in instructions for m in system)
     if not known or not users or users[0].get("role") != "user":
         raise ValueError(
-            f"the prompt is {repr(prompt)[:60]}; expected one message of the user, before it at most the instruction as a "
+            f"the prompt is {shorten(prompt)}; expected one message of the user, before it at most the instruction as a "
             "system message"
         )
     return users[0].get("content")
 
 
-def _answer(value: Any) -> str:
-    text = _number_text(value) if is_number(value) else value
-    if not _is_text(text) or len(text.strip()) > MAX_GOLD_CHARS:
-        shown = repr(value)[:60]
-        raise ValueError(
-            f"an answer is {shown}; expected a text of 1 to {MAX_GOLD_CHARS} characters, a finite number, or a list of "
-            "those"
-        )
-    return text.strip()
-
-
-def _label(row: Mapping[str, Any], columns: tuple[str, ...]) -> str | None:
-    value = _first(row, columns)
+def _label(value: Any) -> str | None:
     if is_number(value):
         return _number_text(value)
-    return value.strip() if _is_text(value) else None
+    return value.strip() or None if isinstance(value, str) else None
 
 
 def _number_text(value: int | float) -> str:
@@ -174,14 +157,3 @@ def _number_text(value: int | float) -> str:
     text = format(Decimal(repr(value)), "f")  # repr has the digits that somebody wrote, the exact value has more
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether `value` is a text that is not blank and can be written as UTF-8."""
-    if not isinstance(value, str) or not value.strip():
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # JSON can have half of a surrogate pair
-        return False
-    return True
