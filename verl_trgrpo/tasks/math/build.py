@@ -13,7 +13,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, Record, RowErrors, draw
 from verl_trgrpo.tasks.math.prompts import INSTRUCTION, NO_INSTRUCTION, build_prompt
-from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, NoAnswerError, Problem, find_repetitions, read_problem
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_problem
 from verl_trgrpo.tasks.math.sources import SETS, SetSource, file_of, find_sources, split_of
 
 NO_ANSWER = "the row has no answer"
@@ -102,7 +102,7 @@ def _make(options: DeepscalerOptions, sources: Mapping[str, SetSource], progress
     for name, source in sources.items():
         before = len(errors.problems)
         results = list(_read(options, source, errors, progress, name))
-        problems = [result for result in results if result is not None]
+        problems = [(problem, origin) for problem, origin in results if problem.answers]
         malformed = len(errors.problems) - before
         repeated = find_repetitions([problem for problem, _ in problems])
         rest = [sourced for position, sourced in enumerate(problems) if position not in repeated]
@@ -118,8 +118,8 @@ def _make(options: DeepscalerOptions, sources: Mapping[str, SetSource], progress
 
 def _read(
     options: DeepscalerOptions, source: SetSource, errors: RowErrors, progress: Progress, label: str
-) -> Iterator[Sourced | None]:
-    """Yield problems with their origins, None for a row without an answer; malformed rows go to `errors`."""
+) -> Iterator[Sourced]:
+    """Yield problems with their origins; malformed rows go to `errors`."""
     records = list(source.records(errors))
     known = (INSTRUCTION,) if options.instruction == NO_INSTRUCTION else (INSTRUCTION, options.instruction)
     results = parallel_map(partial(_read_record, known), records, options.num_proc, progress, label)
@@ -127,15 +127,13 @@ def _read(
         if isinstance(result, str):
             errors.add(record.where, record.number, result)
         else:
-            yield None if result is None else (result, record.origin)
+            yield result, record.origin
 
 
-def _read_record(instructions: tuple[str, ...], record: Record) -> Problem | str | None:
-    """Return the problem, why the row is malformed, or None where it has no answer."""
+def _read_record(instructions: tuple[str, ...], record: Record) -> Problem | str:
+    """Return the problem, or why the row is malformed."""
     try:
         return read_problem(record.row, instructions)
-    except NoAnswerError:
-        return None
     except ValueError as error:
         return str(error)
 

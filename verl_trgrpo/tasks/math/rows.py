@@ -27,14 +27,11 @@ _IMAGE = re.compile(
 )
 
 
-class NoAnswerError(ValueError):
-    """A row whose answer is missing or blank. Public data has some, so a builder drops and counts them."""
-
-
 @dataclass(frozen=True)
 class Problem:
     """A problem without instructions, its acceptable answers and, where known, its level and subject.
 
+    There are no answers where the row's is null or blank, as in some public data.
     The level is the source's own measure (its level or difficulty) and cannot be compared between sets.
     """
 
@@ -56,9 +53,7 @@ def read_problem(row: Mapping[str, Any], instructions: tuple[str, ...] = ()) -> 
         row: other columns than level and subject are ignored.
         instructions: texts that are no part of the problem where one ends a prompt or is its system message.
 
-    Raises:
-        NoAnswerError: its answer is null or blank.
-        ValueError: the row is malformed; the message says why.
+    Raises ValueError for a malformed row; the message says why.
     """
     problem = _first(row, "problem", "question")
     if problem is None and row.get("prompt") is not None:
@@ -85,15 +80,15 @@ def read_answers(value: Any) -> list[str]:
     A text stays as it is, with its leading zeros, `$` and commands: the reward understands those. A number becomes the
     shortest decimal text that means it, without an exponent. The entries of a list are alternatives and stay apart.
 
-    Raises:
-        NoAnswerError: there is none: null, a blank text, an empty list.
-        ValueError: anything else, NaN or infinity, or a text longer than the reward takes.
+    There are none for null, a blank text and an empty list.
+
+    Raises ValueError for anything else, NaN or infinity, or a text longer than the reward takes.
 
     >>> read_answers(142.0), read_answers("025\n"), read_answers([0.5, r"$\frac{1}{2}$"])
     (['142'], ['025'], ['0.5', '$\\frac{1}{2}$'])
     """
     if value is None or value == [] or (isinstance(value, str) and not value.strip()):
-        raise NoAnswerError("the row has no answer")
+        return []
     items = value if isinstance(value, list) else [value]
     texts = [gold_text(_number_text(item) if is_number(item) else item).strip() for item in items]
     return list(dict.fromkeys(texts))
