@@ -10,16 +10,44 @@ import psutil
 import pytest
 
 from verl_trgrpo.cli import doctor
-from verl_trgrpo.cli.main import main
+from verl_trgrpo.cli.main import COMMANDS, main
 
 
 def test_help_teaches(capsys):
-    for command in ([], ["train"], ["quickstart"], ["doctor"]):
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    for name in COMMANDS:
+        assert f"  {name} " in listed
         with pytest.raises(SystemExit) as caught:
-            main([*command, "--help"])
+            main([*name.split(), "--help"])
         assert caught.value.code == 0
-    text = capsys.readouterr().out
-    assert "shaping.tau=6" in text and "algorithm=grpo" in text and "quickstart" in text
+        text = capsys.readouterr().out
+        assert f"verl-trgrpo {name} " in text
+        assert name == "doctor" or f"examples:\n  verl-trgrpo {name}" in text
+    assert main(["data", "--help"]) == 0
+    assert "data check" in (group := capsys.readouterr().out) and "doctor " not in group.partition("`")[0]
+
+
+@pytest.mark.parametrize("words", [[], ["tain"], ["data"], ["data", "chek"], ["train", "--tau=6"]])
+def test_a_word_that_is_no_command_or_option_is_an_error(words, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_help_needs_nothing_heavy():
+    code = """
+import sys
+from verl_trgrpo.cli.main import COMMANDS, main
+for name in COMMANDS:
+    if not name.startswith("data"):  # whose options stand beside what reads parquet
+        try:
+            main([*name.split(), "--help"])
+        except SystemExit:
+            pass
+print("HEAVY", sorted({"torch", "vllm", "verl", "transformers", "pyarrow", "tantivy", "uvicorn"} & set(sys.modules)))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("HEAVY []\n")
 
 
 def test_wrong_input_is_one_clear_error(capsys, tmp_path, monkeypatch):
@@ -40,10 +68,10 @@ def test_doctor_passes_here():
 def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
     """With the plugin switched off veRL cannot see the loss: a real failure, not a simulated one."""
     monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
-    monkeypatch.setattr(doctor, "_PACKAGES", (("no-such-package", ">=1", "pip install no-such-package"),))
+    monkeypatch.setattr(doctor, "_REQUIREMENTS", ("no-such-package>=1",))
     assert main(["doctor"]) == 1
     output = capsys.readouterr().out
-    assert "FAIL  no-such-package" in output and "remedy: pip install no-such-package" in output
+    assert "FAIL  no-such-package" in output and 'remedy: pip install "no-such-package>=1"' in output
     assert "Unsupported loss mode: tr_grpo" in output and "VERL_USE_EXTERNAL_PLUGINS" in output
 
 

@@ -41,14 +41,6 @@ def test_file(tmp_path):
     return write(tmp_path / "test.parquet", [row(i, "test") for i in range(5)])
 
 
-@pytest.mark.parametrize("words", [[], ["check"], ["show"], ["decontaminate"]])
-def test_help_teaches_with_an_example(capsys, words):
-    with pytest.raises(SystemExit) as caught:
-        main(["data", *words, "--help"])
-    assert caught.value.code == 0
-    assert "examples:\n  verl-trgrpo data " in capsys.readouterr().out
-
-
 def test_check_prints_a_table_and_exits_with_0_where_all_is_well(capsys, train, test_file):
     assert main(["data", "check", train, test_file]) == 0
     captured = capsys.readouterr()

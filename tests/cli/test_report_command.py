@@ -1,16 +1,7 @@
 """`verl-trgrpo report` as a user meets it: output, exit codes, examples."""
 
-import pytest
-
 from tests.runs.report.files import generation, write_comparison, write_generations, write_run
 from verl_trgrpo.cli.main import main
-
-
-def test_help_teaches_with_an_example(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["report", "--help"])
-    assert caught.value.code == 0
-    assert "examples:\n  verl-trgrpo report runs/" in capsys.readouterr().out
 
 
 def test_a_comparison_becomes_a_page(tmp_path, capsys, monkeypatch):

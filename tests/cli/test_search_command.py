@@ -22,23 +22,6 @@ def run(capsys, *words):
     return code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("action", ["index", "serve", "query"])
-def test_help_needs_nothing_heavy(action):
-    code = f"""
-import sys
-from verl_trgrpo.cli.main import main
-try:
-    main(["search", {action!r}, "--help"])
-except SystemExit as end:
-    assert not end.code
-heavy = {{"torch", "tantivy", "starlette", "uvicorn", "aiohttp", "prometheus_client", "pyarrow"}}
-print("HEAVY", sorted(heavy & set(sys.modules)))
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--index" in result.stdout or "--corpus" in result.stdout
-    assert result.stdout.endswith("HEAVY []\n")
-
-
 def test_index_then_query(capsys, corpus, tmp_path):
     with corpus.open("a") as file:
         file.write("no passage\n" * 7)

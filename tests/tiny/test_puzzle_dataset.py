@@ -1,15 +1,9 @@
 """The quickstart's puzzles: solvable, disjoint, unseen in the warm start, and in the form that veRL and the reward read."""
 
-import json
-import shlex
-import subprocess
-import sys
-
 import pyarrow.parquet as pq
 import pytest
 
 from tests.tiny.worlds import unseen_puzzles
-from verl_trgrpo.data.parquet import read_manifest
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tiny.puzzle_dataset import FILES, TEST, TRAIN, build_dataset
@@ -53,10 +47,6 @@ def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
     before = (tmp_path / "test.parquet").read_bytes()
     assert build_dataset(tmp_path, 0, *counts) is False
     assert sorted(row["data_source"] for row in rows(tmp_path, "train.parquet")) == ["kk_2ppl"] * 3 + ["kk_4ppl"] * 5
-    assert json.loads((tmp_path / "manifest.json").read_text())["arguments"]["train"] == {"2ppl": 3, "4ppl": 5}
-    (tmp_path / "test.parquet").write_bytes(b"damaged")
-    assert build_dataset(tmp_path, 0, *counts) is True
-    assert (tmp_path / "test.parquet").read_bytes() == before
     assert build_dataset(tmp_path, 1, *counts) is True
     assert (tmp_path / "test.parquet").read_bytes() != before
 
@@ -71,10 +61,3 @@ def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
 def test_more_puzzles_than_exist_are_refused(tmp_path):
     with pytest.raises(ValueError, match="only"):
         build_dataset(tmp_path, 0, {2: 500}, {2: 5})
-
-
-def test_the_recorded_command_makes_the_same_bytes(built, tmp_path):
-    words = shlex.split(read_manifest(built)["command"])
-    subprocess.run([sys.executable, *words[1:]], cwd=tmp_path, check=True, timeout=600)
-    for name in (*FILES, "manifest.json"):
-        assert (tmp_path / built.name / name).read_bytes() == (built / name).read_bytes()

@@ -4,6 +4,7 @@ import random
 import re
 from collections import Counter
 from itertools import islice, product, repeat
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_variations_reorder_people_and_operands():
 
 
 def test_demonstrations_have_the_sizes_and_the_carefulness_asked_for():
-    options = PuzzleWarmStart(puzzles=5, most_people=4)
+    options = PuzzleWarmStart(out=Path(), puzzles=5, most_people=4)
     drawn = [*islice(options.demonstrations(random.Random(0), repeat(0.25)), 2000)]
     sizes = Counter(len(example.messages[0]["content"].split("\n")) for example in drawn)
     careful = sum("guess" not in example.segments[0].text for example in drawn)

@@ -1,18 +1,13 @@
 """What the search demonstration trains on."""
 
-import json
 import re
-import shlex
-import subprocess
-import sys
-import time
 
 import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.tiny.search_dataset import AGENT_NAME, CORPUS, TEST, TRAIN, build_dataset, prepare
+from verl_trgrpo.tiny.search_dataset import AGENT_NAME, CORPUS, TEST, TRAIN, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)
 
@@ -20,39 +15,17 @@ FILES = ("train.parquet", "test.parquet", CORPUS)
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     directory = tmp_path_factory.mktemp("dataset")
-    assert build_dataset(directory, seed=3)
+    assert prepare(directory, seed=3)
     return directory
 
 
 def rows(directory, split):
-    return pq.read_table(directory / f"{split}.parquet").to_pylist()
+    return pq.read_table(directory / "data" / f"{split}.parquet").to_pylist()
 
 
 def person(row):
     found = re.search(r"(?:Where was|profession of|country was) (.+?)(?: born)?\?", row["prompt"][0]["content"])
     return found[1]
-
-
-def test_the_same_seed_gives_the_same_files_and_another_one_others(built, tmp_path):
-    build_dataset(tmp_path / "same", seed=3)
-    build_dataset(tmp_path / "other", seed=4)
-    for name in FILES:
-        assert file_sha256(tmp_path / "same" / name) == file_sha256(built / name)
-        assert file_sha256(tmp_path / "other" / name) != file_sha256(built / name)
-
-
-def test_what_is_there_is_left_alone(built):
-    before = {path.name: path.stat().st_mtime_ns for path in built.iterdir()}
-    time.sleep(0.01)
-    assert not build_dataset(built, seed=3)
-    assert {path.name: path.stat().st_mtime_ns for path in built.iterdir()} == before
-
-
-def test_a_damaged_corpus_is_written_again(built):
-    right = (built / CORPUS).read_bytes()
-    (built / CORPUS).write_bytes(right[:-100])
-    build_dataset(built, seed=3)
-    assert (built / CORPUS).read_bytes() == right
 
 
 def test_no_person_is_asked_about_twice_or_in_both_splits(built):
@@ -74,33 +47,22 @@ def test_rows_are_what_the_loop_and_the_reward_read(built, split):
         assert answer
 
 
-def test_an_index_is_built_again_only_where_it_has_to_be(tmp_path):
+def test_the_same_seed_gives_the_same_files_and_another_one_others(built, tmp_path):
+    def digests(directory):
+        return {name: file_sha256(directory / "data" / name) for name in FILES}
+
     assert prepare(tmp_path, seed=3)
-    manifest, files = tmp_path / "index" / "manifest.json", tmp_path / "index" / "index"
-    before = manifest.stat().st_mtime_ns
+    assert digests(tmp_path) == digests(built)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert not prepare(tmp_path, seed=3)
-    assert manifest.stat().st_mtime_ns == before
-    next(files.glob("*.store")).unlink()  # damaged
-    assert prepare(tmp_path, seed=3)
-    (tmp_path / "data" / CORPUS).write_text("")  # made again, and with it the index
-    assert prepare(tmp_path, seed=3)
-    assert not prepare(tmp_path, seed=3)
-    assert prepare(tmp_path, seed=4)  # another world
-    assert len(Index(tmp_path / "index").search(["born"], 1)[0]) == 1
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert prepare(tmp_path, seed=4)
+    assert not {*digests(tmp_path).values()} & {*digests(built).values()}
 
 
-def test_the_recorded_command_builds_the_same_files(built, tmp_path):
-    command = json.loads((built / "manifest.json").read_text())["command"]
-    subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=tmp_path, check=True, timeout=600)
-    for name in FILES:
-        assert file_sha256(tmp_path / built.name / name) == file_sha256(built / name)
-
-
-def test_preparing_builds_an_index_that_answers_the_questions(tmp_path):
-    assert prepare(tmp_path, seed=3)
-    assert not prepare(tmp_path, seed=3)
-    backend = Index(tmp_path / "index")
-    for row in rows(tmp_path / "data", "test"):
+def test_the_index_answers_the_questions(built):
+    backend = Index(built / "index")
+    for row in rows(built, "test"):
         (answer,) = row["reward_model"]["ground_truth"]["target"]
         contents = backend.search([person(row)], 1)[0][0].contents
         if row["extra_info"]["searches"] == 2:

@@ -1,13 +1,11 @@
 """The server of the demonstration: it comes up, and it never outlives the block that needed it."""
 
-import http.server
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
@@ -57,12 +55,10 @@ def test_the_server_answers_within_the_block_and_is_gone_after_it(index, tmp_pat
         port = int(url.split("/retrieve")[0].rsplit(":", 1)[1])
     assert servers() == []
     assert refuses(url)
-    # The same port again, at once, and the log goes on.
-    size = (tmp_path / "log").stat().st_size
+    # The same port again, at once.
     with retrieval_server(index, tmp_path / "log", port) as again:
         assert again == url
         assert ask(url, name)
-    assert (tmp_path / "log").stat().st_size > size
 
 
 @pytest.mark.slow
@@ -74,10 +70,9 @@ def test_the_server_is_stopped_when_the_block_raises(index, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path, monkeypatch):
+def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path):
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].kill()
-    monkeypatch.setattr("verl_trgrpo.tiny.search_server._STOP_SECONDS", 0.5)
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].suspend()
     assert servers() == []
@@ -136,36 +131,7 @@ def test_ctrl_c_ends_the_server_too(index, tmp_path):
 
 @pytest.mark.slow
 def test_a_server_that_cannot_start_is_an_error_with_its_reason(index, tmp_path):
-    with pytest.raises(RuntimeError, match="not a finished index"), retrieval_server(tmp_path, tmp_path / "log"):
+    with pytest.raises(RuntimeError, match="log says why"), retrieval_server(tmp_path, tmp_path / "log"):
         pass
+    assert "not a finished index" in (tmp_path / "log").read_text()
     assert servers() == []
-
-
-class Stranger(http.server.BaseHTTPRequestHandler):
-    """Says that it is well, whatever it is asked."""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.mark.slow
-def test_somebody_elses_server_on_the_port_is_not_taken_for_ours(index, tmp_path):
-    stranger = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
-    threading.Thread(target=stranger.serve_forever, args=(0.01,), daemon=True).start()
-    port = stranger.server_address[1]
-    with pytest.raises(RuntimeError, match=f"port {port}"), retrieval_server(index, tmp_path / "log", port):
-        pass
-    stranger.shutdown()
-    stranger.server_close()
-
-
-@pytest.mark.slow
-def test_a_proxy_of_the_environment_is_not_asked(index, tmp_path, monkeypatch):
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # where nobody listens
-    monkeypatch.delenv("no_proxy", raising=False)
-    with retrieval_server(index, tmp_path / "log") as url:
-        assert url.startswith("http://127.0.0.1:")

@@ -103,8 +103,3 @@ def test_a_name_after_a_space_is_one_token_wherever_it_stands(tokenizer):
             (token,) = tokenizer.tokenize(f" {name}")
             assert token in question
             assert token in answer
-
-
-def test_a_vocabulary_without_room_for_the_bytes_is_refused():
-    with pytest.raises(ValueError, match=f"vocab_size is 100, .* need {SMALLEST_VOCABULARY}"):
-        train_tokenizer([], 100, 64)

@@ -4,6 +4,7 @@ import math
 import random
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ class Counting(WarmStart):
 
 @pytest.fixture(scope="module")
 def trained():
-    return train(Counting(steps=1, batch_size=2))
+    return train(Counting(out=Path(), steps=1, batch_size=2))
 
 
 def batches(trained, options):
@@ -45,7 +46,7 @@ def batches(trained, options):
 
 def test_all_options_out_of_range_are_reported_at_once():
     with pytest.raises(ValueError) as caught:
-        Counting(seed=-1, steps=0, batch_size=0, final_careful=1.5)
+        Counting(out=Path(), seed=-1, steps=0, batch_size=0, final_careful=1.5)
     for part in ("seed is -1", "steps is 0", "batch_size is 0", "final_careful is 1.5"):
         assert part in str(caught.value)
 
@@ -59,15 +60,15 @@ def test_the_model_is_a_small_qwen2_that_cpu_kernels_can_serve(trained):
 
 
 def test_training_lowers_the_loss(trained):
-    (batch,) = batches(trained, Counting(steps=1, batch_size=8))
-    _, model = train(Counting(steps=20, batch_size=4))
+    (batch,) = batches(trained, Counting(out=Path(), steps=1, batch_size=8))
+    _, model = train(Counting(out=Path(), steps=20, batch_size=4))
     with torch.no_grad():
         assert training._loss(model, *batch) < 0.8 * training._loss(trained[1], *batch)
 
 
 def test_batches_label_what_the_model_writes_and_nothing_else(trained):
     tokenizer, _ = trained
-    found = batches(trained, Counting(steps=5, batch_size=4))
+    found = batches(trained, Counting(out=Path(), steps=5, batch_size=4))
     assert len(found) == 5
     for input_ids, labels in found:
         assert input_ids.shape == labels.shape
@@ -84,7 +85,7 @@ def test_batches_label_what_the_model_writes_and_nothing_else(trained):
 def test_careless_demonstrations_come_in_the_last_part(trained):
     tokenizer, _ = trained
     steps = 5 * training.BATCHES_PER_DRAW  # of which four fifths are the first part
-    found = batches(trained, Counting(steps=steps, batch_size=1, final_careful=0.0))
+    found = batches(trained, Counting(out=Path(), steps=steps, batch_size=1, final_careful=0.0))
     careless = ["careless" in tokenizer.decode(input_ids[0]) for input_ids, _ in found]
     assert all(careless[steps * 4 // 5 :])
     assert sum(careless[: steps * 4 // 5]) < 0.2 * steps

@@ -2,80 +2,67 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256, read_manifest
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
-from verl_trgrpo.tiny.warm_start import CHECKPOINT_FILES, build, main
+from verl_trgrpo.tiny.warm_start import build, is_built, main
 
 SHORT = {"steps": 1, "batch_size": 2, "test_tasks": 1}
-PUZZLES = PuzzleWarmStart(puzzles=20, **SHORT)
 FLAGS = ["--puzzles", "20", "--steps", "1", "--batch-size", "2", "--test-tasks", "1"]
 
 
 def hashes(directory):
-    return {name: file_sha256(directory / name) for name in CHECKPOINT_FILES}
+    return {path.name: file_sha256(path) for path in directory.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    out = tmp_path_factory.mktemp("built")
-    assert build(out, PUZZLES)
-    return out
+def options(tmp_path_factory):
+    options = PuzzleWarmStart(out=tmp_path_factory.mktemp("built"), puzzles=20, **SHORT)
+    assert not is_built(options)
+    build(options)
+    return options
 
 
-def test_a_second_build_gives_the_same_bytes_and_another_seed_others(built, tmp_path):
+def test_a_second_build_gives_the_same_bytes_and_another_seed_others(options, tmp_path):
     assert main(["puzzles", "--out", str(tmp_path / "again"), *FLAGS]) == 0
-    assert hashes(tmp_path / "again") == hashes(built)
-    assert (tmp_path / "again/manifest.json").read_bytes() == (built / "manifest.json").read_bytes()
-    build(tmp_path / "other", PuzzleWarmStart(seed=1, puzzles=20, **SHORT))
-    assert hashes(tmp_path / "other")["model.safetensors"] != hashes(built)["model.safetensors"]
+    assert hashes(tmp_path / "again") == hashes(options.out)
+    assert is_built(options)
+    other = replace(options, seed=1, out=tmp_path / "other")
+    build(other)
+    assert hashes(other.out)["model.safetensors"] != hashes(options.out)["model.safetensors"]
+    assert not is_built(replace(options, out=other.out))
 
 
-def test_all_files_can_be_read_by_everybody(built):
-    assert {(built / name).stat().st_mode & 0o444 for name in CHECKPOINT_FILES} == {0o444}
-
-
-def test_what_is_there_is_built_again_only_if_forced_or_damaged(built, capsys):
-    right, before = hashes(built), {path.name: path.stat().st_mtime_ns for path in built.iterdir()}
-    assert main(["puzzles", "--out", str(built), *FLAGS]) == 0
-    assert "already has this checkpoint" in capsys.readouterr().out
-    assert {path.name: path.stat().st_mtime_ns for path in built.iterdir()} == before
-    assert build(built, PUZZLES, force=True)
-    assert (built / "model.safetensors").stat().st_mtime_ns > before["model.safetensors"]
-    (built / "config.json").write_text("{}")
-    assert build(built, PUZZLES)
-    assert hashes(built) == right
+def test_all_files_can_be_read_by_everybody(options):
+    assert {path.stat().st_mode & 0o444 for path in options.out.iterdir()} == {0o444}
 
 
 def test_the_manifest_records_files_options_and_accuracy(tmp_path):
-    build(tmp_path, PuzzleWarmStart(puzzles=4, most_people=4, **SHORT))
+    build(PuzzleWarmStart(out=tmp_path, puzzles=4, most_people=4, **SHORT))
     manifest = read_manifest(tmp_path)
-    assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == hashes(tmp_path)
+    found = {name: facts["sha256"] for name, facts in manifest["files"].items()}
+    assert found == {name: digest for name, digest in hashes(tmp_path).items() if name != "manifest.json"}
     assert manifest["arguments"]["steps"] == 1
-    assert "--steps 1" in manifest["command"] and "--most-people 4" in manifest["command"]
     assert [*manifest["accuracy"]] == ["2ppl", "3ppl", "4ppl"]
 
 
 @pytest.mark.slow
-def test_the_search_model_is_built_by_the_same_command(tmp_path):
-    assert build(tmp_path, SearchWarmStart(**SHORT))
-    assert {*read_manifest(tmp_path)["accuracy"]} == {"one search", "two searches"}
+def test_the_search_model_is_built_in_the_same_way(tmp_path):
+    assert {*build(SearchWarmStart(out=tmp_path, **SHORT))["accuracy"]} == {"one search", "two searches"}
 
 
-def test_an_interrupted_build_leaves_what_was_there(built, tmp_path):
+def test_an_interrupted_build_leaves_what_was_there(options):
     def interrupt(items, total, label):
         raise KeyboardInterrupt
 
-    before = hashes(built)
+    before = hashes(options.out)
     with pytest.raises(KeyboardInterrupt):
-        build(built, PuzzleWarmStart(seed=2, puzzles=20, **SHORT), progress=interrupt)
-    assert hashes(built) == before
-    with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "new", PUZZLES, progress=interrupt)
-    assert not (tmp_path / "new").exists()
+        build(replace(options, seed=2), progress=interrupt)
+    assert hashes(options.out) == before
 
 
 @pytest.mark.parametrize(
@@ -83,7 +70,7 @@ def test_an_interrupted_build_leaves_what_was_there(built, tmp_path):
     [
         (["--steps", "0", "--seed", "-3"], ["steps is 0", "seed is -3"]),
         (["--puzzles", "99999"], ["puzzles"]),
-        (["--most-people", "5"], ["most_people is 5"]),
+        (["--most-people", "5"], ["most-people"]),
     ],
     ids=["two at once", "too many puzzles", "too many people"],
 )
@@ -91,7 +78,6 @@ def test_impossible_options_end_with_their_reasons_and_code_2(flags, reasons, tm
     assert main(["puzzles", "--out", str(tmp_path / "out"), *flags]) == 2
     error = capsys.readouterr().err
     assert all(reason in error for reason in reasons)
-    assert "Traceback" not in error
     assert not (tmp_path / "out").exists()
 
 

@@ -1,1 +1,1 @@
-"""The command line: one file a sub-command, each with ``add_parser`` and ``run``."""
+"""The command line. `main` has the table of commands; a command parses its options, calls one room and prints."""

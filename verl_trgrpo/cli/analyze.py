@@ -1,12 +1,4 @@
-"""``verl-trgrpo analyze``: what token weights do to the gradients of a checkpoint, and how sharp its loss is."""
-
-from __future__ import annotations
-
-import argparse
-from collections.abc import Sequence
-
-_DESCRIPTION = """\
-Measure the gradients of a checkpoint's own rollouts, token by token, or the sharpness of its loss.
+"""Measure the gradients of a checkpoint's own rollouts, token by token, or the sharpness of its loss.
 
 examples:
   verl-trgrpo analyze --model runs/kk/tr_grpo/global_step_100 --data data/kk/train.parquet
@@ -20,21 +12,16 @@ quarters' updates. --out receives gradients.json and gradients.png, or sharpness
 Exit code: 0 fine, 1 a token is outside the envelope, 2 wrong input, 130 interrupted.
 """
 
+from __future__ import annotations
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    about = "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"
-    # All words, --help too, are left to tyro: nothing begins with this prefix.
-    parser = commands.add_parser("analyze", help=about, add_help=False, prefix_chars="\0")
-    parser.add_argument("words", nargs="*")
-    parser.set_defaults(run=lambda arguments: main(arguments.words))
+from collections.abc import Sequence
 
 
-def main(words: Sequence[str]) -> int:
-    """Run ``verl-trgrpo analyze``; returns its exit code."""
+def run(words: Sequence[str]) -> int:
     from verl_trgrpo.analysis.options import AnalyzeOptions
     from verl_trgrpo.common.options import parse_options
 
-    options = parse_options(AnalyzeOptions, "verl-trgrpo analyze", _DESCRIPTION, words)
+    options = parse_options(AnalyzeOptions, "verl-trgrpo analyze", __doc__, words)
     from verl_trgrpo.analysis.run import analyze
     from verl_trgrpo.common.progress import interruptible
 

@@ -47,8 +47,7 @@ class CompareOptions:
             raise ValueError(f"--jobs is {self.jobs}; it must be at least 1")
 
 
-def main(words: Sequence[str]) -> int:
-    """Run ``verl-trgrpo compare``; returns its exit code."""
+def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.runs.compare.runner import make_inputs, run_study

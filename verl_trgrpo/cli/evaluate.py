@@ -1,13 +1,4 @@
-"""``verl-trgrpo eval``: avg@k and pass@k of a checkpoint on test files."""
-
-from __future__ import annotations
-
-import argparse
-import sys
-from collections.abc import Sequence
-
-_DESCRIPTION = """\
-Run a checkpoint through vLLM on test files and report avg@k and pass@k per data source, with confidence intervals.
+"""Run a checkpoint through vLLM on test files and report avg@k and pass@k per data source, with confidence intervals.
 
 examples:
   verl-trgrpo eval --model runs/kk/tr_grpo/global_step_100 --data data/kk/test.parquet --preset kk
@@ -22,30 +13,24 @@ where it stopped, and one that is complete only scores again. See docs/evaluatio
 Exit code: 0 fine, 1 vLLM or the merger failed, 2 wrong input, 130 interrupted.
 """
 
+from __future__ import annotations
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    about = "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"
-    # All words, --help too, are left to tyro: nothing begins with this prefix.
-    parser = commands.add_parser("eval", help=about, add_help=False, prefix_chars="\0")
-    parser.add_argument("words", nargs="*")
-    parser.set_defaults(run=lambda arguments: main(arguments.words))
+from collections.abc import Sequence
 
 
-def main(words: Sequence[str]) -> int:
-    """Run ``verl-trgrpo eval``; returns its exit code."""
+def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.evaluation.options import EvalOptions
 
-    options = parse_options(EvalOptions, "verl-trgrpo eval", _DESCRIPTION, words)
-    from verl_trgrpo.common.progress import exit_code, interruptible
+    options = parse_options(EvalOptions, "verl-trgrpo eval", __doc__, words)
+    from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.evaluation.run import REPORT, evaluate
 
     try:
         with interruptible() as progress:
             table, generated = evaluate(options, progress)
     except KeyboardInterrupt as interrupt:
-        print(f"\ninterrupted; the same command goes on with what is in {options.directory}", file=sys.stderr)
-        return exit_code(interrupt)
+        raise type(interrupt)(f"the same command goes on with what is in {options.directory}") from None
     print(table, end="")
     print(f"{options.directory / REPORT}: {generated:,} responses made now")
     return 0

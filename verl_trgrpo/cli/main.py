@@ -2,80 +2,80 @@
 
 from __future__ import annotations
 
-import argparse
-import functools
 import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from verl_trgrpo import __version__
-from verl_trgrpo.cli import analyze, data, evaluate, search
+from verl_trgrpo.common.progress import exit_code
 
-# Commands that read their own words: module, function, and what they do.
-_COMMANDS = {
-    ("train",): ("train", "main", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
-    ("quickstart",): (
-        "demonstrations",
-        "quickstart",
-        "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes",
-    ),
-    ("doctor",): (
-        "doctor",
-        "main",
-        "check versions, device, registration with veRL and vLLM; says the remedy for each failure",
-    ),
-    ("validate",): (
-        "validate",
-        "main",
-        "find everything that is wrong with a recipe or configuration, without starting it",
-    ),
-    ("compare",): ("compare", "main", "train algorithms with several seeds; table with intervals and paired tests"),
-    ("report",): ("report", "main", "compare training runs on one HTML page: curves, weights, table, responses"),
-    ("search", "demo"): ("demonstrations", "search_demo", "train a tiny model to search, on a CPU, in minutes"),
-}
+# Name, function in `verl_trgrpo.cli` that takes the other words and returns the exit code, and what it does.
+COMMANDS = {
+    "doctor": ("doctor.run", "check versions, device, registration with veRL and vLLM; a remedy for each failure"),
+    "quickstart": ("demonstrations.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
+    "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
+    "validate": ("validate.run", "find everything that is wrong with a recipe or configuration, without starting it"),
+    "compare": ("compare.run", "train algorithms with several seeds; table with intervals and paired tests"),
+    "report": ("report.run", "compare training runs on one HTML page: curves, weights, table, responses"),
+    "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
+    "analyze": ("analyze.run", "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"),
+    "data check": ("data.check", "check parquet files for what veRL and the rewards need"),
+    "data show": ("data.show", "print rows of a parquet file for reading"),
+    "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
+    "search index": ("search.index", "build an index of a corpus of passages"),
+    "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
+    "search query": ("search.query", "ask an index or a server, and print what it finds"),
+    "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
+}  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads."""
+    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads.
+
+    Raises:
+        SystemExit: with 0 after a command's ``--help``.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     words = list(sys.argv[1:] if argv is None else argv)
-    for command, (module, function, _) in _COMMANDS.items():
-        if tuple(words[: len(command)]) == command:
-            run = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function)
-            return _run(functools.partial(run, words[len(command) :]))
-    parser = argparse.ArgumentParser(
-        prog="verl-trgrpo",
-        description="TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.",
-        epilog="Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
+    for length in (1, 2):
+        name = " ".join(words[:length])
+        if name in COMMANDS:
+            module, _, function = COMMANDS[name][0].partition(".")
+            return _run(getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function), words[length:])
+    if words == ["--version"]:
+        print(f"verl-trgrpo {__version__}")
+        return 0
+    # All commands, or those of a group such as data.
+    group = {name: about for name, (_, about) in COMMANDS.items() if words and name.startswith(f"{words[0]} ")}
+    if words[-1:] in (["-h"], ["--help"]) and (group or len(words) == 1):
+        print(_overview(group or {name: about for name, (_, about) in COMMANDS.items()}))
+        return 0
+    print(f"error: {name or 'nothing'} is not a command; give one of {', '.join(group or COMMANDS)}", file=sys.stderr)
+    return 2
+
+
+def _overview(commands: Mapping[str, str]) -> str:
+    return "\n".join(
+        [
+            "TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.\n\nusage: verl-trgrpo COMMAND ...\n",
+            *(f"  {name:<20}{about}" for name, about in commands.items()),
+            "\n`verl-trgrpo COMMAND --help` explains a command, with examples.",
+            "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
+        ]
     )
-    parser.add_argument("--version", action="version", version=f"verl-trgrpo {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for (name, *more), (_, _, about) in _COMMANDS.items():
-        if not more:
-            commands.add_parser(name, help=about)
-    for room in (data, evaluate, analyze, search):
-        room.add_parser(commands)
-    arguments, rest = parser.parse_known_args(words)
-    # Overrides may stand on either side of an option.
-    if rest and ("overrides" not in arguments or any(word.startswith("-") for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if rest:
-        arguments.overrides += rest
-    return _run(lambda: arguments.run(arguments), getattr(arguments, "when_interrupted", ""))
 
 
-def _run(command: Callable[[], int], when_interrupted: str = "") -> int:
+def _run(command: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
     """Run a command; say in a line what ended it early."""
     try:
-        code = command()
+        code = command(words)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as interrupt:
-        next_time = str(interrupt) or when_interrupted
-        print(f"\ninterrupted{'; ' + next_time if next_time else ''}", file=sys.stderr)
-        return 130
+        print(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}", file=sys.stderr)
+        return exit_code(interrupt)
     except BrokenPipeError:
         # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Sequence
 
 
-def main(words: Sequence[str]) -> int:
-    """Run ``verl-trgrpo report``; returns its exit code."""
+def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.runs.report.build import ReportOptions, build_report
 

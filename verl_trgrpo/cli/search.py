@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
 import sys
@@ -16,52 +15,45 @@ from verl_trgrpo.common.options import parse_options
 if TYPE_CHECKING:
     from verl_trgrpo.retrieval.protocol import Hit
 
-_PROG = "verl-trgrpo search"
+_INDEX = """\
+Build an index of a corpus of passages.
 
-_EPILOG = """\
 examples:
   verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
-  verl-trgrpo search query --index indexes/wiki-18 "who wrote The Left Hand of Darkness"
-  verl-trgrpo search query --url http://127.0.0.1:8000 --topk 5 "Ursula K. Le Guin"
+
+Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}; lines that are not are left out and reported. See
+docs/search.md.
+"""
+
+_SERVE = """\
+Serve an index over HTTP in Search-R1's protocol.
+
+examples:
   verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
   VERL_TRGRPO_SEARCH_TOKEN=... verl-trgrpo search serve --index indexes/wiki-18 --host 0.0.0.0
   curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
       -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
+
+It answers POST /retrieve, GET /health and GET /metrics until SIGTERM or Ctrl-C; requests in work are finished first. Limits
+hold for each worker. With a token every request needs it as its bearer token. See docs/search.md.
 """
 
-_ACTIONS = {
-    "index": "build an index of a corpus",
-    "serve": "serve an index over HTTP in Search-R1's protocol",
-    "query": "ask an index or a server, and print what it finds",
-}
+_QUERY = """\
+Ask an index or a server, and print what it finds.
+
+examples:
+  verl-trgrpo search query --index indexes/wiki-18 "who wrote The Left Hand of Darkness"
+  verl-trgrpo search query --url http://127.0.0.1:8000 --topk 5 "Ursula K. Le Guin"
+
+A server that needs a bearer token gets the one in the environment variable VERL_TRGRPO_SEARCH_TOKEN.
+"""
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser(
-        "search",
-        help="index a corpus of passages, serve it in Search-R1's protocol, ask it; train a tiny model to search",
-        description="Index, serve and query a corpus of passages. See docs/search.md.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, about in _ACTIONS.items():
-        # All words, --help too, are left to tyro, which knows the options: nothing begins with this prefix.
-        action = actions.add_parser(name, help=about, add_help=False, prefix_chars="\0")
-        action.add_argument("words", nargs="*")
-        action.set_defaults(run=_run)
-    actions.add_parser("demo", help="train a tiny model to search, on a CPU, in minutes")
-
-
-def _run(arguments: argparse.Namespace) -> int:
-    return {"index": _index, "serve": _serve, "query": _query}[arguments.action](arguments.words)
-
-
-def _index(words: Sequence[str]) -> int:
+def index(words: Sequence[str]) -> int:
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.retrieval.build import IndexOptions, build_index
 
-    options = parse_options(IndexOptions, f"{_PROG} index", argv=words)
+    options = parse_options(IndexOptions, "verl-trgrpo search index", _INDEX, words)
     with interruptible(signal.SIGTERM) as progress:
         result = build_index(options, progress)
     manifest = result.manifest
@@ -76,11 +68,11 @@ def _index(words: Sequence[str]) -> int:
     return 0
 
 
-def _serve(words: Sequence[str]) -> int:
+def serve(words: Sequence[str]) -> int:
     from verl_trgrpo.retrieval.options import ServerOptions
     from verl_trgrpo.retrieval.server import serve
 
-    options = parse_options(ServerOptions, f"{_PROG} serve", argv=words)
+    options = parse_options(ServerOptions, "verl-trgrpo search serve", _SERVE, words)
 
     def ready(address: str, documents: int) -> None:
         print(f"listening on {address}/retrieve ({documents:,} passages, workers {options.workers})", flush=True)
@@ -91,9 +83,7 @@ def _serve(words: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """Ask an index or a server, and print what it finds.
-
-    A server that needs a bearer token gets the one in the environment variable VERL_TRGRPO_SEARCH_TOKEN.
+    """What to ask, and whom.
 
     Args:
         questions: One or more questions; quote each.
@@ -112,8 +102,8 @@ class QueryOptions:
             raise ValueError("give one or more questions, and either --index or --url")
 
 
-def _query(words: Sequence[str]) -> int:
-    options = parse_options(QueryOptions, f"{_PROG} query", argv=words, positional=["questions"])
+def query(words: Sequence[str]) -> int:
+    options = parse_options(QueryOptions, "verl-trgrpo search query", _QUERY, words, positional=["questions"])
     if options.index is not None:
         from verl_trgrpo.retrieval.index import Index
 

@@ -42,7 +42,7 @@ class TrainOptions:
     recipe: Path | None = None
 
 
-def main(words: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
     train(options.overrides, options.recipe or options.config_name)
     return 0

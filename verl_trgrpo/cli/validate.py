@@ -45,7 +45,7 @@ class ValidateOptions:
             raise ValueError(f"{self.config} is an override, not a configuration; give a recipe file or a name first")
 
 
-def main(words: Sequence[str]) -> int:
+def run(words: Sequence[str]) -> int:
     from omegaconf import OmegaConf
 
     from verl_trgrpo.runs.validate import validate

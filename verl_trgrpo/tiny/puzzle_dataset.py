@@ -40,47 +40,37 @@ def build_dataset(
         ValueError: when the directory cannot be written or has data files of unknown origin, or when there are not as many
             puzzles.
     """
-    arguments = {"train": _by_size(train), "test": _by_size(test), "seed": seed}
-    imports = "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset"
-    counts = "" if (train, test) == (TRAIN, TEST) else f", {dict(train)}, {dict(test)}"
-    call = f"build_dataset(Path({directory.resolve().name!r}), {seed}{counts})"
-    plan = BuildPlan(
-        "quickstart", directory, arguments, ["python", "-c", f"{imports}; {call}"], ["reasoning-gym", "numpy"]
-    )
+    counts = {
+        name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
+    }
+    libraries = ["reasoning-gym", "numpy"]
+    plan = BuildPlan("quickstart", directory, {**counts, "seed": seed}, ["verl-trgrpo", "quickstart"], libraries)
     return build_data_set(plan, lambda: _make(seed, train, test)).built
-
-
-def _by_size(counts: Mapping[int, int]) -> dict[str, int]:
-    return {f"{n_people}ppl": count for n_people, count in counts.items()}
 
 
 def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:
     puzzles: dict[str, list[Puzzle]] = {"train": [], "test": []}
-    counts = {}
     for n_people in sorted({*train, *test}):
         tests = test.get(n_people, 0)
-        total = tests + train.get(n_people, 0)
-        stream = generate_puzzles(n_people, total, seed, exclude=WARM_START)
+        stream = generate_puzzles(n_people, tests + train.get(n_people, 0), seed, exclude=WARM_START)
         # Test first: another number of train puzzles would leave the test set as it is.
         puzzles["test"] += itertools.islice(stream, tests)
         puzzles["train"] += stream
-        counts[f"{n_people}ppl"] = Counts(total, total)
-    return DataSet([_file(split, puzzles[split], seed) for split in puzzles], counts)
-
-
-def _file(split: str, puzzles: list[Puzzle], seed: int) -> DataFile:
-    name = f"{split}.parquet"
-    random.Random(f"{name}/{seed}").shuffle(puzzles)
-    return DataFile(name, [_row(puzzle, i, split) for i, puzzle in enumerate(puzzles)], schema.arrow_schema([]))
-
-
-def _row(puzzle: Puzzle, index: int, split: str) -> dict:
-    return schema.build_row(
-        data_source=f"kk_{len(puzzle.names)}ppl",
-        prompt=prompt_messages(puzzle),
-        ability="logic",
-        ground_truth=format_solution(puzzle.names, puzzle.solution),
-        index=index,
-        split=split,
-        extra_info={},
-    )
+    files = []
+    for split, found in puzzles.items():
+        name = f"{split}.parquet"
+        random.Random(f"{name}/{seed}").shuffle(found)
+        rows = [
+            schema.build_row(
+                data_source=f"kk_{len(puzzle.names)}ppl",
+                prompt=prompt_messages(puzzle),
+                ability="logic",
+                ground_truth=format_solution(puzzle.names, puzzle.solution),
+                index=index,
+                split=split,
+                extra_info={},
+            )
+            for index, puzzle in enumerate(found)
+        ]
+        files.append(DataFile(name, rows, schema.arrow_schema([])))
+    return DataSet(files, {split: Counts(len(found), len(found)) for split, found in puzzles.items()})

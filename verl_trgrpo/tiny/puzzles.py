@@ -11,10 +11,10 @@ import functools
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, MAX_PEOPLE, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
@@ -63,15 +63,17 @@ class KeyHalf:
 WARM_START, HELD_OUT = KeyHalf(0), KeyHalf(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PuzzleWarmStart(WarmStart):
-    """Knights-and-Knaves puzzles: the model of the quickstart."""
+    """Knights-and-Knaves puzzles: the model of the quickstart.
 
-    puzzles: int = field(
-        default=6000,
-        metadata={"help": f"different puzzles per number of people (with two at most {MOST_TWO_PERSON_PUZZLES})"},
-    )
-    most_people: int = field(default=3, metadata={"help": "puzzles have two to this many people: 3 or 4"})
+    Args:
+        puzzles: different puzzles per number of people (with two at most 40).
+        most_people: puzzles have two to this many people.
+    """
+
+    puzzles: int = 6000
+    most_people: Literal[3, 4] = 3
 
     world = "puzzles"
     vocabulary = 640

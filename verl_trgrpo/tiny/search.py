@@ -39,7 +39,7 @@ MAX_TURNS = 3
 MAX_TURN_TOKENS = 48
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchWarmStart(WarmStart):
     """Questions about an invented world: the model of the search demonstration."""
 

@@ -1,6 +1,6 @@
 """A retrieval server as a child process, for the length of a run.
 
-As a program (``python -m``) it serves the index named by its arguments until its standard input ends: the other end of that
+As a program (``python -m``) it serves the index named by its argument until its standard input ends: the other end of that
 pipe closes when the parent dies of whatever, SIGKILL included, so that no server is left behind.
 """
 
@@ -8,88 +8,55 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import signal
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 from verl_trgrpo.retrieval.options import ServerOptions
 from verl_trgrpo.retrieval.server import serve
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 15.0
-
-_ADDRESS = re.compile(rb"^listening on (\S+)/retrieve", re.MULTILINE)
-
 
 @contextlib.contextmanager
-def retrieval_server(index: Path, log_file: Path, port: int | None = None) -> Iterator[str]:
-    """Serve `index` on loopback, yield the server's address, and stop it at the end.
+def retrieval_server(index: Path, log_file: Path, port: int = 0) -> Iterator[str]:
+    """Serve `index` on loopback, yield the URL to send searches to, and stop the server at the end.
 
     Args:
         index: directory of an index.
         log_file: receives the server's output.
-        port: None for a free one.
+        port: 0 for a free one.
 
     Raises:
-        RuntimeError: when the server does not come up; the message shows the end of its log.
+        RuntimeError: when the server does not come up.
     """
-    command = [sys.executable, "-m", __name__, str(index), str(port or 0)]
-    with log_file.open("ab") as log:
-        own_log = log.tell()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    with process:  # closes the pipe
+    command = [sys.executable, "-m", __name__, str(index), str(port)]
+    pipe = subprocess.PIPE
+    with (
+        log_file.open("ab") as log,
+        # A session of its own: Ctrl-C in a terminal must not take the server from a run that is about to stop.
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, start_new_session=True) as process,
+    ):
         try:
-            address = _wait_until_healthy(process, log_file, own_log)
-            yield f"{address}/retrieve"
+            url = process.stdout.readline().strip()  # type: ignore[union-attr]
+            if not url:
+                raise RuntimeError(f"the retrieval server did not start; {log_file} says why")
+            yield url
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-def _wait_until_healthy(process: subprocess.Popen, log_file: Path, own_log: int) -> str:
-    """Return the address, by the process's own word: at a given port somebody else may answer."""
-    deadline = time.monotonic() + _START_SECONDS
-    no_proxy = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    while time.monotonic() < deadline and process.poll() is None:
-        if found := _ADDRESS.search(log_file.read_bytes()[own_log:]):
-            address = found[1].decode()
-            with contextlib.suppress(OSError), no_proxy.open(f"{address}/health", timeout=2):
-                return address
-        time.sleep(0.1)
-    ending = log_file.read_bytes()[own_log:].decode(errors="replace").strip().splitlines()[-5:]
-    raise RuntimeError(f"the retrieval server did not start; see {log_file}: " + " | ".join(ending))
+            process.kill()
 
 
 def _end_with_parent() -> None:
-    """Wait until standard input ends, then stop this process as its parent would have done."""
-    while os.read(sys.stdin.fileno(), 1):  # not through sys.stdin, whose lock a waiting thread would hold at the end
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    # Not through sys.stdin, whose lock a waiting thread would hold at the end.
+    os.read(0, 1)
+    os._exit(0)
 
 
 def _ready(address: str, documents: int) -> None:
-    sys.stdout.write(f"listening on {address}/retrieve ({documents} documents)\n")
-    sys.stdout.flush()
+    os.write(1, f"{address}/retrieve\n".encode())
 
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        serve(ServerOptions(Path(sys.argv[1]), port=int(sys.argv[2])), _ready)
-    except ValueError as error:
-        sys.exit(str(error))
+    options = ServerOptions(Path(sys.argv[1]), port=int(sys.argv[2]))
+    serve(options, _ready)

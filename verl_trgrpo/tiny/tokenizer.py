@@ -9,7 +9,7 @@ joins a space and a digit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,19 +43,13 @@ def train_tokenizer(
         ordinary_tokens: added tokens that decoding keeps.
 
     Returns:
-        A tokenizer with eos ``<|im_end|>``, pad ``<|endoftext|>`` and a ChatML chat template. Special tokens have the
+        a tokenizer with eos ``<|im_end|>``, pad ``<|endoftext|>`` and a ChatML chat template. Special tokens have the
         lowest ids.
-
-    Raises:
-        ValueError: ``vocab_size`` has no room for the bytes and the added tokens.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
     from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
-    smallest = 256 + len(SPECIAL_TOKENS) + len(ordinary_tokens)
-    if vocab_size < smallest:
-        raise ValueError(f"vocab_size is {vocab_size}, but 256 bytes and the added tokens need {smallest}; raise it")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -71,7 +65,9 @@ def train_tokenizer(
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_without_tokens(texts, [*SPECIAL_TOKENS, *ordinary_tokens]), trainer=trainer)
+    # The pieces between added tokens, so that no merge is learned from an added token's letters.
+    added = "|".join(map(re.escape, sorted([*SPECIAL_TOKENS, *ordinary_tokens], key=len, reverse=True)))
+    tokenizer.train_from_iterator((piece for text in texts for piece in re.split(added, text)), trainer=trainer)
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in ordinary_tokens])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -82,10 +78,3 @@ def train_tokenizer(
         model_max_length=max_length,
         clean_up_tokenization_spaces=False,
     )
-
-
-def _without_tokens(texts: Iterable[str], tokens: Sequence[str]) -> Iterator[str]:
-    """Yield the pieces between added tokens, so that no merge is learned from an added token's letters."""
-    added = re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
-    for text in texts:
-        yield from filter(None, added.split(text))

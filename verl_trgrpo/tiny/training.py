@@ -11,7 +11,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
@@ -62,21 +62,27 @@ class Demonstration:
     segments: Sequence[Segment]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WarmStart(ABC):
     """A world to learn from and the options of the training; equal options give an equal checkpoint.
 
     Raises ValueError that lists every option that is out of range.
+
+    Args:
+        out: directory for the checkpoint.
+        seed: decides data, first weights and order, from 0.
+        steps: optimizer steps.
+        batch_size: demonstrations per step.
+        final_careful: share of careful demonstrations in the last part; the model's own is about as high.
+        test_tasks: unseen tasks of each kind to measure the accuracy on.
     """
 
-    seed: int = field(default=0, metadata={"help": "decides data, first weights and order, from 0"})
-    steps: int = field(default=2000, metadata={"help": "optimizer steps"})
-    batch_size: int = field(default=16, metadata={"help": "demonstrations per step"})
-    final_careful: float = field(
-        default=0.3,
-        metadata={"help": "share of careful demonstrations in the last part; the model's own is about as high"},
-    )
-    test_tasks: int = field(default=40, metadata={"help": "unseen tasks of each kind to measure the accuracy on"})
+    out: Path
+    seed: int = 0
+    steps: int = 2000
+    batch_size: int = 16
+    final_careful: float = 0.3
+    test_tasks: int = 40
 
     world: ClassVar[str]
     vocabulary: ClassVar[int]
@@ -89,11 +95,11 @@ class WarmStart(ABC):
 
     def __post_init__(self) -> None:
         problems = [
-            f"{option.name} is {value}; it must be at least {least}"
-            for option in fields(self)
-            if (value := getattr(self, option.name)) < (least := int(option.name not in ("seed", "final_careful")))
+            f"{name} is {getattr(self, name)}; it must be at least {least}"
+            for name, least in {"seed": 0, "steps": 1, "batch_size": 1, "test_tasks": 1}.items()
+            if getattr(self, name) < least
         ]
-        if self.final_careful > 1:
+        if not 0 <= self.final_careful <= 1:
             problems.append(f"final_careful is {self.final_careful}; it must be from 0 to 1")
         raise_problems(problems)
 

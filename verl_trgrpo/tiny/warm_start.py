@@ -1,126 +1,97 @@
-"""Build a tiny model's checkpoint: ``python -m verl_trgrpo.tiny.warm_start puzzles --out DIR --seed 0``.
+"""Train a tiny model on demonstrations of its world; write checkpoint, tokenizer and manifest.json to a directory.
+
+examples:
+  python -m verl_trgrpo.tiny.warm_start puzzles --out DIR --seed 0
+  python -m verl_trgrpo.tiny.warm_start search --out DIR --steps 500
 
 Same options, machine and versions of the libraries give the same bytes.
 """
 
 from __future__ import annotations
 
-import argparse
 import platform
-import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
-
-from tqdm import tqdm
+from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.progress import Progress, interruptible, no_progress
-from verl_trgrpo.data.parquet import MANIFEST, file_sha256, is_intact, read_manifest, write_manifest
+from verl_trgrpo.data.parquet import file_sha256, read_manifest, write_manifest
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.training import WarmStart, train
 
 WORLDS: dict[str, type[WarmStart]] = {kind.world: kind for kind in (PuzzleWarmStart, SearchWarmStart)}
 
-CHECKPOINT_FILES = (
-    "config.json",
-    "generation_config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "chat_template.jinja",
-)
+
+def is_built(options: WarmStart) -> bool:
+    """Return whether the options' directory has a checkpoint that was trained with these options."""
+    return (read_manifest(options.out) or {}).get("arguments") == _arguments(options)
 
 
-def build(out: Path, options: WarmStart, force: bool = False, progress: Progress = no_progress) -> bool:
-    """Train a model and write checkpoint, tokenizer and ``manifest.json`` to `out`, all together or not at all.
-
-    Args:
-        out: directory, created if needed.
-        options: world and training.
-        force: build even where `out` has an intact checkpoint of the same options.
-        progress: shows the training.
+def build(options: WarmStart, progress: Progress = no_progress) -> dict[str, Any]:
+    """Train a model and write checkpoint, tokenizer and ``manifest.json`` to ``options.out``, all together or not at all.
 
     Returns:
-        whether anything was built.
+        the manifest: options, versions, accuracies and the files' sha256.
 
     Raises:
-        ValueError: where `out` cannot be written, or the world has not as many tasks.
+        ValueError: where ``options.out`` cannot be written, or the world has not as many tasks.
     """
-    identity = {"package_version": __version__, "world": options.world, "arguments": asdict(options)}
-    recorded = read_manifest(out) or {}
-    if not force and identity.items() <= recorded.items() and is_intact(out, recorded):
-        return False
-    with staged_directory(out, replaces=[*CHECKPOINT_FILES, MANIFEST]) as stage:
+    with staged_directory(options.out) as stage:
         tokenizer, model = train(options, progress)
         # Half the size; reinforcement learning loads the weights as fp32 again.
         model.bfloat16().save_pretrained(stage)
         tokenizer.save_pretrained(stage)
         # safetensors makes its file readable for its owner alone, which would not do in an installed package.
         (stage / "model.safetensors").chmod(0o644)
-        flags = [word for name, value in asdict(options).items() for word in (_flag(name), str(value))]
         manifest = {
-            **identity,
-            "command": shlex.join(
-                ["python", "-m", "verl_trgrpo.tiny.warm_start", options.world, "--out", "DIR", *flags]
-            ),
+            "package_version": __version__,
+            "world": options.world,
+            "arguments": _arguments(options),
             "library_versions": {name: version(name) for name in options.libraries},
             "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
             "parameters": model.num_parameters(),
             "accuracy": options.accuracy(stage),
-            "files": {name: {"sha256": file_sha256(stage / name)} for name in CHECKPOINT_FILES},
+            "files": {path.name: {"sha256": file_sha256(path)} for path in sorted(stage.iterdir())},
         }
         write_manifest(stage, manifest)
-    return True
+    return manifest
+
+
+def _arguments(options: WarmStart) -> dict[str, Any]:
+    return {name: value for name, value in asdict(options).items() if name != "out"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build a checkpoint from the words of a command line (None: of this process).
 
     Returns:
-        the exit code: 0 built or already there, 2 for an error that the user can correct, 130 interrupted.
+        the exit code: 0 built, 2 for an error that the user can correct, 130 interrupted.
     """
-    arguments = vars(_parser().parse_args(argv))
-    kind, out, force = WORLDS[arguments.pop("world")], arguments.pop("out"), arguments.pop("force")
+    world, *words = argv or sys.argv[1:] or [""]
+    if world not in WORLDS:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
     try:
+        options = parse_options(WORLDS[world], f"python -m verl_trgrpo.tiny.warm_start {world}", __doc__ or "", words)
         with interruptible() as progress:
-            built = build(out, kind(**arguments), force, progress)
+            manifest = build(options, progress)
     except (ValueError, OSError) as error:
-        tqdm.write(f"warm_start: error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return 2
     except KeyboardInterrupt:
-        tqdm.write("warm_start: interrupted; the output directory is as before", file=sys.stderr)
+        sys.stderr.write("\ninterrupted; the output directory is as before\n")
         return 130
-    if not built:
-        tqdm.write(f"{out} already has this checkpoint, trained with the same options; --force trains it again")
-    for tasks, accuracy in (read_manifest(out) or {}).get("accuracy", {}).items():
-        tqdm.write(f"{tasks}: greedy accuracy {accuracy['greedy']:.2f}, made to be careful {accuracy['careful']:.2f}")
+    for tasks, accuracy in manifest["accuracy"].items():
+        sys.stdout.write(
+            f"{tasks}: greedy accuracy {accuracy['greedy']:.2f}, made to be careful {accuracy['careful']:.2f}\n"
+        )
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m verl_trgrpo.tiny.warm_start",
-        description="Train a tiny model on demonstrations of its world, and write checkpoint, tokenizer and manifest.json "
-        "to DIR. Same options, machine and library versions give the same bytes.",
-    )
-    worlds = parser.add_subparsers(dest="world", required=True, metavar="WORLD")
-    for world, kind in WORLDS.items():
-        options = worlds.add_parser(world, help=kind.__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-        options.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory for the files")
-        options.add_argument("--force", action="store_true", help="train even if DIR has this checkpoint")
-        for option in fields(kind):
-            kwargs = {"type": type(option.default), "default": option.default, "help": option.metadata["help"]}
-            options.add_argument(_flag(option.name), **kwargs)
-    return parser
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     """
     from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
     from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
-    from verl_trgrpo.tiny.warm_start import build
+    from verl_trgrpo.tiny.warm_start import build, is_built
 
     model = study.model or str(CHECKPOINT)
     if study.puzzles:
@@ -47,8 +47,10 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     else:
         train, test = Path(study.data["train"]), Path(study.data["test"])
     if study.warm_start:
-        build(out / "warm_start", PuzzleWarmStart(**study.warm_start), progress=progress)
-        model = str((out / "warm_start").resolve())
+        options = PuzzleWarmStart(out=out / "warm_start", **study.warm_start)
+        if not is_built(options):
+            build(options, progress)
+        model = str(options.out.resolve())
     return Inputs(train, test, model)
 
 
