@@ -13,8 +13,7 @@ from verl.workers.utils import losses
 from tests.core.reference import published_weight
 from tests.verl_plugin.test_policy_loss import actor
 from verl_trgrpo.core import make_shaping
-from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
-from verl_trgrpo.verl_plugin.policy_loss import ENTROPY
+from verl_trgrpo.verl_plugin.config import ENTROPY, TRGRPOPolicyLossConfig
 
 LENGTHS = [(3, 5), (2, 1), (4, 9), (1, 2)]  # prompt and response tokens
 

@@ -53,14 +53,17 @@ def fresh(code, **environment):
     )
 
 
-def test_import_verl_is_enough_in_a_fresh_process():
+@pytest.mark.parametrize("first", ["verl", "verl_trgrpo.verl_plugin.config", "verl_trgrpo.verl_plugin.ppo_loss"])
+def test_one_import_registers_everything_whichever_comes_first(first):
     result = fresh(
-        "import verl\nfrom verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
+        f"import {first}\nfrom verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
         "get_policy_loss_fn('tr_grpo'), get_policy_loss_fn('aspo')\n"
         "for name in ('tr_grpo', 'reinforce_rej', 'ha_dw'): get_adv_estimator_fn(name)\n"
+        "from verl.plugin.platform import PlatformRegistry\n"
         "from verl.workers import engine_workers\nprint('WRAPPED', hasattr(engine_workers.ppo_loss, '__wrapped__'))"
     )
     assert result.returncode == 0, result.stderr
+    assert "could not register" not in result.stderr
     assert "WRAPPED True" in result.stdout
 
 

@@ -13,6 +13,10 @@ from verl.workers.config import PolicyLossConfig
 
 from verl_trgrpo.core import ClipRange, DifficultyOptions, RejectionOptions, TokenWeighting
 
+# Where the wrapped ppo_loss leaves the entropy in its copy of the actor's configuration, the only argument of a policy loss
+# that can carry it.
+ENTROPY = "_token_entropy"
+
 
 @dataclass
 class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):

@@ -10,13 +10,9 @@ import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, register_policy_loss
 
 from verl_trgrpo.core import PolicyLoss, TokenStatistic, compute_aspo_loss, compute_policy_loss
-from verl_trgrpo.verl_plugin.config import clip_range_of, token_weighting_of
+from verl_trgrpo.verl_plugin import config as plugin_config
 
 LOSS_MODES = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
-
-# Where the wrapped ppo_loss leaves the entropy in its copy of the actor's configuration, the only argument of a policy loss
-# that can carry it.
-ENTROPY = "_token_entropy"
 
 
 def verl_policy_loss(loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
@@ -44,11 +40,11 @@ def verl_policy_loss(loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
             log_prob,
             advantages,
             response_mask,
-            token_weighting_of(config.policy_loss),
-            clip_range_of(config),
+            plugin_config.token_weighting_of(config.policy_loss),
+            plugin_config.clip_range_of(config),
             loss_agg_mode,
             rollout_is_weights,
-            getattr(config, ENTROPY, None),
+            getattr(config, plugin_config.ENTROPY, None),
             **config.global_batch_info,
         )
         # Its sum over |advantages| has left the device already; only where that is no number is a look at the tensor needed.

@@ -24,8 +24,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils import losses
 
 from verl_trgrpo.core import Tokens, TokenStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
-from verl_trgrpo.verl_plugin.config import check_kl
-from verl_trgrpo.verl_plugin.policy_loss import ENTROPY
+from verl_trgrpo.verl_plugin import config as plugin_config
 
 _MARK = "has_token_weights"
 
@@ -74,7 +73,7 @@ def _wrap(ppo_loss: Any) -> Any:
         if not isinstance(weighting, TokenWeighting):
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _token_metrics(metrics)
-        check_kl(config)
+        plugin_config.check_kl(config)
         entropy = model_output.get("entropy")
         if entropy is not None:
             if not config.entropy_coeff:  # a term of 0 would still be differentiated
@@ -83,7 +82,7 @@ def _wrap(ppo_loss: Any) -> Any:
         weights_kl = config.use_kl_loss and weighting.kl != "plain"
         own = copy.copy(config)  # shallow: the counters of the global batch stay shared
         object.__setattr__(own, "use_kl_loss", config.use_kl_loss and not weights_kl)
-        object.__setattr__(own, ENTROPY, entropy)
+        object.__setattr__(own, plugin_config.ENTROPY, entropy)
         loss, metrics = ppo_loss(own, model_output, data, dp_group)
         if weights_kl:
             kl_loss = _weighted_kl_loss(config, model_output, entropy, data)
@@ -113,3 +112,6 @@ def _token_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
         if len(values) == 1 and isinstance(values[0], TokenStatistic):
             metrics[name] = TokenMetric(values[0])
     return metrics
+
+
+install()

@@ -8,20 +8,17 @@ import logging
 logger = logging.getLogger(__name__)
 
 
+# These modules register on import, and import one another as modules, not names: whichever of them a program imports first
+# imports veRL, which imports this one before the first is complete.
 try:
-    from verl_trgrpo.verl_plugin.cpu.platform import register_platform
+    from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss, ppo_loss
+    from verl_trgrpo.verl_plugin.cpu import platform
     from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
-    register_platform()
     register_resolvers()
-
-    from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss  # registration happens on import
-    from verl_trgrpo.verl_plugin.ppo_loss import install
-
-    install()
 except Exception:
     # veRL reports a plugin that fails to load at DEBUG level only; the user would see "Unsupported loss mode" much later.
     logger.exception("verl-trgrpo could not register with veRL; run `verl-trgrpo doctor` to find out why")
     raise
 
-__all__ = ["advantage_estimator", "policy_loss"]
+__all__ = ["advantage_estimator", "platform", "policy_loss", "ppo_loss"]

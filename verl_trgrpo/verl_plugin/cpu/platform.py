@@ -153,3 +153,6 @@ def register_platform() -> None:
         from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
 
         provide_vllm_distribution()
+
+
+register_platform()
