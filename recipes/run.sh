@@ -3,7 +3,7 @@
 #
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct                      TR-GRPO
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct algorithm=grpo       the baseline
-#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            configuration, batches, memory, problems
+#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            configuration, batches, problems
 #   bash recipes/run.sh --help
 set -euo pipefail
 
@@ -22,7 +22,7 @@ usage: bash recipes/run.sh TASK/MODEL [--build-data] [--dry-run] [HYDRA OVERRIDE
 
   TASK/MODEL     a recipe: recipes/TASK/MODEL.yaml; paths in it are relative to the repository
   --build-data   build the recipe's data files first, where they are not there (or BUILD_DATA=1)
-  --dry-run      start nothing: print the final configuration, the batch arithmetic, a memory estimate, and every problem
+  --dry-run      start nothing: print the final configuration, the sizes of a step, and every problem
   override       any of Hydra's, e.g. algorithm=grpo trainer.n_gpus_per_node=8 trainer.resume_mode=disable
 
 environment

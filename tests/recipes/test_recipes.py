@@ -1,6 +1,5 @@
 """Every shipped recipe with every algorithm, composed and validated with veRL's own classes."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +41,6 @@ def test_a_recipe_validates_with_every_algorithm(recipe, algorithm):
     # Only what is not on this machine is left open: two data files and the model.
     assert len(report.messages(Level.NOT_CHECKED)) == 3
     assert report.batches is not None
-    assert report.memory.update < report.memory.gpu and report.memory.rollout < report.memory.gpu
 
 
 @pytest.mark.parametrize("task", ["knights_and_knaves", "deepscaler", "search_qa"])
@@ -59,20 +57,10 @@ def test_the_algorithm_wins_over_the_recipe(task):
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
-def test_the_header_says_what_is_known_and_its_memory_is_the_estimate(recipe):
+def test_the_header_says_what_is_known(recipe):
     header = "\n".join(line for line in recipe.read_text().split("\n\n")[0].splitlines())
-    for part in ("Reproduces:", "Differs:", "Hardware:", "Memory", "Command:", f"run.sh {name_of(recipe)}"):
+    for part in ("Reproduces:", "Differs:", "Hardware:", "Command:", f"run.sh {name_of(recipe)}"):
         assert part in header, part
-    stated = re.findall(r"about (\d+)$", header, re.MULTILINE)
-    if "as search_qa/qwen2.5-3b" in header:
-        return
-    memory = validate(str(recipe), need_files=False).memory
-    assert abs(int(stated[0]) - memory.update) <= 1
-    generation = re.search(r"generation: .*?(\d+)$", header, re.MULTILINE)
-    assert abs(int(generation[1]) - memory.rollout) <= 1
-    for part in ("logits", "activations"):
-        figure = re.search(rf"{part} (?:8 T V = )?([\d.]+)", header)
-        assert float(figure[1]) == pytest.approx(getattr(memory, part), abs=0.06)
 
 
 def test_the_settings_of_the_logic_puzzles_are_the_source_s():

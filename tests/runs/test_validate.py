@@ -63,11 +63,6 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
             ["ulysses_sequence_parallel_size=2", "attn_implementation=sdpa", "flash_attention_2"],
         ),
         (["data.max_response_length=8192"], ["400", "8592", "max_model_len=4496", "cut short"]),
-        (["data.max_response_length=40000"], ["max_position_embeddings=32768"]),
-        (
-            [f"{ROLLOUT}.max_model_len=40000"],
-            ["max_model_len=40000", "max_position_embeddings=32768", "set it to 4496"],
-        ),
         ([f"{ACTOR}.ppo_max_token_len_per_gpu=4000"], ["ppo_max_token_len_per_gpu=4000", "4496 tokens"]),
         ([f"{LOSS}.shaping.tau=0.1111"], ["same weight 1", "inverse temperature"]),
         ([f"{LOSS}.shaping.name=sigmoit"], ["Did you mean 'sigmoid'"]),
@@ -85,7 +80,6 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         ),
         (["actor_rollout_ref.model.path=./nowhere"], ["model.path=./nowhere is not a directory"]),
         (["reward.custom_reward_function.path=/nowhere/reward.py"], ["/nowhere/reward.py cannot be loaded"]),
-        (["recipe.model.num_hidden_layers=0"], ["recipe.model", "num_hidden_layers=0"]),
         ([f"{ROLLOUT}.multi_turn.tool_config_path=/nowhere/tool.yaml"], ["/nowhere/tool.yaml does not exist"]),
     ],
 )
@@ -111,8 +105,6 @@ def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, pa
             ["filter_overlong_prompts=false", "400 tokens stops the run"],
         ),
         (PUZZLES, ["algorithm.use_kl_in_reward=true"], ["count the KL twice"]),
-        (PUZZLES, [f"{ACTOR}.ppo_max_token_len_per_gpu=131072"], ["an update takes about", "of a GPU's 80", "logits"]),
-        (PUZZLES, [f"{ROLLOUT}.gpu_memory_utilization=0.95"], ["vLLM takes 76 GiB", "param_offload"]),
         (
             SEARCH,
             [f"{ROLLOUT}.custom.search.max_searches=6"],
@@ -143,7 +135,7 @@ def test_all_problems_come_out_at_once(data):
     ]  # fmt: skip
     found = "\n".join(validate(PUZZLES, overrides).messages(Level.ERROR))
     for part in (
-        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "max_position_embeddings", "same weight 1",
+        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "same weight 1",
         "placement='between'", "clip_ratio_c=0.5", "sync", "validation gen temperature", "kl_loss_type='k4'",
     ):  # fmt: skip
         assert part in found, part
@@ -180,11 +172,6 @@ def test_what_cannot_be_looked_at_is_said_and_not_counted_as_passed():
     found = report.messages(Level.NOT_CHECKED)
     assert sum("does not exist" in message for message in found) == 2
     assert any("Qwen/Qwen2.5-3B-Instruct is a name on a hub" in message for message in found)
-    other = validate(PUZZLES, ["actor_rollout_ref.model.path=Qwen/Other"], need_files=False)
-    assert any(
-        "recipe.model is about Qwen/Qwen2.5-3B-Instruct" in message for message in other.messages(Level.NOT_CHECKED)
-    )
-    assert other.memory is None and other.batches is not None
 
 
 def test_a_model_on_this_machine_is_opened_and_its_own_figures_count(data, tmp_path):
@@ -197,7 +184,6 @@ def test_a_model_on_this_machine_is_opened_and_its_own_figures_count(data, tmp_p
     (tmp_path / "broken/config.json").write_text("{")
     found = validate(PUZZLES, [*data, f"actor_rollout_ref.model.path={tmp_path}/broken"]).messages(Level.ERROR)
     assert any("cannot be opened" in message for message in found)
-    assert any("cannot be read" in message for message in found)
 
 
 def test_the_quickstart_s_own_configuration_is_fine(data):
@@ -210,8 +196,8 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     assert main(["validate", PUZZLES, "--show", *data]) == 0
     shown = capsys.readouterr().out
     assert "train_batch_size: 64" in shown
-    assert "64, 512" in shown and "2, of 256 responses" in shown and "steps per epoch" in shown
-    assert "weights 4P/S" in shown and "no errors, 0 warnings, 1 not checked" in shown
+    assert "64 prompts, 512 responses, 2 updates" in shown and "steps of an epoch: 10; in all: 50" in shown
+    assert "no errors, 0 warnings, 1 not checked" in shown
     assert main(["validate", PUZZLES, *data, "trainer.n_gpus_per_node=3"]) == 1
     assert "error (1)" in capsys.readouterr().out
     assert main(["validate", PUZZLES, "--no-files", "--json"]) == 0

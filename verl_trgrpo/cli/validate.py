@@ -29,7 +29,7 @@ class ValidateOptions:
     Args:
         config: a recipe file, or a configuration's name, such as trgrpo_trainer.
         overrides: Hydra overrides.
-        show: also print the configuration, the arithmetic of a step and the memory of a GPU.
+        show: also print the configuration and the sizes of a step.
         json: print the report as JSON.
         no_files: missing data and model files are "not checked", for machines where they are not.
     """

@@ -206,7 +206,7 @@ def _record(run: ComposedRun) -> None:
     settings = {
         name: value
         for name, value in own.items()
-        if (name not in stock or stock[name] != value) and not name.startswith((*MAY_CHANGE, "recipe."))
+        if (name not in stock or stock[name] != value) and not name.startswith(MAY_CHANGE)
     }
     record = {"trainer": "verl", "settings": settings, "command": ["verl.trainer.main_ppo", *run.arguments]}
     write_record(run.directory, record | environment(Path.cwd()))

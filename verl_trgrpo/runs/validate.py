@@ -9,13 +9,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked
-from verl_trgrpo.common.tables import text_table
-from verl_trgrpo.runs.checks.batches import BatchArithmetic, batch_arithmetic, batch_findings, size_findings
+from verl_trgrpo.common.problems import Finding, Level, count_of
+from verl_trgrpo.runs.checks.batches import Batches, batch_findings, read_batches, size_findings
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
-from verl_trgrpo.runs.checks.files import MODEL, data_findings, missing_files, training_rows
-from verl_trgrpo.runs.checks.memory import FORMULA, MemoryEstimate, estimate_memory, memory_findings
-from verl_trgrpo.runs.checks.model_facts import RECIPE_KEY, ModelFacts, read_model_facts
+from verl_trgrpo.runs.checks.files import data_findings, missing_files, training_rows
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, compose
@@ -29,13 +26,11 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         batches: None where sizes do not fit.
-        memory: None where the model's figures are not known, or for engines other than FSDP.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
-    batches: BatchArithmetic | None
-    memory: MemoryEstimate | None
+    batches: Batches | None
 
     def messages(self, level: Level) -> list[str]:
         """What the findings of one level say."""
@@ -47,13 +42,11 @@ class Report:
         return not self.messages(Level.ERROR)
 
     def as_dict(self) -> dict[str, Any]:
-        """The report for programs, without the configuration; sizes in GiB."""
-        memory = self.memory
+        """The report for programs, without the configuration."""
         return {
             "ok": self.ok,
             "findings": [asdict(finding) | {"level": finding.level.value} for finding in self.findings],
-            "batches": asdict(self.batches) if self.batches else None,
-            "memory_gib": asdict(memory) | {"update": memory.update, "rollout": memory.rollout} if memory else None,
+            "batches": self.batches._asdict() if self.batches else None,
         }
 
     def findings_text(self) -> str:
@@ -67,10 +60,8 @@ class Report:
         return "\n".join([*lines, f"{verdict}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 
     def details_text(self) -> str:
-        """The composed configuration, the arithmetic of a step, and the memory of a GPU."""
-        batches = _batches_text(self.batches) if self.batches else "batches: sizes do not fit, see the errors"
-        memory = _memory_text(self.memory) if self.memory else "memory: not estimated (unknown model, sizes or engine)"
-        return "\n\n".join([OmegaConf.to_yaml(self.config).rstrip(), batches, memory])
+        """The composed configuration, and the sizes of a step."""
+        return f"{OmegaConf.to_yaml(self.config)}\n{self.batches or 'a step: sizes do not fit, see the errors'}"
 
 
 def validate(source: str | Path = DEFAULT_CONFIG, overrides: Sequence[str] = (), need_files: bool = True) -> Report:
@@ -105,61 +96,9 @@ def check(config: DictConfig, need_files: bool = True) -> Report:
     sizes_fit = all(finding.level is not Level.ERROR for finding in batch_problems)
     if not sizes and sound is not None:
         findings += validate_config_findings(sound, sizes_fit)
-    facts = _facts(config, findings)
     if not sizes:
-        findings += length_findings(config, facts)
-    batches = batch_arithmetic(config, training_rows(config)) if sizes_fit else None
-    memory = estimate_memory(config, facts, batches) if facts and batches else None
-    if memory:
-        findings += memory_findings(config, memory)
+        findings += length_findings(config)
+    batches = read_batches(config, training_rows(config)) if sizes_fit else None
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
-    return Report(config, tuple(findings), batches, memory)
-
-
-def _facts(config: DictConfig, findings: list[Finding]) -> ModelFacts | None:
-    """The model's figures; adds to ``findings`` why there are none."""
-    try:
-        facts = read_model_facts(config)
-    except ValueError as problem:
-        findings.append(error(RECIPE_KEY, str(problem)))
-        return None
-    if isinstance(facts, str):
-        findings.append(not_checked(MODEL, f"context length and memory: {facts}"))
-        return None
-    return facts
-
-
-def _batches_text(batches: BatchArithmetic) -> str:
-    def shown(value: int | None) -> str:
-        return "not known without the data file" if value is None else f"{value:,}"
-
-    per_group = f"{batches.responses_per_gpu:g}, in up to {batches.micro_batches} micro-batches"
-    rows = [
-        ("prompts, responses in a step", f"{batches.prompts:,}, {batches.responses:,}"),
-        ("updates in a step", f"{batches.updates}, of {batches.responses_per_update:,} responses"),
-        ("GPUs, data-parallel groups", f"{batches.gpus}, {batches.data_parallel}"),
-        ("responses per group and update", per_group),
-        ("tokens of a micro-batch", f"up to {batches.tokens_per_micro_batch:,} on a GPU"),
-        ("steps per epoch", shown(batches.steps_per_epoch)),
-        ("steps in all", shown(batches.total_steps)),
-    ]
-    return f"batches\n{_indented(text_table(rows))}"
-
-
-def _memory_text(memory: MemoryEstimate) -> str:
-    rows = [
-        ("update: weights, gradients", f"{memory.weights:6.1f} {memory.gradients:6.1f}"),
-        ("  Adam, reference", f"{memory.optimizer:6.1f} {memory.reference:6.1f}"),
-        ("  activations, logits", f"{memory.activations:6.1f} {memory.logits:6.1f}"),
-        ("  gathered layers", f"{memory.gathered:6.1f}"),
-        ("  in all", f"{memory.update:6.1f} of {memory.gpu:.0f}"),
-        ("generation: vLLM, trainer", f"{memory.engine:6.1f} {memory.resident:6.1f}"),
-        ("  KV cache", f"{memory.kv_cache:6.1f}, {memory.kv_tokens:,} tokens"),
-        ("  in all", f"{memory.rollout:6.1f} of {memory.gpu:.0f}"),
-    ]
-    return f"memory of a GPU, GiB, a rough estimate\n{_indented(text_table(rows))}\n{_indented(FORMULA)}"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    return Report(config, tuple(findings), batches)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,66 +19,40 @@ _SIZES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BatchArithmetic:
+class Batches(NamedTuple):
     """The pieces of one step.
 
     Args:
         prompts, responses: of a step.
-        gpus: all GPUs of the trainer.
-        data_parallel: groups of GPUs that take different responses.
-        responses_per_update: of all GPUs together.
-        responses_per_gpu: of one data-parallel group in an update.
         updates: optimizer steps of a training step.
-        micro_batches: forward and backward passes of a group in an update; with dynamic batches the most there can be.
-        tokens_per_micro_batch: on one GPU, padding excluded, at most.
         steps_per_epoch, total_steps: None where the number of rows is not known; at most, where veRL filters rows.
     """
 
     prompts: int
     responses: int
-    gpus: int
-    data_parallel: int
-    responses_per_update: int
-    responses_per_gpu: float
     updates: int
-    micro_batches: int
-    tokens_per_micro_batch: int
     steps_per_epoch: int | None
     total_steps: int | None
 
+    def __str__(self) -> str:
+        def shown(steps: int | None) -> str:
+            return "not known without the data file" if steps is None else f"{steps:,}"
 
-def batch_arithmetic(config: DictConfig, rows: int | None) -> BatchArithmetic:
+        return (
+            f"a step: {self.prompts:,} prompts, {self.responses:,} responses, {self.updates} updates\n"
+            f"steps of an epoch: {shown(self.steps_per_epoch)}; in all: {shown(self.total_steps)}"
+        )
+
+
+def read_batches(config: DictConfig, rows: int | None) -> Batches:
     """The pieces of a step; ``rows`` is the number of training prompts, where it is known."""
-    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
-    dp, split = _data_parallel(config), _sequence_parallel(config)
-    prompts = config.data.train_batch_size
-    per_gpu = actor.ppo_mini_batch_size * n / dp
-    longest = config.data.max_prompt_length + config.data.max_response_length
-    if actor.use_dynamic_bsz:
-        tokens = actor.ppo_max_token_len_per_gpu
-        micro_batches = math.ceil(per_gpu / max(1, tokens * split // longest))
-    else:
-        size = actor.ppo_micro_batch_size_per_gpu or 1
-        tokens = math.ceil(size * longest / split)
-        micro_batches = math.ceil(per_gpu / size)
+    actor, prompts = config.actor_rollout_ref.actor, config.data.train_batch_size
     steps = rows // prompts if rows is not None else None
     total = config.trainer.total_training_steps
     if total is None and steps is not None:
         total = steps * config.trainer.total_epochs
-    return BatchArithmetic(
-        prompts=prompts,
-        responses=prompts * n,
-        gpus=_gpus(config),
-        data_parallel=dp,
-        responses_per_update=actor.ppo_mini_batch_size * n,
-        responses_per_gpu=per_gpu,
-        updates=math.ceil(prompts / actor.ppo_mini_batch_size) * actor.ppo_epochs,
-        micro_batches=micro_batches,
-        tokens_per_micro_batch=tokens,
-        steps_per_epoch=steps,
-        total_steps=total,
-    )
+    updates = math.ceil(prompts / actor.ppo_mini_batch_size) * actor.ppo_epochs
+    return Batches(prompts, prompts * config.actor_rollout_ref.rollout.n, updates, steps, total)
 
 
 def size_findings(config: DictConfig) -> list[Finding]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
-from verl_trgrpo.runs.checks.model_facts import ModelFacts
+from verl_trgrpo.runs.checks.model_files import context_length
 from verl_trgrpo.tasks.search_qa.options import read_options
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
-def length_findings(config: DictConfig, facts: ModelFacts | None) -> list[Finding]:
-    """Complaints about lengths; ``facts`` is None where the model's context is not known."""
-    findings = _context_findings(config, facts) + _dynamic_batch_findings(config)
+def length_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about lengths; the model's context counts where the model is on this machine."""
+    findings = _context_findings(config) + _dynamic_batch_findings(config)
     if not config.data.filter_overlong_prompts and config.data.truncation == "error":
         message = (
             f"data.filter_overlong_prompts=false with data.truncation=error: the first prompt of more than "
@@ -28,7 +28,7 @@ def _longest(config: DictConfig) -> int:
     return config.data.max_prompt_length + config.data.max_response_length
 
 
-def _context_findings(config: DictConfig, facts: ModelFacts | None) -> list[Finding]:
+def _context_findings(config: DictConfig) -> list[Finding]:
     longest, limit = _longest(config), config.actor_rollout_ref.rollout.max_model_len
     lengths = (
         f"data.max_prompt_length={config.data.max_prompt_length} + "
@@ -42,9 +42,9 @@ def _context_findings(config: DictConfig, facts: ModelFacts | None) -> list[Find
             f"{longest} or shorten one of them"
         )
         findings.append(error(key, message))
-    if facts is None:
+    context = context_length(config)
+    if context is None:
         return findings
-    context = facts.max_position_embeddings
     if longest > context:
         message = f"{lengths} is more than the model's max_position_embeddings={context}; shorten one of them"
         findings.append(error("data.max_response_length", message))

@@ -39,6 +39,14 @@ def model_findings(config: DictConfig) -> list[Finding]:
     return findings
 
 
+def context_length(config: DictConfig) -> int | None:
+    """The ``max_position_embeddings`` of a local model; None where it is not known."""
+    content = read_json(Path(str(config.actor_rollout_ref.model.path)).expanduser() / "config.json")
+    # Models that also see or hear keep the decoder's figures one level down.
+    length = (content.get("text_config") or content).get("max_position_embeddings")
+    return length if isinstance(length, int) else None
+
+
 def _reward_model_findings(config: DictConfig, trusted: bool) -> list[Finding]:
     key = f"{_REWARD_MODEL}.model_path"
     name = OmegaConf.select(config, key)
