@@ -1,14 +1,11 @@
 """Compare training runs on one self-contained HTML page.
 
 examples:
-  verl-trgrpo report runs/quickstart                                all runs in there; ARM-seedN are seeds of ARM
-  verl-trgrpo report runs/compare/study --out study.html            a directory that `verl-trgrpo compare` wrote
-  verl-trgrpo report GRPO=tensorboard_log/kk/grpo TR-GRPO=tensorboard_log/kk/tr_grpo --baseline GRPO
-  verl-trgrpo report runs/kk/grpo runs/kk/tr_grpo --metric val-core/kk_5ppl/acc/mean@1 \\
-      --gradients runs/analyze/kk-tr_grpo/gradients.json
+  verl-trgrpo report runs/compare/kk_tiny                           a directory that `verl-trgrpo compare` wrote
+  verl-trgrpo report GRPO=runs/a TR-GRPO=runs/b --baseline GRPO     ARM-seedN are seeds of ARM
 
-A RUN is a directory with veRL's own logs (trainer.logger=["file"] or ["tensorboard"]), a file of the file logger, or a
-directory with such runs below. See docs/report.md for what is read and what each figure means.
+A RUN is a directory with logs of veRL's file logger (trainer.logger=["file"]), such a file, or a directory with runs below.
+docs/report.md says what each figure means.
 """
 
 from __future__ import annotations

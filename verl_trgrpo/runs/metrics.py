@@ -1,7 +1,4 @@
-"""A run's metrics as veRL's loggers write them.
-
-``file``: one JSON object a line, ``{"step": ..., "data": {...}}``. ``tensorboard``: scalars in event files.
-"""
+"""A run's metrics as veRL's ``file`` logger writes them: one JSON object a line, ``{"step": ..., "data": {...}}``."""
 
 from __future__ import annotations
 
@@ -88,15 +85,7 @@ class MetricsLog:
 
 
 def read_steps(path: Path) -> list[Step]:
-    """Read what a run has logged so far.
-
-    Args:
-        path: a directory with the files of veRL's ``file`` logger (`MetricsLog`) or ``tensorboard`` logger, or one file of the
-            former. Where both wrote it is ``file``, whose figures have more digits.
-
-    Returns:
-        steps in order; one that was repeated after a resume counts once, the later wins. Values that tensorboard stored are
-        single precision. What is still being written is left out. Empty where neither logger wrote.
+    """Return the steps that a directory of `MetricsLog`, or one file of veRL's ``file`` logger, has; none for other paths.
 
     Raises:
         ValueError: for a line that veRL's ``file`` logger did not write.
@@ -106,23 +95,9 @@ def read_steps(path: Path) -> list[Step]:
             return []
         with path.open("rb") as file:
             first = file.readline(1 << 20).lstrip()  # generations are dumped under the same suffix
-        return MetricsLog(path).read() if first.startswith(b'{"step"') and b'"data"' in first else []
-    if steps := MetricsLog(path).read():
-        return steps
-    # Names of event files begin with the second they were opened in.
-    event_files = sorted(path.glob("events.out.tfevents.*"))
-    if not event_files:
-        return []
-    # verl requires tensorboard; its import takes a moment.
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    found: dict[int, dict[str, float]] = {}
-    for event_file in event_files:
-        for event in LegacyEventFileLoader(str(event_file)).Load():
-            for value in event.summary.value:
-                if value.WhichOneof("value") == "simple_value":
-                    found.setdefault(event.step, {})[value.tag] = value.simple_value
-    return [Step(number, found[number]) for number in sorted(found)]
+        if not first.startswith(b'{"step"') or b'"data"' not in first:
+            return []
+    return MetricsLog(path).read()
 
 
 def summarize(steps: list[Step]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from verl_trgrpo.runs.statistics import Estimate
 
@@ -21,12 +20,6 @@ def number(value: float, size: float | None = None) -> str:
     if size and not 1e-3 <= size < 1e7:
         return f"{value:.2e}"
     return f"{value:,.{3 if size < 10 else 1 if size < 1000 else 0}f}"
-
-
-def from_to(values: Sequence[float]) -> str:
-    """First and last finite value, in words."""
-    known = [value for value in values if math.isfinite(value)]
-    return f"{number(known[0])} to {number(known[-1])}" if known else "no finite values"
 
 
 def interval_text(value: Estimate, sign: str = "") -> str:

@@ -4,8 +4,6 @@ import json
 import math
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 
 def metrics(step: int, slope: float, seed: int, weight: float | None = None) -> dict[str, float]:
     """What is logged at a step; validation at even steps."""
@@ -71,17 +69,3 @@ def write_generations(directory: Path, by_step: dict[int, list[dict]]) -> Path:
 
 def generation(prompt: str, output: str, score: float | None, **more) -> dict:
     return {"input": prompt, "output": output, "gts": f"answer of {prompt}", "score": score, **more}
-
-
-def gradients(path: Path, **changes) -> Path:
-    """Write a ``gradients.json`` and its picture as `verl-trgrpo analyze` does, without what a report does not read."""
-    effect = {"share_at_parameters": [0.5, 0.3, 0.15, 0.05]}
-    figures = {
-        "tokens": 1234,
-        "envelope": {"lowest": 1.01, "highest": 1.39, "holds": True},
-        "shapings": {"uniform": effect, "sigmoid": effect},
-    }
-    path.write_text(json.dumps(figures | changes))
-    picture = Figure(figsize=(1, 1))
-    picture.savefig(path.with_suffix(".png"))
-    return path

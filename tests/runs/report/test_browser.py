@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.runs.report.files import generation, gradients, write_comparison, write_generations
+from tests.runs.report.files import generation, write_comparison, write_generations
 from verl_trgrpo.runs.report.build import ReportOptions, build_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -32,8 +32,7 @@ def test_it_loads_fits_and_runs_nothing(tmp_path, width):
     attack = "<script>attacked = true</script><img src=x onerror='attacked = true'>" + "long" * 300
     rows = {step: [generation("p", attack, float(step))] for step in (0, 1)}
     write_generations(study / "runs" / "grpo" / "seed-0" / "validation", rows)
-    files = (gradients(tmp_path / "gradients.json"),)
-    report = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "r.html", gradients=files))
+    report = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "r.html"))
     # The page forbids all scripts; a copy without that, with one that measures.
     source = report.page.read_text()
     open_source = re.sub(r"<meta http-equiv=.*?>\n", "", source).replace("</body>", MEASURE)

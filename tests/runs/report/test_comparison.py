@@ -7,7 +7,7 @@ import pytest
 
 from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
-from verl_trgrpo.runs.report.charts import MOST_POINTS, curves
+from verl_trgrpo.runs.report.charts import MOST_INTERVALS, curves
 from verl_trgrpo.runs.report.notes import notes, settings
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
@@ -32,29 +32,29 @@ def test_the_page_tests_what_the_study_named_beforehand(tmp_path):
             study = {"baseline": "base", "primary": "new", "margin": 0.2}
             write_record(run, arm=arm, seed=seed, finished=True, study=study)
     options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
-    assert "against base: they differ (p = 0.031, 6 pairs)" in build_report(options).summary[1]
+    assert "p=0.031 against base: they differ" in build_report(options).summary[1]
     assert "equivalence within 0.2" in (tmp_path / "r.html").read_text()
     # Another baseline was not named.
-    assert "corrected 0.094" in build_report(replace(options, baseline="new")).summary[1]
+    assert "p=0.031 (0.094) against new: these runs do not" in build_report(replace(options, baseline="new")).summary[1]
 
 
 def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_path):
     arms = arms_of(*sweep(tmp_path, {"tr_grpo": 0.1, "grpo": 0.05}, 3))
     assert [(arm.label, arm.number, len(arm.runs)) for arm in arms] == [("grpo", 0, 3), ("tr_grpo", 1, 3)]
     curve = curves(arms, None, upto=6)[1]
-    assert (curve.width, curve.steps, curve.counted, len(curve.runs)) == (1, [0, 2, 4, 6], 3, 3)
-    assert curve.mean == pytest.approx([0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)])
-    assert all(one.low < one.mean < one.high for one in curve.means)
+    assert (curve.counted, len(curve.runs)) == (3, 3)
+    assert curve.mean == pytest.approx({step: 0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)})
+    assert [*curve.intervals] == [0, 2, 4, 6]
+    assert all(one.low < curve.mean[step] < one.high for step, one in curve.intervals.items())
 
 
 def test_a_shorter_run_is_drawn_and_does_not_bend_the_mean(tmp_path):
     runs = [write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed, last) for seed, last in enumerate((6, 6, 2))]
     ((late,), (early,)) = (curves(arms_of(*runs), "critic/score/mean", upto) for upto in (6, 2))
     assert (len(late.runs), late.counted) == (3, 2)
-    assert late.mean == pytest.approx([0.1 * step + 0.005 for step in range(7)])
+    assert late.mean == pytest.approx({step: 0.1 * step + 0.005 for step in range(7)})
     # Compared at step 2, all three count, and their mean ends where the shortest ends.
-    assert early.steps == [0, 1, 2]
-    assert early.mean == pytest.approx([0.1 * step + 0.01 for step in range(3)])
+    assert early.mean == pytest.approx({step: 0.1 * step + 0.01 for step in range(3)})
 
 
 def test_a_value_that_is_not_a_number_is_a_gap(tmp_path):
@@ -63,18 +63,20 @@ def test_a_value_that_is_not_a_number_is_a_gap(tmp_path):
     write_run(tmp_path / "grpo-seed1", 0.1, last=3)
     arms = arms_of(tmp_path)
     (curve,) = curves(arms, NORM, upto=3)
-    assert [math.isnan(mean) for mean in curve.mean] == [False, False, True, False]
+    assert [math.isnan(mean) for mean in curve.mean.values()] == [False, False, True, False]
     assert "Not a number, a gap in the curves: actor/grad_norm of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
     assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].runs == 2
 
 
-def test_long_runs_are_averaged_over_neighbouring_steps(tmp_path):
-    count = 2 * MOST_POINTS
-    write_steps(tmp_path / "grpo" / "metrics-1.jsonl", {step: {NORM: float(step)} for step in range(1, count + 1)})
+def test_a_long_curve_has_an_interval_at_some_of_its_steps(tmp_path):
+    count = 10 * MOST_INTERVALS + 7
+    for seed in (0, 1):
+        steps = {step: {NORM: float(step + seed)} for step in range(1, count + 1)}
+        write_steps(tmp_path / f"grpo-seed{seed}" / "metrics-1.jsonl", steps)
     (curve,) = curves(arms_of(tmp_path), NORM, upto=count)
-    assert curve.width == 2
-    assert curve.steps == [2.0 * i for i in range(1, MOST_POINTS + 1)]
-    assert curve.mean == [2.0 * i - 0.5 for i in range(1, MOST_POINTS + 1)]
+    assert curve.mean == {step: step + 0.5 for step in range(1, count + 1)}
+    assert MOST_INTERVALS <= len(curve.intervals) <= 2 * MOST_INTERVALS
+    assert [*curve.intervals] == sorted(curve.intervals) and count in curve.intervals
 
 
 def test_only_common_seeds_are_paired(tmp_path):

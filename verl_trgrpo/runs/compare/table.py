@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.tables import markdown_table
-from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, PValue, compare
+from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, PValue, compare
 from verl_trgrpo.runs.compare.figures import FIGURES, prompt_outcomes, run_figures
 from verl_trgrpo.runs.compare.runner import run_directory
 from verl_trgrpo.runs.compare.study import Study
@@ -63,44 +64,71 @@ def write_tables(study: Study, out: Path) -> str:
     return text
 
 
-def _text(study: Study, found: Comparison, missing: int) -> str:
+class Table(NamedTuple):
+    """A table of the comparison; the first cell of a row names it."""
+
+    about: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+def comparison_tables(found: Comparison, baseline: str, primary: str = "", margin: float | None = None) -> list[Table]:
+    """Return what a comparison found, for the terminal and for the page: means, differences, and more about the outcome.
+
+    Args:
+        found: by arm and figure.
+        baseline, primary, margin: as `compare` got them.
+    """
     names = [name for name in FIGURES if any(name in row for row in found.values())]
     tested = [name for name in TESTED if name in names]
     means, differences, outcomes = [], [], []
     for arm, row in found.items():
         runs = max((entry.runs for entry in row.values()), default=0)
         means.append([arm, str(runs), *(interval_text(row[name].estimate) if name in row else "-" for name in names)])
-        if arm == study.baseline:
+        if arm == baseline:
             continue
-        label = f"{arm} (primary)" if arm == study.primary else arm
+        label = f"{arm} (primary)" if arm == primary else arm
         own = {name: row[name].difference for name in tested if name in row}
-        cells = [
-            f"{interval_text(one.estimate, '+')}{_test(one.test)}" if (one := own.get(name)) else "-" for name in tested
-        ]
-        differences.append([label, *cells])
+        differences.append([label, *(difference_text(one) if (one := own.get(name)) else "-" for name in tested)])
         if (one := own.get(OUTCOME)) and (one.over_prompts or one.equivalence):
             over_prompts = interval_text(one.over_prompts, "+") if one.over_prompts else "-"
             outcomes.append([label, over_prompts, _test(one.equivalence).strip() or "-"])
-    parts = [f"## {study.title}"]
-    if missing:
-        parts.append(f"{missing} of {len(study.arms) * len(study.seeds)} runs are not finished.")
-    head = [name.replace("_", " ") for name in names]
-    parts += ["Means over seeds, with 95 % intervals.", markdown_table(means, ["arm", "seeds", *head])]
-    about = "mean, interval, p (sign-flip test), p corrected for all tests but the primary"
-    parts.append(f"Differences from {study.baseline}, paired by seed: {about}.")
-    parts.append(markdown_table(differences, ["arm", *(name.replace("_", " ") for name in tested)]))
-    if outcomes:
-        parts.append("final accuracy: the same difference with an interval over other seeds and other prompts, and, with a "
-                     "margin, a test that it is smaller (TOST).")  # fmt: skip
-        head = ["arm", "over seeds and prompts", f"equivalence within {study.margin}"]
-        parts.append(markdown_table(outcomes, head))
-    parts.append("\n".join(f"- {name.replace('_', ' ')}: {FIGURES[name]}" for name in names))
-    if study.hypotheses:
-        parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
-    return "\n\n".join(parts) + "\n"
+    tables = [
+        Table("Means over seeds, with 95 % intervals.", ["arm", "seeds", *(name.replace("_", " ") for name in names)], means),
+        Table(
+            f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
+            "the primary.",
+            ["arm", *(name.replace("_", " ") for name in tested)],
+            differences,
+        ),
+        Table(
+            "final accuracy: the same difference with an interval over other seeds and other prompts, and, with a margin, a "
+            "test that it is smaller (TOST).",
+            ["arm", "over seeds and prompts", f"equivalence within {margin}"],
+            outcomes,
+        ),
+    ]  # fmt: skip
+    return [table for table in tables if table.rows]
+
+
+def difference_text(difference: Difference) -> str:
+    """Mean difference with its interval, and the p-values of its test, the corrected one in parentheses."""
+    return f"{interval_text(difference.estimate, '+')}{_test(difference.test)}"
 
 
 def _test(test: PValue | None) -> str:
     if test is None:
         return ""
     return f" p={p_text(test.p)}" + (f" ({p_text(test.corrected)})" if test.corrected is not None else "")
+
+
+def _text(study: Study, found: Comparison, missing: int) -> str:
+    parts = [f"## {study.title}"]
+    if missing:
+        parts.append(f"{missing} of {len(study.arms) * len(study.seeds)} runs are not finished.")
+    for table in comparison_tables(found, study.baseline, study.primary, study.margin):
+        parts += [table.about, markdown_table(table.rows, table.head)]
+    parts.append("\n".join(f"- {name.replace('_', ' ')}: {about}" for name, about in FIGURES.items()))
+    if study.hypotheses:
+        parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
+    return "\n\n".join(parts) + "\n"

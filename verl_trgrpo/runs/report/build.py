@@ -13,11 +13,12 @@ from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
 from verl_trgrpo.runs.compare.figures import run_figures
+from verl_trgrpo.runs.compare.table import comparison_tables
 from verl_trgrpo.runs.metrics import Step
-from verl_trgrpo.runs.report.charts import curve_charts, gradient_chart, gradient_share_charts, weight_charts
+from verl_trgrpo.runs.report.charts import curve_charts
 from verl_trgrpo.runs.report.notes import notes, settings
 from verl_trgrpo.runs.report.page import render, summary
-from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs, split_label
+from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.report.samples import Samples, read_samples
 from verl_trgrpo.runs.responses import DIRECTORY
 
@@ -33,8 +34,6 @@ class ReportOptions:
         baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
         metric: validation metric; mean accuracy over data sources if left out.
         upto: step to compare at; runs that end before are not compared. The last that all finished runs reached if left out.
-        gradients: gradients.json files of `verl-trgrpo analyze`.
-        generations: [LABEL=]DIR: further directories of veRL's validation dumps.
         samples: prompts shown of each arm.
 
     Raises:
@@ -47,8 +46,6 @@ class ReportOptions:
     baseline: str | None = None
     metric: str | None = None
     upto: int | None = None
-    gradients: tuple[Path, ...] = ()
-    generations: tuple[str, ...] = ()
     samples: int = 4
 
     def __post_init__(self) -> None:
@@ -57,9 +54,6 @@ class ReportOptions:
             problems.append(f"--out {self.out} is a directory; name a file, such as {self.out / 'report.html'}")
         if self.samples < 0:
             problems.append(f"--samples is {self.samples}; use 0 or more")
-        problems += [f"--gradients {path} is not a file" for path in self.gradients if not path.is_file()]
-        places = [split_label(text)[1] for text in self.generations]
-        problems += [f"--generations {path} is not a directory" for path in places if not path.is_dir()]
         raise_problems(problems)
 
 
@@ -102,36 +96,28 @@ def build_report(options: ReportOptions) -> Report:
     raise_problems(problems)
 
     arms = group_arms(runs, baseline)
-    comparison = compare_arms(arms, baseline, options.metric, upto, study.get("primary", ""), study.get("margin"))
-    weights, weight_notes = weight_charts(arms, upto)
+    primary, margin = study.get("primary", ""), study.get("margin")
+    comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
     same, different = settings(arms)
-    charts = {
-        "curves": curve_charts(arms, options.metric, upto),
-        "weights": weights,
-        "shares": gradient_share_charts(arms, upto),
-        "gradients": [gradient_chart(path, place) for place, path in enumerate(options.gradients, start=1)],
-    }
+    charts = curve_charts(arms, options.metric, upto)
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, upto)
     page = render(
         title=options.title,
-        baseline=baseline,
         upto=upto,
-        comparison=comparison,
-        margin=study.get("margin"),
+        tables=comparison_tables(comparison, baseline, primary, margin),
         glance=glance,
         notes=remarks,
-        weight_notes=weight_notes,
-        samples=list(_samples(arms, options)),
+        charts=charts,
+        samples=list(_samples(arms, options.samples)),
         arms=arms,
         same=same,
         different=different,
-        **charts,
     )
     figures = options.out.with_name(f"{options.out.stem}_figures")
     figures.mkdir(parents=True, exist_ok=True)
     pictures = []
-    for chart in itertools.chain(*charts.values()):
+    for chart in charts:
         pictures.append(figures / f"{chart.name}.png")
         write_bytes(pictures[-1], chart.png)
     write_bytes(options.out, page.encode("utf-8", errors="replace"))
@@ -164,12 +150,8 @@ def compare_arms(
     return compare(figures, baseline, primary, margin)
 
 
-def _samples(arms: Sequence[Arm], options: ReportOptions) -> Iterator[Samples]:
-    """Samples of the first run of each arm that has some, then of the directories the user named."""
+def _samples(arms: Sequence[Arm], most: int) -> Iterator[Samples]:
+    """Samples of the first run of each arm that has some."""
     for arm in arms:
-        found = (read_samples(run.path / DIRECTORY, options.samples, run.name) for run in arm.runs)
+        found = (read_samples(run.path / DIRECTORY, most, run.name) for run in arm.runs)
         yield from itertools.islice(filter(None, found), 1)
-    for text in options.generations:
-        label, path = split_label(text)
-        if samples := read_samples(path, options.samples, label or str(path)):
-            yield samples

@@ -1,4 +1,4 @@
-"""The page: figures as text, and the template filled in."""
+"""The page: the template filled in."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.problems import count_of
-from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference
+from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
 from verl_trgrpo.runs.compare.figures import FIGURES
-from verl_trgrpo.runs.numbers import interval_text, p_text
+from verl_trgrpo.runs.compare.table import difference_text
+from verl_trgrpo.runs.numbers import interval_text
 from verl_trgrpo.runs.report.samples import VERDICTS
 
 TEMPLATE = "page.html.jinja"
@@ -35,16 +36,11 @@ def render(**content: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        interval=interval_text,
-        signed=lambda value: interval_text(value, "+"),
-        p_value=p_text,
         data_uri=lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
         verdict=VERDICTS.__getitem__,
         shortened=_middle_left_out,
     )
-    page = environment.get_template(TEMPLATE).render(
-        **content, figures=FIGURES, tested=[name.replace("_", " ") for name in TESTED], version=__version__
-    )
+    page = environment.get_template(TEMPLATE).render(**content, figures=FIGURES, version=__version__)
     return page.translate(_CONTROL)
 
 
@@ -55,29 +51,21 @@ def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
         if (entry := row.get(OUTCOME)) is None:
             continue
         if arm == baseline:
-            verdict = "This is the baseline"
+            verdict = "the baseline"
         elif entry.difference is None:
-            verdict = f"No run has a seed in common with {baseline}"
+            verdict = f"no seed in common with {baseline}"
         else:
-            against = interval_text(entry.difference.estimate, "+")
-            verdict = f"{against} against {baseline}: {_verdict(entry.difference)}"
-        found.append(f"{arm}: {what} {interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}. {verdict}.")
-    return found or [f"No {what} was logged; --metric NAME takes another metric."]
+            verdict = f"{difference_text(entry.difference)} against {baseline}: {_verdict(entry.difference)}"
+        found.append(f"{arm}: {what} {interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}; {verdict}")
+    return found or [f"no {what} was logged; --metric NAME takes another metric"]
 
 
 def _verdict(difference: Difference) -> str:
-    test = difference.test
-    if test is None:
-        return "one pair of runs shows no difference beyond chance"
-    corrected = "" if test.corrected is None else f", corrected {p_text(test.corrected)}"
-    p = f"p = {p_text(test.p)}{corrected}, {count_of(difference.pairs, 'pair')}"
-    if test.significant:
-        return f"they differ ({p})"
+    if difference.test and difference.test.significant:
+        return "they differ"
     if difference.equivalence and difference.equivalence.significant:
-        return f"they are equivalent ({p})"
-    least = 2.0 / 2**difference.pairs
-    why = f"; so few pairs cannot give p below {p_text(least)}" if least >= 0.05 else ""
-    return f"these runs do not tell them apart ({p}{why})"
+        return "they are equivalent"
+    return "these runs do not tell them apart"
 
 
 def _middle_left_out(text: str) -> str:

@@ -13,7 +13,7 @@ from verl_trgrpo.runs.metrics import Step, read_steps
 from verl_trgrpo.runs.record import read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
-# runs/ARM/SEED of a comparison, tensorboard_log/PROJECT/EXPERIMENT of veRL.
+# runs/ARM/SEED of a comparison.
 _DEPTH = 3
 
 
@@ -109,8 +109,8 @@ def _below(path: Path, label: str | None) -> list[Run]:
     runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
     if not runs:
         raise ValueError(
-            f"{path} has no metrics: neither metrics-N.jsonl or another file of veRL's file logger, nor tensorboard's "
-            'events.out.tfevents.*; train with trainer.logger=["console","file"] or "tensorboard"'
+            f"{path} has no metrics: neither metrics-N.jsonl nor another file of veRL's file logger; train with "
+            'trainer.logger=["console","file"]'
         )
     several = len({run.label for run in runs}) > 1
     return [replace(run, label=f"{label} {run.label}" if several else label) for run in runs] if label else runs
