@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from verl_trgrpo.runs.log import EngineDeadError, LogWatch, failure
+from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 
-DEAD = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
+ENGINE = "(vLLMHttpServer pid=1) ERROR vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n"
+WORKER = """\
+\x1b[36m(WorkerDict pid=12)\x1b[0m ready
+\x1b[36m(WorkerDict pid=13)\x1b[0m ready
+\x1b[33m(raylet)\x1b[0m A worker died or was killed while executing a task by an unexpected system error. To \
+troubleshoot the problem, check the logs for the dead worker. Worker IP address: 10.0.0.1 Worker port: 42279 Worker PID: 13 \
+Worker exit type: SYSTEM_ERROR
+"""
 
 
 class Clock:
@@ -20,31 +27,32 @@ def clock():
     return Clock()
 
 
-def test_a_dead_engine_has_its_grace_and_no_more(tmp_path, clock):
+@pytest.mark.parametrize("dead", [ENGINE, WORKER])
+def test_a_dead_process_has_its_grace_and_no_more(tmp_path, clock, dead):
     log = tmp_path / "log"
     watch = LogWatch(log, grace=30, clock=clock)
     watch.check_alive()  # there is no log yet
-    log.write_text("step:1\n" + DEAD)
+    log.write_text("step:1\n" + dead)
     clock.now = 100.0
     watch.check_alive()
     clock.now = 130.0
     watch.check_alive()
     clock.now = 130.5
     watch.look()  # a training that has ended may have said anything
-    with pytest.raises(EngineDeadError, match="veRL did not end"):
+    with pytest.raises(WorkerDiedError, match="had died"):
         watch.check_alive()
 
 
-@pytest.mark.parametrize("cut", range(0, len(DEAD), 7))
+@pytest.mark.parametrize("cut", range(0, len(ENGINE), 7))
 def test_a_word_that_is_written_in_two_goes_is_seen(tmp_path, clock, cut):
     log = tmp_path / "log"
     watch = LogWatch(log, grace=0, clock=clock)
-    for part in (DEAD[:cut], DEAD[cut:]):
+    for part in (ENGINE[:cut], ENGINE[cut:]):
         with log.open("a") as file:
             file.write(part)
         watch.check_alive()
     clock.now = 1.0
-    with pytest.raises(EngineDeadError):
+    with pytest.raises(WorkerDiedError):
         watch.check_alive()
 
 
@@ -108,6 +116,11 @@ def test_a_full_disk_is_named_in_plain_words(tmp_path, size):
         torch.save({"weight": torch.zeros(size)}, tmp_path / "full.pt")
     (tmp_path / "log").write_text(f"Traceback (most recent call last):\nRuntimeError: {caught.value}\n")
     assert f"MiB are free at {tmp_path}; make room" in failure(tmp_path / "log")
+
+
+def test_a_killed_worker_is_named(tmp_path):
+    (tmp_path / "log").write_text(WORKER)
+    assert "a worker process (WorkerDict) died" in failure(tmp_path / "log")
 
 
 def test_an_engine_that_died_amid_a_rollout_is_named(tmp_path):

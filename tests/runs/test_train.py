@@ -98,7 +98,9 @@ def test_starting_over_does_not_move_away_what_the_run_needs(sound_run, tmp_path
 def test_a_driver_that_hangs_without_its_engine_is_ended(sound_run, tmp_path, monkeypatch, fake_driver):
     fake_driver('echo "$@" vllm.v1.engine.exceptions.EngineDeadError; exec sleep 900')
     monkeypatch.setattr("verl_trgrpo.runs.train.LogWatch", functools.partial(LogWatch, grace=0.0))
-    dead = r"(?s)engine process died .* and veRL did not end\..*Once that is mended, no checkpoint.*train-1\.log"
+    dead = (
+        r"(?s)a process that had died: .*vLLM's engine process died: .*Once that is mended, no checkpoint.*train-1\.log"
+    )
     with pytest.raises(TrainingFailedError, match=dead):
         run_training([*sound_run, "trainer.total_training_steps=3", "trainer.logger=wandb"], stream=io.StringIO())
     record = json.loads((tmp_path / "run" / "run.json").read_text())
@@ -106,6 +108,15 @@ def test_a_driver_that_hangs_without_its_engine_is_ended(sound_run, tmp_path, mo
     assert record["settings"]["data.train_batch_size"] == 8 and "verl" in record["versions"]
     assert "trainer.logger=[wandb,file]" in (tmp_path / "run" / "train-1.log").read_text()
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.name()]
+
+
+def test_what_a_killed_driver_started_is_ended_with_it(sound_run, fake_driver):
+    fake_driver("sleep 901 & sleep 2; kill -9 $$")
+    with pytest.raises(TrainingFailedError, match="training ended with exit code -9"):
+        run_training([*sound_run, "trainer.total_training_steps=3"], stream=io.StringIO())
+    assert not [
+        process for process in psutil.process_iter() if process.name() == "sleep" and "901" in process.cmdline()
+    ]
 
 
 def test_the_retrieval_server_may_have_another_address_when_a_run_goes_on(sound_run, tmp_path):

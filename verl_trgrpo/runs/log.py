@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-# vLLM's last word when its engine process is gone; every request to it fails with this. Between steps veRL then waits for
-# ever: the ranks send weights that nobody takes. Amid a rollout it ends by itself.
+# vLLM's last word when its engine process is gone: every request to it fails with this.
 _ENGINE_DEAD = "EngineDeadError"
+# Ray's word about an actor's process that is gone.
+_WORKER_KILLED = "A worker died or was killed while executing a task"
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
 _PROMPT_LOST = "Error in _run_prompt"
-# Long enough for a run that ends by itself, the usual end among them, to do so.
+# Amid a rollout veRL then ends by itself, within this time. Between steps it waits for ever: the ranks send weights that
+# nobody takes. No actor of a training is started again.
 _GRACE = 30.0
 # Bytes kept from one look to the next, so that no word is cut in two.
 _OVERLAP = 64
@@ -25,15 +27,15 @@ _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised i
 
 # torch.save's own words on a full disk, and the system's.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
-# Ray's report of an actor that was killed; one that raised an error has that error above.
-_WORKER_DIED = "died unexpectedly"
-_CLASS_NAME = re.compile(r"class_name:.*?(\w+)\s*$")
+# Ray puts the class of an actor and the number of its process before each of its lines, and names a dead one by number.
+_SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
+_DEAD_PID = re.compile(re.escape(_WORKER_KILLED) + r".*? Worker PID: (\d+)")
 # A disk with less room counts as full.
 _FULL = 64 << 20
 
 
-class EngineDeadError(RuntimeError):
-    """vLLM's engine process died and the training did not end."""
+class WorkerDiedError(RuntimeError):
+    """A process of the training died and the training did not end."""
 
 
 class LogWatch:
@@ -41,7 +43,7 @@ class LogWatch:
 
     Args:
         log_file: may not exist yet.
-        grace: seconds between vLLM's last word and :class:`EngineDeadError`.
+        grace: seconds between the first word of a dead process and :class:`WorkerDiedError`.
         clock: in seconds.
     """
 
@@ -63,25 +65,24 @@ class LogWatch:
         text = self._tail + new
         self._tail = text[-_OVERLAP:]
         self.prompts_were_lost |= _PROMPT_LOST.encode() in text
-        if _ENGINE_DEAD.encode() in text and self._dead_since is None:
+        if self._dead_since is None and any(word.encode() in text for word in (_ENGINE_DEAD, _WORKER_KILLED)):
             self._dead_since = self._clock()
 
     def check_alive(self) -> None:
         """Read what is new, of a training that has not ended.
 
         Raises:
-            EngineDeadError: when vLLM's engine has been dead for longer than the grace.
+            WorkerDiedError: when vLLM's engine or a worker has been dead for longer than the grace.
         """
         self.look()
         if self._dead_since is not None and self._clock() - self._dead_since > self._grace:
-            raise EngineDeadError("vLLM's engine process died (killed, or out of memory) and veRL did not end")
+            raise WorkerDiedError("veRL went on waiting for a process that had died")
 
 
 def failure(log_file: Path) -> str:
     """Why a training failed: the errors of its log, and what they mean where their own words do not say it."""
-    lines = [
-        _RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in log_file.read_text(errors="replace").splitlines()
-    ]
+    text = log_file.read_text(errors="replace")
+    lines = [_RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in text.splitlines()]
     # Libraries mention harmless errors in passing; one that ended something stands below a traceback.
     first = next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0)
     found = [
@@ -89,26 +90,27 @@ def failure(log_file: Path) -> str:
     ]
     # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else []
-    explained = [f"({hint})" for hint in _hints(lines, log_file.parent)]
+    explained = [f"({hint})" for hint in _hints(text, log_file.parent)]
     # Ray's own words about a killed process say less than the hint, and the last lines may be about anything.
     return "\n".join([*errors, *explained] or lines[-5:]) or "no output"
 
 
-def _hints(lines: Sequence[str], run_dir: Path) -> list[str]:
+def _hints(text: str, run_dir: Path) -> list[str]:
     """Explanations with a remedy, a sentence each."""
     hints = []
     free = shutil.disk_usage(run_dir).free
     room = f"{free >> 20} MiB are free at {run_dir}; make room"
-    if any(_CANNOT_WRITE.search(line) for line in lines):
+    if _CANNOT_WRITE.search(text):
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error
         hints.append(f"only {room}")
-    if any(_ENGINE_DEAD in line for line in lines):
+    if _ENGINE_DEAD in text:
         hints.append(
             "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
         )
-    if died := [number for number, line in enumerate(lines) if _WORKER_DIED in line]:
-        near = [line for number in died for line in lines[number : number + 3]]
-        name = next((f" ({match[1]})" for line in near if (match := _CLASS_NAME.search(line))), "")
+    if _WORKER_KILLED in text:
+        names = {match["pid"]: match["name"] for match in _SPEAKER.finditer(text)}
+        died = {names[pid]: None for pid in _DEAD_PID.findall(text) if pid in names}
+        name = f" ({', '.join(died)})" if died else ""
         hints.append(f"a worker process{name} died: killed from outside, or by the system for its memory (see dmesg)")
     return hints

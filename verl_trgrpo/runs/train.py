@@ -20,7 +20,7 @@ from verl_trgrpo.runs.checkpoints import abandon_checkpoints, checkpoints, lates
 from verl_trgrpo.runs.checks.files import missing_files
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, flat, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
-from verl_trgrpo.runs.log import EngineDeadError, LogWatch, failure
+from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.runs.metrics import MetricsLog, summarize
 from verl_trgrpo.runs.process import TrainingProcess
 from verl_trgrpo.runs.progress import Progress
@@ -240,8 +240,8 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
         code = process.wait(tick)
         progress.update(log.read())
         watch.look()
-    except EngineDeadError as error:
-        return f"{error}."
+    except WorkerDiedError as error:
+        return f"{error}: {failure(log_file)}"
     finally:
         progress.close()
         if watch.prompts_were_lost:
