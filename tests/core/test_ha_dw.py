@@ -6,11 +6,7 @@ import statistics
 import pytest
 import torch
 
-from verl_trgrpo.core import (
-    DifficultyAnchor,
-    DifficultyOptions,
-    difficulty_weighted_advantages,
-)
+from verl_trgrpo.core import DifficultyOptions, difficulty_weighted_advantages
 
 BATCHES = [
     # a hard prompt, an easy one, one that is always solved
@@ -48,53 +44,27 @@ def accuracy(groups, correct_from=1.0):
 @pytest.mark.parametrize(("forgetting", "correct_from"), [(0.1, 1.0), (0.5, -0.5), (1.0, 3.5)])
 def test_three_batches_with_a_history(forgetting, correct_from):
     options = DifficultyOptions(forgetting=forgetting, scale=1.3, correct_from=correct_from)
-    anchor = DifficultyAnchor()
+    history = None
     expected = accuracy(BATCHES[0], correct_from)  # the first batch has nothing but itself to be compared with
     for groups in BATCHES:
         rewards, mask, labels = tensors(groups)
-        advantages = difficulty_weighted_advantages(rewards, mask, labels, options, anchor)
+        advantages, history = difficulty_weighted_advantages(rewards, mask, labels, options, history)
         by_formula = by_hand(groups, expected, 1.3, correct_from)[:, None] * mask
         torch.testing.assert_close(advantages, by_formula, rtol=1e-9, atol=1e-12)
         expected = (1 - forgetting) * expected + forgetting * accuracy(groups, correct_from)
-        assert anchor.accuracy == pytest.approx(expected)
-
-
-def test_without_history_each_batch_is_its_own_measure():
-    options, anchor = DifficultyOptions(anchor="batch"), DifficultyAnchor()
-    for groups in BATCHES:
-        rewards, mask, labels = tensors(groups)
-        advantages = difficulty_weighted_advantages(rewards, mask, labels, options, anchor)
-        torch.testing.assert_close(
-            advantages, by_hand(groups, accuracy(groups), 1.0)[:, None] * mask, rtol=1e-9, atol=0
-        )
-    assert anchor.accuracy is None
-
-
-def test_empty_responses_that_fill_a_batch_up_do_not_count():
-    options, groups = DifficultyOptions(), BATCHES[0]
-    rewards, mask, labels = tensors(groups)
-    rewards, mask = (torch.cat([x, x.new_zeros(3, 3)]) for x in (rewards, mask))
-    anchor = DifficultyAnchor()
-    advantages = difficulty_weighted_advantages(rewards, mask, [*labels, "pad", "pad", "pad"], options, anchor)
-    assert anchor.accuracy == accuracy(groups)
-    expected = by_hand(groups, accuracy(groups), 1.0)[:, None] * mask[:-3]
-    torch.testing.assert_close(advantages[:-3], expected, rtol=1e-9, atol=1e-12)
-    assert not advantages[-3:].any()
+        assert history == pytest.approx(expected)
 
 
 def test_mistakes_come_out_together():
-    with pytest.raises(ValueError, match="anchor='epoch'") as refusal:
-        DifficultyOptions(anchor="epoch", forgetting=0, scale=-1.0, correct_from=math.nan)
-    for part in ("forgetting=0", "scale=-1.0", "correct_from=nan"):
-        assert part in str(refusal.value)
+    with pytest.raises(ValueError, match=r"(?s)forgetting=0.*scale=-1.0.*correct_from=nan"):
+        DifficultyOptions(forgetting=0, scale=-1.0, correct_from=math.nan)
 
 
 def test_a_success_rate_is_over_responses_that_have_tokens():
     """One right response and an empty one: the prompt was solved whenever it was answered."""
     rewards = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     mask = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 1]], dtype=torch.bool)
-    options = DifficultyOptions(anchor="batch")
-    advantages = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], options, DifficultyAnchor())
+    advantages, _ = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], DifficultyOptions(), None)
     # Two of three were right. Group a: rate 1, an easy prompt, whose successes weigh less.
     normalized = 0.5 / (statistics.stdev([1.0, 0.0]) + 1e-6)
     assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(1 - 2 / 3)))

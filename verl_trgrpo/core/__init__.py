@@ -3,23 +3,20 @@
 from verl_trgrpo.core import shapings  # their import registers them
 from verl_trgrpo.core.aggregation import LOSS_AGG_MODES, aggregate_loss
 from verl_trgrpo.core.aspo import compute_aspo_loss
-from verl_trgrpo.core.group_relative import group_relative_advantages
-from verl_trgrpo.core.ha_dw import DifficultyAnchor, DifficultyOptions, difficulty_weighted_advantages
+from verl_trgrpo.core.group_relative import group_relative_advantages, rejection_advantages
+from verl_trgrpo.core.ha_dw import DifficultyOptions, difficulty_weighted_advantages
 from verl_trgrpo.core.kl import weighted_kl
 from verl_trgrpo.core.metrics import TokenStatistic
 from verl_trgrpo.core.options import ClipRange, TokenWeighting
 from verl_trgrpo.core.policy_loss import PolicyLoss, compute_policy_loss, token_weights
-from verl_trgrpo.core.reinforce_rej import RejectionOptions, rejection_advantages
 from verl_trgrpo.core.shaping import Shaping, asks_for_entropy, available_shapings, make_shaping, register_shaping
 from verl_trgrpo.core.tokens import Tokens
 
 __all__ = [
     "LOSS_AGG_MODES",
     "ClipRange",
-    "DifficultyAnchor",
     "DifficultyOptions",
     "PolicyLoss",
-    "RejectionOptions",
     "Shaping",
     "TokenStatistic",
     "TokenWeighting",

@@ -1,4 +1,4 @@
-"""Group-relative advantages, vectorised: the estimator of GRPO and its relatives in pure torch."""
+"""Group-relative advantages, vectorised: the estimators of GRPO and Reinforce-Rej in pure torch."""
 
 from __future__ import annotations
 
@@ -42,6 +42,24 @@ def group_relative_advantages(
     return at_valid_tokens(normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
 
 
+@torch.no_grad()
+def rejection_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> torch.Tensor:
+    """A = R where a group's rewards differ, and exactly 0 where they are all equal (Reinforce-Rej, arXiv 2504.11343).
+
+    "All right" and "all wrong" are told by equal rewards R (the sums of token rewards): a reward that also depends on
+    format or length, or a KL in the reward, makes groups differ that are equally right. A group of one is dropped.
+
+    Arguments, result and what is raised are those of :func:`group_relative_advantages`.
+    """
+    returns, groups = grouped_returns(token_level_rewards, response_mask, index)
+    lowest, highest = _group_extremes(returns, groups)
+    return at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
+
+
 def grouped_returns(
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
@@ -69,7 +87,7 @@ def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch
     return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
 
 
-def group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Smallest and largest of the (batch,) returns in each group, both (groups,) float64."""
     zeros = torch.zeros(int(groups.max()) + 1 if len(groups) else 0, dtype=torch.float64, device=returns.device)
     lowest = zeros.scatter_reduce(0, groups, returns.double(), "amin", include_self=False)
@@ -81,7 +99,7 @@ def normalized_in_groups(
 ) -> torch.Tensor:
     """(batch,) group-relative advantages of (batch,) returns; the statistics are taken in float64."""
     values = returns.double()
-    lowest, highest = group_extremes(values, groups)
+    lowest, highest = _group_extremes(values, groups)
     zeros = torch.zeros_like(lowest)
     sizes = zeros.index_add(0, groups, torch.ones_like(values))
     mean = zeros.index_add(0, groups, values) / sizes

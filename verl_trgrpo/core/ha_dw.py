@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.core.group_relative import at_valid_tokens, grouped_returns, normalized_in_groups
-from verl_trgrpo.core.ranges import range_problems
-
-ANCHORS = ("history", "batch")
 
 
 @dataclass(frozen=True)
@@ -20,9 +17,7 @@ class DifficultyOptions:
     """How strongly, and against what, the difficulty of a prompt weighs.
 
     Args:
-        anchor: ``history`` (default) compares a prompt with a moving average of the policy's accuracy; ``batch`` with the
-            accuracy of its own batch, which needs no memory.
-        forgetting: eta in (0, 1], the share of the newest batch in the moving average.
+        forgetting: eta in (0, 1], the share of the newest batch in the moving average of the policy's accuracy.
         scale: lambda > 0, a factor of all weights.
         correct_from: a response is right when its reward is at least this.
 
@@ -30,34 +25,13 @@ class DifficultyOptions:
         ValueError: listing every parameter that is out of range.
     """
 
-    anchor: str = "history"
     forgetting: float = 0.1
     scale: float = 1.0
     correct_from: float = 1.0
 
     def __post_init__(self) -> None:
-        problems = []
-        if self.anchor not in ANCHORS:
-            problems.append(f"anchor={self.anchor!r} is unknown; choose {' or '.join(ANCHORS)}")
         ranges = {"forgetting": "(0, 1]", "scale": "(0, inf)", "correct_from": "(-inf, inf)"}
-        raise_problems(problems + range_problems(vars(self), ranges))
-
-
-@dataclass
-class DifficultyAnchor:
-    """C, the accuracy expected of the policy: C <- (1 - eta) C + eta y after each batch of accuracy y.
-
-    Args:
-        accuracy: C in [0, 1]; None before the first batch, which is then compared with its own accuracy.
-    """
-
-    accuracy: float | None = None
-
-    def update(self, batch_accuracy: float, forgetting: float) -> float:
-        """Take a batch in; returns C as it was before."""
-        before = batch_accuracy if self.accuracy is None else self.accuracy
-        self.accuracy = (1 - forgetting) * before + forgetting * batch_accuracy
-        return before
+        raise_problems(range_problems(vars(self), ranges))
 
 
 @torch.no_grad()
@@ -66,35 +40,38 @@ def difficulty_weighted_advantages(
     response_mask: torch.Tensor,
     index: Sequence[Hashable] | np.ndarray | torch.Tensor,
     options: DifficultyOptions,
-    anchor: DifficultyAnchor,
+    expected: float | None,
     epsilon: float = 1e-6,
     normalize_by_std: bool = True,
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, float | None]:
     """GRPO's advantages times lambda exp(-sgn(A) (q - C)), q the share of right responses in a response's group.
 
     That is HA-DW's weight with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are harder than expected (q < C)
-    good responses weigh more and bad ones less; on easier ones the other way round. ``anchor`` then takes the batch in
-    (``anchor: history``).
+    good responses weigh more and bad ones less; on easier ones the other way round.
 
-    All other arguments, the result and what is raised are those of
-    :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
+    All other arguments and what is raised are those of :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
 
     Args:
         options: see :class:`DifficultyOptions`.
-        anchor: the memory between batches; changed in place.
+        expected: C in [0, 1], the accuracy expected of the policy; None before the first batch, which is then compared
+            with its own accuracy.
+
+    Returns:
+        the advantages, and C for the next batch: (1 - eta) C + eta y after a batch of accuracy y.
     """
     returns, groups = grouped_returns(token_level_rewards, response_mask, index)
     advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
     # veRL fills a batch up with empty responses of a group of their own, which say nothing about the policy.
     present = response_mask.bool().any(dim=-1).double()
     if not present.any():
-        return at_valid_tokens(advantages, response_mask)
+        return at_valid_tokens(advantages, response_mask), expected
     right = torch.where(returns >= options.correct_from, present, 0.0)
     zeros = right.new_zeros(int(groups.max()) + 1)
     sizes = zeros.index_add(0, groups, present).clamp(min=1)
     success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
-    expected = float(right.sum() / present.sum())
-    if options.anchor == "history":
-        expected = anchor.update(expected, options.forgetting)
+    accuracy = float(right.sum() / present.sum())
+    if expected is None:
+        expected = accuracy
     weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
-    return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask)
+    weighted = at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask)
+    return weighted, (1 - options.forgetting) * expected + options.forgetting * accuracy

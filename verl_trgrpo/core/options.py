@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.core.ranges import range_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.core.shaping import Shaping, make_shaping
 
 CHOICES = {

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.core.ranges import range_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.core.tokens import Tokens
 
 Function = TypeVar("Function", bound=Callable[..., torch.Tensor])

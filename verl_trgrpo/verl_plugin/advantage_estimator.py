@@ -1,7 +1,7 @@
 """The advantage estimators as veRL calls them.
 
 ``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
-``ha_dw`` weighs advantages by difficulty. Options are read from ``algorithm.reinforce_rej`` and ``algorithm.ha_dw``.
+``ha_dw`` weighs advantages by difficulty, with options from ``algorithm.ha_dw``.
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
 (veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
@@ -20,9 +20,7 @@ import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from verl_trgrpo.core import (
-    DifficultyAnchor,
     DifficultyOptions,
-    RejectionOptions,
     difficulty_weighted_advantages,
     group_relative_advantages,
     rejection_advantages,
@@ -50,19 +48,10 @@ def compute_reinforce_rej_outcome_advantage(
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
     index: np.ndarray,
-    epsilon: float = 1e-6,
-    config: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Reinforce-Rej; see :func:`verl_trgrpo.core.rejection_advantages`.
-
-    Raises:
-        ValueError: for options that are out of range.
-    """
-    options = _options(config, "reinforce_rej", RejectionOptions)
-    advantages = rejection_advantages(
-        token_level_rewards, response_mask, index, options, epsilon, normalize_by_std=_normalizes_by_std(config)
-    )
+    """Reinforce-Rej; see :func:`verl_trgrpo.core.rejection_advantages`."""
+    advantages = rejection_advantages(token_level_rewards, response_mask, index)
     return advantages, advantages
 
 
@@ -75,7 +64,7 @@ class HistoryAwareEstimator:
 
     def __init__(self) -> None:
         self._run: Any = None
-        self._anchor = DifficultyAnchor()
+        self._expected: float | None = None
 
     def __call__(
         self,
@@ -88,10 +77,12 @@ class HistoryAwareEstimator:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`verl_trgrpo.core.difficulty_weighted_advantages`; ValueError for options that are out of range."""
         if config is not self._run:
-            self._run, self._anchor = config, DifficultyAnchor()
-        options = _options(config, "ha_dw", DifficultyOptions)
-        advantages = difficulty_weighted_advantages(
-            token_level_rewards, response_mask, index, options, self._anchor, epsilon, _normalizes_by_std(config)
+            self._run, self._expected = config, None
+        given = dict((config.get("ha_dw") if config is not None else None) or {})
+        given.pop("_target_", None)
+        options = DifficultyOptions(**given)
+        advantages, self._expected = difficulty_weighted_advantages(
+            token_level_rewards, response_mask, index, options, self._expected, epsilon, _normalizes_by_std(config)
         )
         return advantages, advantages
 
@@ -101,10 +92,3 @@ register_adv_est("ha_dw")(HistoryAwareEstimator())
 
 def _normalizes_by_std(config: Any) -> bool:
     return True if config is None else config.get("norm_adv_by_std_in_grpo", True)
-
-
-def _options(config: Any, name: str, options_class: Any) -> Any:
-    """The options at ``algorithm.<name>``; the defaults where there is no such node."""
-    given = dict((config.get(name) if config is not None else None) or {})
-    given.pop("_target_", None)
-    return options_class(**given)

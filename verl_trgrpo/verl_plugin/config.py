@@ -1,6 +1,6 @@
 """The typed home of this project's options in veRL's configuration.
 
-They live at ``actor_rollout_ref.actor.policy_loss`` and, for the advantage estimators, at ``algorithm``.
+They live at ``actor_rollout_ref.actor.policy_loss`` and, for the estimator ``ha_dw``, at ``algorithm``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import ClipRange, DifficultyOptions, RejectionOptions, TokenWeighting
+from verl_trgrpo.core import ClipRange, DifficultyOptions, TokenWeighting
 
 # Where the wrapped ppo_loss leaves the entropy in its copy of the actor's configuration, the only argument of a policy loss
 # that can carry it.
@@ -41,17 +41,15 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
 @dataclass
 class EstimatorAlgoConfig(AlgoConfig):
-    """veRL's ``algorithm`` node plus the options of this project's advantage estimators.
+    """veRL's ``algorithm`` node plus the options of the estimator ``ha_dw``.
 
-    Named in the configuration's ``_target_``, so that mistakes come out when a configuration is validated; the estimators
-    themselves read the node as it is.
+    Named in the configuration's ``_target_``, so that mistakes come out when a configuration is validated; the
+    estimator itself reads the node as it is.
 
     Args:
-        reinforce_rej: options of ``adv_estimator: reinforce_rej``; None means the defaults.
         ha_dw: options of ``adv_estimator: ha_dw``; None means the defaults.
     """
 
-    reinforce_rej: RejectionOptions | None = None
     ha_dw: DifficultyOptions | None = None
 
 
