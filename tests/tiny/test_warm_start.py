@@ -11,8 +11,8 @@ from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.warm_start import build, is_built, main
 
-SHORT = {"steps": 1, "batch_size": 2, "test_tasks": 1}
-FLAGS = ["--puzzles", "20", "--steps", "1", "--batch-size", "2", "--test-tasks", "1"]
+SHORT = {"steps": 1, "batch_size": 2}
+FLAGS = ["--puzzles", "20", "--steps", "1", "--batch-size", "2"]
 
 
 def hashes(directory):
@@ -41,18 +41,16 @@ def test_all_files_can_be_read_by_everybody(options):
     assert {path.stat().st_mode & 0o444 for path in options.out.iterdir()} == {0o444}
 
 
-def test_the_manifest_records_files_options_and_accuracy(tmp_path):
-    build(PuzzleWarmStart(out=tmp_path, puzzles=4, most_people=4, **SHORT))
-    manifest = read_manifest(tmp_path)
+def test_the_manifest_records_files_and_options(options):
+    manifest = read_manifest(options.out)
     found = {name: facts["sha256"] for name, facts in manifest["files"].items()}
-    assert found == {name: digest for name, digest in hashes(tmp_path).items() if name != "manifest.json"}
+    assert found == {name: digest for name, digest in hashes(options.out).items() if name != "manifest.json"}
     assert manifest["arguments"]["steps"] == 1
-    assert [*manifest["accuracy"]] == ["2ppl", "3ppl", "4ppl"]
 
 
 @pytest.mark.slow
 def test_the_search_model_is_built_in_the_same_way(tmp_path):
-    assert {*build(SearchWarmStart(out=tmp_path, **SHORT))["accuracy"]} == {"one search", "two searches"}
+    assert build(SearchWarmStart(out=tmp_path, **SHORT))["world"] == "search"
 
 
 def test_an_interrupted_build_leaves_what_was_there(options):
@@ -68,7 +66,7 @@ def test_an_interrupted_build_leaves_what_was_there(options):
 @pytest.mark.parametrize(
     ("flags", "reasons"),
     [
-        (["--steps", "0", "--seed", "-3"], ["steps is 0", "seed is -3"]),
+        (["--steps", "0", "--seed", "-3"], ["steps=0", "seed=-3"]),
         (["--most-people", "5"], ["most-people"]),
     ],
     ids=["two at once", "too many people"],

@@ -6,19 +6,18 @@ As it comes the model cannot be trained by reward: it hardly ever gives an answe
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
-
-Message = dict[str, str]
+from verl_trgrpo.tiny.training import NO_LABEL, Demonstration, encode, padded, summed_loss
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,13 @@ class WarmStartOptions:
     threads: int = 2
 
     def __post_init__(self) -> None:
-        raise_problems(
-            [
-                f"{name} is {getattr(self, name)}; give a positive number"
-                for name in ("steps", "batch", "lr", "rank", "threads")
-                if getattr(self, name) <= 0
-            ]
-        )
+        ranges = dict.fromkeys(("steps", "batch", "rank", "threads"), "[1, inf)") | {"lr": "(0, inf)"}
+        raise_problems(range_problems(vars(self), ranges))
 
 
 def train_adapter(
     base: Path,
-    demonstrations: Sequence[tuple[list[Message], str]],
+    demonstrations: Sequence[Demonstration],
     out: Path,
     options: WarmStartOptions,
     progress: Progress = no_progress,
@@ -64,7 +58,7 @@ def train_adapter(
 
     Args:
         base: directory of the model.
-        demonstrations: chat messages, and the response to them.
+        demonstrations: at least one.
         out: directory for the adapter, in peft's format.
         options: see there.
         progress: shows the updates.
@@ -81,12 +75,15 @@ def train_adapter(
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, options.steps)
-    examples = [encode(tokenizer, messages, response) for messages, response in demonstrations]
+    examples = [encode(tokenizer, demonstration) for demonstration in demonstrations]
+    rng = random.Random(options.seed)
+    drawn = chain.from_iterable(rng.sample(examples, len(examples)) for _ in count())
     losses = []
-    for batch in progress(_batches(examples, options), options.steps, "warm start"):
+    for _ in progress(range(options.steps), options.steps, "warm start"):
+        ids, labels = padded([*islice(drawn, options.batch)], tokenizer.pad_token_id)
         # Entered anew for each pass: its cache of cast weights outlives an optimizer step.
         with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
-            loss = response_loss(model.get_base_model(), batch, tokenizer.pad_token_id)
+            loss = summed_loss(model.get_base_model(), ids, labels) / (labels != NO_LABEL).sum()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -96,40 +93,6 @@ def train_adapter(
     with staged_directory(out) as stage:
         model.to(torch.bfloat16).save_pretrained(stage)
     return losses
-
-
-def encode(tokenizer: Any, messages: list[Message], response: str) -> tuple[list[int], list[int]]:
-    """Return the token ids of the prompt and of the response, which ends with the end-of-sequence token."""
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    return (
-        tokenizer(text, add_special_tokens=False)["input_ids"],
-        tokenizer(response, add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id],
-    )
-
-
-def response_loss(model: Any, examples: Sequence[tuple[list[int], list[int]]], padding: int) -> torch.Tensor:
-    """Return the mean cross-entropy of the response tokens; only their positions go through the large output layer."""
-    longest = max(len(prompt) + len(response) for prompt, response in examples)
-    ids = torch.full((len(examples), longest), padding)
-    predicts = torch.zeros(ids.shape, dtype=torch.bool)
-    seen = torch.zeros_like(ids)
-    for row, (prompt, response) in enumerate(examples):
-        end = len(prompt) + len(response)
-        ids[row, :end] = torch.tensor(prompt + response)
-        seen[row, :end] = 1
-        predicts[row, len(prompt) - 1 : end - 1] = True
-    hidden = model.model(ids, attention_mask=seen, use_cache=False).last_hidden_state[predicts]
-    return cross_entropy(model.lm_head(hidden).float(), ids.roll(-1, 1)[predicts])
-
-
-def _batches(examples: list[Any], options: WarmStartOptions) -> Iterator[list[Any]]:
-    rng = random.Random(options.seed)
-    order: list[int] = []
-    for _ in range(options.steps):
-        while len(order) < options.batch:
-            order += rng.sample(range(len(examples)), len(examples))
-        chosen, order = order[: options.batch], order[options.batch :]
-        yield [examples[place] for place in chosen]
 
 
 def merge(base: Path, adapter: Path, out: Path) -> None:

@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, MAX_PEOPLE, Statement, evaluate
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
+from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, english, generate_puzzles
-from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
-from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
 from verl_trgrpo.tiny.training import Demonstration, Segment, WarmStart
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
+    from transformers import PreTrainedTokenizerBase
 
 # Checkpoint that comes with the package: weights in bf16, tokenizer, and manifest.json, which says how it was made.
 CHECKPOINT = Path(__file__).parent / "checkpoints" / "puzzles"
@@ -36,9 +34,6 @@ PERSONS = tuple(f"({number})" for number in range(1, MAX_PEOPLE + 1))
 # makes puzzles and answers shorter.
 PERSON_TOKENS = (*PERSONS, *(f" {person}" for person in PERSONS))
 TOKENS = (*TAG_TOKENS, *PERSON_TOKENS, " is a", " is not a")
-
-# How a response begins that works out the table: the first person of the first assignment.
-CAREFUL_START = "<think>K"
 
 MAX_RESPONSE_TOKENS = 176
 
@@ -101,21 +96,6 @@ class PuzzleWarmStart(WarmStart):
             puzzle = vary(rng.choice(pools[size]), rng)
             response = demonstration(puzzle, rng.random() < share, rng)
             yield Demonstration(prompt_messages(puzzle), [Segment(response, True)])
-
-    def accuracy(self, directory: Path) -> dict[str, dict[str, float]]:
-        """Return greedy accuracies on `test_tasks` held-out puzzles of each size: ``2ppl``, ``3ppl``, ..."""
-        tokenizer, model = load(directory)
-        result = {}
-        for n_people in SIZE_SHARES[self.most_people]:
-            puzzles = list(generate_puzzles(n_people, self.test_tasks, self.seed, exclude=WARM_START))
-            # A fourth person doubles the truth table.
-            max_tokens = MAX_RESPONSE_TOKENS * (1 if n_people < 4 else 2)
-            result[f"{n_people}ppl"] = {
-                name: sum(map(is_correct, greedy_responses(tokenizer, model, puzzles, start, max_tokens), puzzles))
-                / len(puzzles)
-                for name, start in (("greedy", ""), ("careful", CAREFUL_START))
-            }
-        return result
 
 
 @functools.lru_cache(maxsize=8)
@@ -203,27 +183,3 @@ def truth_table_reasoning(puzzle: Puzzle) -> str:
         if words[-1] == "ok":
             break
     return "\n".join(lines)
-
-
-def greedy_responses(
-    tokenizer: PreTrainedTokenizerBase,
-    model: Qwen2ForCausalLM,
-    puzzles: Sequence[Puzzle],
-    start: str = "",
-    max_tokens: int = MAX_RESPONSE_TOKENS,
-) -> list[str]:
-    """Return the greedy response to each puzzle: `start`, if given, and at most `max_tokens` more tokens."""
-    import torch
-
-    texts = [prompt_text(tokenizer, puzzle) + start for puzzle in puzzles]
-    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
-    with torch.no_grad():
-        # The annotation of `self` in transformers' generate does not admit its own models.
-        output = model.generate(**inputs, do_sample=False, max_new_tokens=max_tokens)  # type: ignore[misc]
-    written = output[:, inputs["input_ids"].shape[1] :]
-    return [start + text for text in tokenizer.batch_decode(written, skip_special_tokens=True)]
-
-
-def is_correct(response: str, puzzle: Puzzle) -> bool:
-    """Return whether the reward counts `response` as right."""
-    return score_knights_and_knaves(response, format_solution(puzzle.names, puzzle.solution)).acc == 1

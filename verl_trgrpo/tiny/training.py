@@ -10,21 +10,21 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.tiny.model import MAX_LENGTH, new_model
-from verl_trgrpo.tiny.tokenizer import TURN_END, train_tokenizer
+from verl_trgrpo.tiny.tokenizer import train_tokenizer
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 Batch = tuple["torch.Tensor", "torch.Tensor"]
 
@@ -36,6 +36,9 @@ MATRIX_LEARNING_RATE = 0.005
 OTHER_LEARNING_RATE = 3e-3
 FINAL_LEARNING_RATE_SHARE = 0.02
 MAX_GRADIENT_NORM = 1.0
+# The loss is the sum over labelled tokens per so many tokens of each response. A mean over the batch would weigh each token
+# of a batch of short responses more; as batches are sorted by length and careless responses are short, the model would learn
+# to guess far more often than it was shown to.
 TYPICAL_RESPONSE = 64
 
 # The first part of the training teaches the skill: its share of the steps, and of careful demonstrations in it.
@@ -74,7 +77,6 @@ class WarmStart(ABC):
         steps: optimizer steps.
         batch_size: demonstrations per step.
         final_careful: share of careful demonstrations in the last part; the model's own is about as high.
-        test_tasks: unseen tasks of each kind to measure the accuracy on.
     """
 
     out: Path
@@ -82,7 +84,6 @@ class WarmStart(ABC):
     steps: int = 2000
     batch_size: int = 16
     final_careful: float = 0.3
-    test_tasks: int = 40
 
     world: ClassVar[str]
     vocabulary: ClassVar[int]
@@ -94,25 +95,13 @@ class WarmStart(ABC):
     libraries: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers")
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{name} is {getattr(self, name)}; it must be at least {least}"
-            for name, least in {"seed": 0, "steps": 1, "batch_size": 1, "test_tasks": 1}.items()
-            if getattr(self, name) < least
-        ]
-        if not 0 <= self.final_careful <= 1:
-            problems.append(f"final_careful is {self.final_careful}; it must be from 0 to 1")
-        raise_problems(problems)
+        at_least_one = dict.fromkeys(("steps", "batch_size"), "[1, inf)")
+        ranges = {"seed": "[0, inf)", "final_careful": "[0, 1]", **at_least_one}
+        raise_problems(range_problems(vars(self), ranges))
 
     @abstractmethod
     def demonstrations(self, rng: random.Random, shares: Iterator[float]) -> Iterator[Demonstration]:
         """Yield demonstrations without end; each is careful with a probability that is the next of `shares`."""
-
-    @abstractmethod
-    def accuracy(self, directory: Path) -> Mapping[str, Mapping[str, float]]:
-        """Return accuracies of a checkpoint on tasks that the warm start never shows, by kind of task.
-
-        Each kind has ``greedy``, and ``careful`` for responses that are made to begin carefully.
-        """
 
 
 def train(options: WarmStart, progress: Progress = no_progress) -> tuple[PreTrainedTokenizerBase, Qwen2ForCausalLM]:
@@ -130,7 +119,7 @@ def train(options: WarmStart, progress: Progress = no_progress) -> tuple[PreTrai
     factor = partial(_learning_rate_factor, steps=options.steps)
     schedules = [torch.optim.lr_scheduler.LambdaLR(optimizer, factor) for optimizer in optimizers]
     for input_ids, labels in progress(_batches(tokenizer, options, rng), options.steps, "warm start"):
-        _loss(model, input_ids, labels).backward()
+        (summed_loss(model, input_ids, labels) / (len(labels) * TYPICAL_RESPONSE)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
             optimizer.step()
@@ -158,28 +147,30 @@ def _batches(tokenizer: PreTrainedTokenizerBase, options: WarmStart, rng: random
     demonstrations = options.demonstrations(rng, shares)
     for first in range(0, options.steps, BATCHES_PER_DRAW):
         count = min(BATCHES_PER_DRAW, options.steps - first) * options.batch_size
-        examples = [_encode(tokenizer, demonstration) for demonstration in islice(demonstrations, count)]
+        examples = [encode(tokenizer, demonstration) for demonstration in islice(demonstrations, count)]
         examples.sort(key=lambda example: len(example[0]))
         starts = list(range(0, len(examples), options.batch_size))
         rng.shuffle(starts)
         for start in starts:
-            yield _padded(examples[start : start + options.batch_size], tokenizer.pad_token_id)
+            yield padded(examples[start : start + options.batch_size], tokenizer.pad_token_id)
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, demonstration: Demonstration) -> tuple[list[int], list[int]]:
+def encode(tokenizer: PreTrainedTokenizerBase, demonstration: Demonstration) -> tuple[list[int], list[int]]:
     """Return token ids and labels, each segment encoded for itself as in a rollout."""
     prompt = tokenizer.apply_chat_template(demonstration.messages, tokenize=False, add_generation_prompt=True)
-    input_ids = tokenizer.encode(prompt)
+    input_ids = tokenizer.encode(prompt, add_special_tokens=False)
     labels = [NO_LABEL] * len(input_ids)
     last = demonstration.segments[-1]
     for segment in demonstration.segments:
-        token_ids = tokenizer.encode(segment.text + (TURN_END if segment is last else ""))
+        text = segment.text + (tokenizer.eos_token if segment is last else "")
+        token_ids = tokenizer.encode(text, add_special_tokens=False)
         input_ids += token_ids
         labels += token_ids if segment.by_model else [NO_LABEL] * len(token_ids)
     return input_ids, labels
 
 
-def _padded(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> Batch:
+def padded(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> Batch:
+    """Return token ids and labels of `encode` as tensors (batch, length), padded on the right."""
     import torch
 
     length = max(len(ids) for ids, _ in examples)
@@ -191,21 +182,15 @@ def _padded(examples: Sequence[tuple[list[int], list[int]]], pad: int) -> Batch:
     return input_ids, labels
 
 
-def _loss(model: Qwen2ForCausalLM, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the negative log-likelihood of the labelled tokens per `TYPICAL_RESPONSE` tokens of each response.
-
-    A mean over the batch would weigh each token of a batch of short responses more; as batches are sorted by length and
-    careless responses are short, the model would learn to guess far more often than it was shown to.
-    """
+def summed_loss(model: PreTrainedModel, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the negative log-likelihood of the labelled tokens; only their positions go through the output layer."""
     from torch.nn.functional import cross_entropy
 
-    # Padding stands on the right, where causal attention keeps it out of every labelled token. Logits of tokens
-    # without a label are not computed.
-    hidden = model.model(input_ids=input_ids).last_hidden_state[:, :-1]
+    # Padding stands on the right, where causal attention keeps it out of every labelled token.
+    hidden = model.model(input_ids=input_ids, use_cache=False).last_hidden_state[:, :-1]
     targets = labels[:, 1:]
     labelled = targets != NO_LABEL
-    total = cross_entropy(model.lm_head(hidden[labelled]), targets[labelled], reduction="sum")
-    return total / (len(labels) * TYPICAL_RESPONSE)
+    return cross_entropy(model.lm_head(hidden[labelled]).float(), targets[labelled], reduction="sum")
 
 
 def _optimizers(model: Qwen2ForCausalLM) -> list[torch.optim.Optimizer]:

@@ -6,16 +6,7 @@ import pytest
 import torch
 
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
-from tests.verl_plugin.cpu.invariance_worker import (
-    ROWS,
-    Case,
-    Update,
-    log_probs_of,
-    make_batch,
-    micro_batches,
-    run_ranks,
-    token_budget,
-)
+from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
@@ -24,79 +15,62 @@ pytestmark = pytest.mark.slow
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
 TR_GRPO = ("algorithm=tr_grpo",)
-INVARIANT = {
-    "tr_grpo": TR_GRPO,
-    "tr_grpo-seq-mean-token-sum": (*TR_GRPO, f"{ACTOR}.loss_agg_mode=seq-mean-token-sum"),
-    "tr_grpo-seq-mean-token-mean": (*TR_GRPO, f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"),
-    "tr_grpo-kl": (*TR_GRPO, f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=1"),
-    "grpo": ("algorithm=grpo",),
-    "grpo-seq-mean-token-mean": ("algorithm=grpo", f"{ACTOR}.loss_agg_mode=seq-mean-token-mean"),
-    "dr_grpo-constant-divisor": ("algorithm=dr_grpo", f"{ACTOR}.loss_scale_factor=176"),
+KL = (*TR_GRPO, f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=1",
+      f"{ACTOR}.loss_agg_mode=seq-mean-token-mean")  # fmt: skip
+TOKEN_MEAN = (*TR_GRPO, f"{ACTOR}.policy_loss.normalize=token_mean")
+PACKED = (f"{MODEL}.use_remove_padding=true", f"{MODEL}.enable_gradient_checkpointing=true")
+LORA = (f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=16")
+
+REFERENCES = {
+    "tr_grpo": Case(TR_GRPO, ROWS),
+    "kl": Case(KL, ROWS),
+    "token_mean": Case(TOKEN_MEAN, ROWS),
+    "first half": Case(TR_GRPO, 8, rows=(0, 8)),
+    "second half": Case(TR_GRPO, 8, rows=(8, ROWS)),
+    "token_mean, micro-batches of 1": Case(TOKEN_MEAN, 1),
+    "lora": Case(TR_GRPO, ROWS, LORA),
 }
-DEPENDENT = {
-    "token_mean": (*TR_GRPO, f"{ACTOR}.policy_loss.normalize=token_mean"),
-    "dr_grpo-length-divisor": ("algorithm=dr_grpo", f"{ACTOR}.loss_scale_factor=null"),
+# What should make no difference, and which case of one rank and one micro-batch it is compared with.
+SAME = {
+    "micro-batches of 1": ("tr_grpo", Case(TR_GRPO, 1)),
+    "dynamic batches": ("tr_grpo", Case(TR_GRPO, 300)),
+    "KL, micro-batches of 4": ("kl", Case(KL, 4)),
+    "packed sequences, recomputed activations": ("tr_grpo", Case(TR_GRPO, 4, PACKED)),
+    "LoRA": ("lora", Case(TR_GRPO, 4, LORA)),
 }
-LAYOUTS = {"micro-1": micro_batches(1), "micro-4": micro_batches(4), "dynamic": token_budget(300)}
-MODELS = {
-    "checkpointing": (f"{MODEL}.enable_gradient_checkpointing=true",),
-    "packed": (f"{MODEL}.use_remove_padding=true",),
-    "lora": (f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=16"),
-}
-WHOLE = micro_batches(ROWS)
-HALVES = ((0, ROWS // 2), (ROWS // 2, ROWS))
 
 
 @pytest.fixture(scope="module")
 def batch() -> dict[str, list[torch.Tensor]]:
-    return make_batch(CHECKPOINT)
+    return make_batch()
 
 
 @pytest.fixture(scope="module")
-def updates(batch, tmp_path_factory) -> dict[tuple, Update]:
-    """By ranks, loss or model, and layout; one process for all cases of one rank, two for those of two."""
-    directory = tmp_path_factory.mktemp("invariance")
-    torch.save(batch, directory / "batch.pt")
-    losses = INVARIANT | DEPENDENT
-    cut = {(name, layout): Case(loss, LAYOUTS[layout]) for name, loss in losses.items() for layout in LAYOUTS}
-    whole = {(name, "whole"): Case(loss, WHOLE) for name, loss in losses.items()}
-    halves = {("tr_grpo", half): Case(TR_GRPO, micro_batches(8), rows=half) for half in HALVES}
-    models = {(name, "micro-4"): Case(TR_GRPO, LAYOUTS["micro-4"], model) for name, model in MODELS.items()}
-    lora = {("lora", "whole"): Case(TR_GRPO, WHOLE, MODELS["lora"])}
-    asked = {1: whole | halves | cut | models | lora, 2: cut | models}
-    return {
-        (ranks, *key): update
-        for ranks, cases in asked.items()
-        for key, update in zip(cases, run_ranks(directory, CHECKPOINT, list(cases.values()), ranks), strict=True)
-    }
+def references(batch) -> dict[str, Update]:
+    """On one rank; dynamic batches there, too."""
+    cases = {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
+    return dict(zip(cases, run_ranks(batch, list(cases.values()), 1), strict=True))
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks(batch) -> dict[str, Update]:
+    return dict(zip(SAME, run_ranks(batch, [case for _, case in SAME.values()], 2), strict=True))
 
 
 def gradient_distance(update: Update, reference: Update) -> float:
     return float((update.gradient - reference.gradient).norm() / reference.gradient.norm())
 
 
-def assert_same(update: Update, reference: Update) -> None:
+@pytest.mark.parametrize("cut", SAME)
+def test_loss_and_gradient_do_not_depend_on_how_the_batch_is_cut(references, on_two_ranks, cut):
+    """Nor on how the model is computed; LoRA's gradient is that of the adapters alone."""
+    update, reference = on_two_ranks[cut], references[SAME[cut][0]]
     assert update.metrics["loss"] == pytest.approx(reference.metrics["loss"], rel=1e-6)
     assert update.metrics["grad_norm"] == pytest.approx(reference.metrics["grad_norm"], rel=5e-6)
     assert gradient_distance(update, reference) < 1e-5
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("loss", INVARIANT)
-def test_loss_and_gradient_do_not_depend_on_ranks_and_micro_batches(updates, loss, ranks, layout):
-    assert_same(updates[ranks, loss, layout], updates[1, loss, "whole"])
-
-
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("model", MODELS)
-def test_loss_and_gradient_do_not_depend_on_how_the_model_is_computed(updates, model, ranks):
-    """Recomputed activations, packed sequences; and LoRA, whose gradient is that of the adapters alone."""
-    reference = updates[1, "lora" if model == "lora" else "tr_grpo", "whole"]
-    assert_same(updates[ranks, model, "micro-4"], reference)
-
-
-def test_the_engine_agrees_with_the_formula_in_float64(batch, updates):
+def test_the_engine_agrees_with_the_formula_in_float64(batch, references):
     _, model = load(CHECKPOINT)
     model.double()
     losses: list[list[float]] = []
@@ -114,35 +88,22 @@ def test_the_engine_agrees_with_the_formula_in_float64(batch, updates):
     mask = [row.bool().tolist() for row in batch["response_mask"]]
     (surrogate / sum(map(sum, mask))).backward()
     norm = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None]).norm().item()
-    found = updates[1, "tr_grpo", "whole"].metrics
+    found = references["tr_grpo"].metrics
     assert found["loss"] == pytest.approx(aggregate(losses, mask, "token-mean"), rel=1e-5)
     assert found["grad_norm"] == pytest.approx(norm, rel=1e-4)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_metrics_of_the_weights_are_exact_over_micro_batches_and_averaged_over_ranks(updates, layout):
-    whole = updates[1, "tr_grpo", "whole"].metrics
-    first, second = (updates[1, "tr_grpo", half].metrics for half in HALVES)
+def test_metrics_of_the_weights_are_exact_over_micro_batches_and_averaged_over_ranks(references, on_two_ranks):
+    whole, halves = references["tr_grpo"].metrics, [references[f"{half} half"].metrics for half in ("first", "second")]
     names = [name for name in whole if name.startswith("actor/tr_")]
     assert len(names) == 8
     for name in names:
-        assert updates[1, "tr_grpo", layout].metrics[name] == pytest.approx(whole[name], abs=1e-6)
-        averaged = (first[name] + second[name]) / 2
-        assert updates[2, "tr_grpo", layout].metrics[name] == pytest.approx(averaged, abs=1e-6)
+        assert references["dynamic batches"].metrics[name] == pytest.approx(whole[name], abs=1e-6)
+        averaged = sum(half[name] for half in halves) / 2
+        for cut in ("micro-batches of 1", "dynamic batches"):
+            assert on_two_ranks[cut].metrics[name] == pytest.approx(averaged, abs=1e-6)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_weights_normalised_per_micro_batch_move_the_gradient_by_percents(updates, ranks):
+def test_weights_normalised_per_micro_batch_move_the_gradient_by_percents(references):
     """As documented of ``normalize: token_mean``; the largest effect is that of micro-batches of one response."""
-    distances = [
-        gradient_distance(updates[ranks, "token_mean", layout], updates[1, "token_mean", "whole"]) for layout in LAYOUTS
-    ]
-    assert 1e-3 < max(distances) == distances[0] < 0.05
-
-
-def test_the_length_divisor_of_dr_grpo_is_that_of_the_micro_batch(updates):
-    """veRL divides by the padded length of the micro-batch unless loss_scale_factor is set: other cuts, other losses."""
-    apart = gradient_distance(
-        updates[1, "dr_grpo-length-divisor", "micro-1"], updates[1, "dr_grpo-length-divisor", "whole"]
-    )
-    assert apart > 0.5
+    assert 1e-3 < gradient_distance(references["token_mean, micro-batches of 1"], references["token_mean"]) < 0.05
