@@ -47,14 +47,13 @@ def write_rows(path: Path, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=40_315, help="default 40315, as in DeepScaleR")
-    parser.add_argument("--num-proc", type=int, default=1, help="processes of the script (default 1)")
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory, "deepscaler.json")
         write_rows(source, arguments.rows)
         words = [sys.executable, str(ROOT / "data_prep" / "deepscaler.py"), "--source", str(source)]
-        words += ["--out", f"{directory}/out", "--num-proc", str(arguments.num_proc)]
+        words += ["--out", f"{directory}/out"]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         start = time.perf_counter()
         _, status, usage = os.wait4(os.posix_spawn(sys.executable, words, environment), 0)
@@ -62,7 +61,6 @@ def main() -> None:
             raise SystemExit(f"the script failed with status {os.waitstatus_to_exitcode(status)}")
         figures = {
             "rows_read": arguments.rows,
-            "num_proc": arguments.num_proc,
             "source_mib": round(source.stat().st_size / (1 << 20), 1),
             "seconds": round(time.perf_counter() - start, 2),
             "peak_rss_mib": round(usage.ru_maxrss / (1 << 10 if sys.platform == "linux" else 1 << 20)),

@@ -3,7 +3,7 @@
     python benchmarks/bench_search_reward.py --words 400 --aliases 5 --out search_reward.json
 
 Every response has the same number of words, half of them in observations; it differs in how the model's own text is
-known and in what is asked of it. Each figure is the median over the repeats, with the extremes beside it.
+known. Each figure is the median over the repeats, with the extremes beside it.
 """
 
 import argparse
@@ -20,7 +20,6 @@ from verl_trgrpo.tasks import compute_score
 
 SENTENCE = "the river rises in a wide valley north of the old town, where its first bridge was built in 1874."
 WORDS = tuple(SENTENCE.split(" "))
-FORMAT = {"structure_format_score": 0.2, "final_format_score": 0.1}
 
 
 def write_turns(words: int, searches: int, seed: int) -> tuple[list[str], list[str]]:
@@ -46,17 +45,13 @@ def write_cases(words: int, aliases: int, searches: int, seed: int) -> dict[str,
     golds = [" ".join(rng.choices(WORDS, k=3)) for _ in range(aliases - 1)]
     right, wrong = {"target": [*golds, "Ada Lovelace"]}, {"target": [*golds, "Ada King"]}
 
-    def case(
-        gold: dict[str, list[str]], extra_info: dict[str, Any], **options: float
-    ) -> Callable[[], dict[str, float]]:
-        return lambda: compute_score("searchR1_nq", response, gold, extra_info, **options)
+    def case(gold: dict[str, list[str]], extra_info: dict[str, Any]) -> Callable[[], dict[str, float]]:
+        return lambda: compute_score("searchR1_nq", response, gold, extra_info)
 
     return {
         "right": case(right, {"model_text": turns}),
         "wrong (with F1)": case(wrong, {"model_text": turns}),
-        "right, format": case(right, {"model_text": turns}, **FORMAT),
         "tags only": case(right, {}),
-        "tags only, format": case(right, {}, **FORMAT),
     }
 
 

@@ -8,7 +8,7 @@ examples:
   from the hub (not run against the hub itself so far; where a place fails, give --hf-dataset):
     python data_prep/deepscaler.py --out data/deepscaler
   from a directory with deepscaler.json, aime.json, amc.json, math.json, minerva.json, olympiad_bench.json (or .jsonl,
-  .jsonl.gz, .parquet; also prepared files such as aime_test.parquet, whose instructions are replaced):
+  .jsonl.gz, .parquet):
     python data_prep/deepscaler.py --out data/deepscaler --source downloads/deepscaler
   two test sets, 50 rows of each, without an instruction:
     python data_prep/deepscaler.py --out data/probe --sets math500 minerva --limit 50 --instruction none

@@ -74,8 +74,7 @@ WRONG = {
     "check without files": (["check"], "no file is given"),
     "check of a missing file": (["check", "nowhere.parquet"], "nowhere.parquet is not a file"),
     "check with a bad tokenizer": (["check", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
-    "show of a missing file": (["show", "nowhere.parquet"], "nowhere.parquet is not a file"),
-    "show of no rows": (["show", "{train}", "--index", "99"], "none of which fits"),
+    "show of a missing file": (["show", "nowhere.parquet"], "nowhere.parquet is not a readable parquet file"),
     "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
     "decontaminate onto itself": (
         ["decontaminate", "{train}", "--against", "{test}", "--out", "{train}"],
@@ -126,30 +125,9 @@ def command(words, environment, **options):
 
 
 def test_show_prints_rows(capsys, train):
-    assert main(["data", "show", train, "--start", "3", "--rows", "2"]) == 0
+    assert main(["data", "show", train, "--rows", "2"]) == 0
     text = capsys.readouterr().out
-    assert "=== row 3 of 20" in text and "=== row 4 of 20" in text and "=== row 5" not in text
-    assert "\x1b" not in text
-
-
-def test_show_survives_a_reader_that_has_seen_enough(tmp_path):
-    data = write(tmp_path / "data.parquet", [row(i) for i in range(3000)])
-    code = "import sys; from verl_trgrpo.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    shell = 'set -o pipefail; "$0" -c "$1" data show "$2" --rows 3000 | head -n 1'
-    result = subprocess.run(
-        ["bash", "-c", shell, sys.executable, code, data],
-        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert (result.returncode, result.stderr) == (141, "")
-    assert result.stdout.startswith("=== row 0 of 3000")
-
-
-def test_show_writes_what_an_ascii_terminal_cannot_as_escapes(tmp_path):
-    data = write(tmp_path / "data.parquet", [row(0, prompt=[{"role": "user", "content": "x ≤ 3"}])])
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    result = command(["data", "show", data], environment)
-    assert result.returncode == 0, result.stderr
-    assert r"x \u2264 3" in result.stdout
+    assert "Question 0 of" in text and "Question 1 of" in text and "Question 2 of" not in text
 
 
 def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
@@ -158,10 +136,8 @@ def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
     assert "1 of 20 train rows contaminated; 1 equal prompt" in capsys.readouterr().out
     assert not (tmp_path / "clean.parquet").exists()
     clean = str(tmp_path / "clean.parquet")
-    assert main(["data", "decontaminate", train, "--against", tests, "--out", clean, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["contaminated_rows"], result["out"]) == (1, clean)
-    assert result["test_files"] == [{"file": "test.parquet", "rows": 2, "rows_in_train": 1}]
+    assert main(["data", "decontaminate", train, "--against", tests, "--out", clean]) == 0
+    assert "19 rows; dropped rows are in" in capsys.readouterr().out
     assert pq.read_table(clean).num_rows == 19
     assert (tmp_path / "clean.manifest.json").is_file()
     assert main(["data", "decontaminate", clean, "--against", tests]) == 0

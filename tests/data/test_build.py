@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuilderOptions, BuildPlan, Counts, DataFile, DataSet, build_data_set, run_builder
+from verl_trgrpo.data.build import Counts, DataFile, DataSet, SourceOptions, build_data_set, run_builder
 
 
 def row(index, text="Which number?", truth="1"):
@@ -28,13 +27,15 @@ def data_set(rows=2, name="train.parquet"):
     return DataSet([file], {"source": Counts(3, rows, {"too long": 1, "never": 0})}, ["a.jsonl, row 3: bad"])
 
 
-def plan(out, force=False, builder="x", inputs=(), **arguments):
+def build(out, make, force=False, builder="x", **arguments):
     command = ["python", "x.py", "--out", "a b"]
-    return BuildPlan(builder, out, {"seed": 0, **arguments}, command, ["numpy"], inputs, force)
+    return build_data_set(
+        builder, out, {"seed": 0, **arguments}, make, command=command, libraries=["numpy"], force=force
+    )
 
 
 def test_files_and_manifest_say_what_was_done(tmp_path):
-    result = build_data_set(plan(tmp_path / "out"), data_set)
+    result = build(tmp_path / "out", data_set)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert result.built
     assert result.manifest == manifest
@@ -55,28 +56,28 @@ def test_nothing_is_built_twice_unless_it_has_to_be(tmp_path):
         return data_set()
 
     for expected in (1, 1):
-        build_data_set(plan(tmp_path), make)
+        build(tmp_path, make)
         assert len(made) == expected
-    build_data_set(plan(tmp_path, seed=1), make)
+    build(tmp_path, make, seed=1)
     assert len(made) == 2
     (tmp_path / "train.parquet").write_bytes(b"damaged")
-    assert build_data_set(plan(tmp_path, seed=1), make).built
-    assert build_data_set(plan(tmp_path, seed=1, force=True), make).built
+    assert build(tmp_path, make, seed=1).built
+    assert build(tmp_path, make, seed=1, force=True).built
     assert len(made) == 4
 
 
 def test_a_file_of_the_old_data_set_does_not_stay_beside_the_new_one(tmp_path):
-    build_data_set(plan(tmp_path), lambda: data_set(name="test_3ppl.parquet"))
+    build(tmp_path, lambda: data_set(name="test_3ppl.parquet"))
     (tmp_path / "notes.txt").write_text("mine")
-    build_data_set(plan(tmp_path, seed=1), data_set)
+    build(tmp_path, data_set, seed=1)
     assert {path.name for path in tmp_path.iterdir()} == {"train.parquet", "manifest.json", "notes.txt"}
 
 
 FOREIGN = {
     "no manifest": lambda out: (out / "train.parquet").write_text("somebody's work"),
-    "another builder's": lambda out: build_data_set(plan(out, builder="other"), data_set),
+    "another builder's": lambda out: build(out, data_set, builder="other"),
     "another program's manifest": lambda out: (out / "manifest.json").write_text('{"files": {"train.parquet": {}}}'),
-    "not in the manifest": lambda out: (build_data_set(plan(out), data_set), (out / "test.parquet").write_text("x")),
+    "not in the manifest": lambda out: (build(out, data_set), (out / "test.parquet").write_text("x")),
 }
 
 
@@ -85,53 +86,52 @@ def test_files_of_another_origin_are_replaced_only_by_force(tmp_path, name):
     FOREIGN[name](tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(ValueError, match="which x has not made"):
-        build_data_set(plan(tmp_path, seed=1), lambda: data_set(name="test.parquet"))
+        build(tmp_path, lambda: data_set(name="test.parquet"), seed=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert build_data_set(plan(tmp_path, seed=1, force=True), data_set).built
+    assert build(tmp_path, data_set, seed=1, force=True).built
 
 
-def test_a_data_set_is_not_built_over_its_source(tmp_path):
-    source = tmp_path / "train.jsonl"
-    source.write_text("")
-    with pytest.raises(ValueError, match=r"holds train\.jsonl, which the data set is made from"):
-        build_data_set(plan(tmp_path, force=True, inputs=[source]), data_set)
+def test_files_that_are_read_count_by_content_and_are_not_built_over(tmp_path):
+    source = tmp_path / "source.jsonl"
+    options = SourceOptions(out=tmp_path / "out")
+    for text, place, built in (("a", source, True), ("a", tmp_path / "b" / "source.jsonl", False), ("c", source, True)):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        assert options.build("x", data_set, inputs={"train": place}).built == built
+    with pytest.raises(ValueError, match=r"holds source\.jsonl, which the data set is made from"):
+        SourceOptions(out=tmp_path, force=True).build("x", data_set, inputs={"train": source})
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"), [(lambda: [row(0, truth="")], "ground_truth"), (list, "would have no rows")]
 )
 def test_rows_that_verl_would_stumble_over_are_not_written(tmp_path, bad, reason):
-    build_data_set(plan(tmp_path), data_set)
+    build(tmp_path, data_set)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     made = DataSet([DataFile("train.parquet", bad(), schema.arrow_schema([]))], {})
     with pytest.raises(ValueError, match=reason):
-        build_data_set(plan(tmp_path, seed=1), lambda: made)
+        build(tmp_path, lambda: made, seed=1)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_common_options_report_all_problems_at_once():
-    with pytest.raises(ValueError, match=r"3 problems:\n- limit is 0.*\n- num_proc is -1.*\n- on_error is 'stop'"):
-        BuilderOptions(out=Path("x"), limit=0, num_proc=-1, on_error="stop")
 
 
 def test_a_script_speaks_clearly(tmp_path, capsys):
     def run(build, *words):
-        return run_builder(BuilderOptions, build, "data_prep/x.py", "Builds x.", ["--out", str(tmp_path), *words])
+        return run_builder(SourceOptions, build, "data_prep/x.py", "Builds x.", ["--out", str(tmp_path), *words])
 
-    def build(options, progress):
-        return build_data_set(plan(options.out), data_set)
+    def built(options, progress):
+        return options.build("x", data_set)
 
     def interrupted(options, progress):
         raise KeyboardInterrupt
 
-    assert run(build) == 0
+    assert run(built) == 0
     printed = capsys.readouterr().out
     assert "source: 2 kept of 3 read; 1 dropped: too long\n" in printed
     assert "1 malformed row skipped, the first: a.jsonl, row 3: bad" in printed
     assert f"{tmp_path / 'train.parquet'}: 2 rows" in printed
-    assert run(build) == 0
+    assert run(built) == 0
     assert "already has this data set" in capsys.readouterr().out
-    assert run(build, "--limit", "0") == 2
+    assert run(built, "--limit", "0") == 2
     assert capsys.readouterr() == ("", "x.py: error: limit is 0; ask for at least 1 row, or leave it out for all\n")
     assert run(interrupted) == 130
     assert "the output directory is as before" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.data.contaminated_files import pairs, row, texts, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
 from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination
-from verl_trgrpo.data.prompts import normalize_text, prompt_text, question_text, row_keys, words_of
+from verl_trgrpo.data.prompts import normalize_text, prompt_text, row_keys, words_of
 from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
 
@@ -86,12 +86,6 @@ def test_statements_are_read_from_both_places_and_never_evaluated():
     assert key != puzzle_key({"extra_info": {"statements": OTHER}})
     for odd in ("exit()", "(('lying', 9),)", "", None, 3, ["x"]):
         assert puzzle_key({"extra_info": {"statements": odd}, "reward_model": None}) is None
-
-
-def test_files_without_common_prompts_are_clean(find):
-    found = find(texts(40), texts(20, seed=1))
-    assert (found.train_rows, found.matches) == (40, ())
-    assert (dict(found.test_rows), dict(found.test_rows_hit)) == ({"test0.parquet": 20}, {"test0.parquet": 0})
 
 
 def test_equal_prompts_are_found_in_any_test_file(find):
@@ -175,21 +169,6 @@ def test_the_question_that_a_builder_recorded_counts_and_not_its_instruction(tmp
     assert pairs(found) == [(7, "test", 3, "equal prompt")]
 
 
-def test_a_question_is_the_recorded_one_or_the_last_of_the_user():
-    turns = [{"role": role, "content": role.upper()} for role in ("system", "user", "assistant")]
-    last = {"role": "user", "content": "And now?"}
-    assert question_text({"prompt": [*turns, last], "extra_info": {"question": "Why?"}}) == "Why?"
-    assert question_text({"prompt": [*turns, last], "extra_info": {"question": " "}}) == "And now?"
-    assert question_text({"prompt": turns}) == "USER"
-    assert [question_text({"prompt": odd}) for odd in (None, "x", [], [3])] == [""] * 4
-
-
-def test_a_prompt_that_is_there_often_is_no_instruction(find):
-    test = texts(10, seed=1)
-    found = find([test[0]] * 50 + texts(10), test)
-    assert [match.train_row for match in found.matches] == list(range(50))
-
-
 def test_puzzles_are_compared_by_their_statements(tmp_path):
     story = texts(1, words=40)[0]
     train = tmp_path / "train.parquet"
@@ -205,7 +184,6 @@ WRONG = {
     "missing": ({"train": Path("nowhere.parquet")}, "nowhere.parquet is not a file"),
     "train among tests": ({"against": (Path(__file__),)}, "given twice"),
     "ngram": ({"ngram": 0}, "ngram is 0"),
-    "threshold zero": ({"threshold": 0.0}, "threshold is 0.0"),
     "threshold too large": ({"threshold": 1.1}, "threshold is 1.1"),
     "threshold no number": ({"threshold": float("nan")}, "threshold is nan"),
 }

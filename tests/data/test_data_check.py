@@ -1,6 +1,5 @@
 """`check_files`: every defect of a row is found in a planted one, and the clean files trigger no finding."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,6 @@ ROW_DEFECTS = {
     "no extra_info": ({"extra_info": None}, "index", "warning", "extra_info.index is None"),
     "unknown source": ({"data_source": ""}, "data source", "error", "no reward for ''"),
     "null source": ({"data_source": None}, "data source", "error", "no reward for None"),
-    "source of veRL": ({"data_source": "openai/gsm8k"}, "data source", "warning", "custom_reward_function.path=null"),
     "empty truth": (truth(" "), "ground truth", "error", "says nothing"),
     "no truth": (truth(None), "ground truth", "error", "says nothing"),
     "no reward_model": ({"reward_model": None}, "ground truth", "error", "says nothing"),
@@ -55,7 +53,7 @@ ROW_DEFECTS = {
         row(1, prompt=user("ZOEY  meets Ｏliver1 in the train\nfile. Who is a knight?")),
         "duplicates", "warning", "same prompt as data.parquet row 1",
     ),
-    "conflict": ({"prompt": row(1)["prompt"]}, "conflicts", "error", "same prompt as data.parquet row 1"),
+    "conflict": ({"prompt": row(1)["prompt"]}, "duplicates", "error", "same prompt as data.parquet row 1"),
 }  # fmt: skip
 
 
@@ -64,11 +62,11 @@ def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     changes, check, status, example = ROW_DEFECTS[name]
     rows = clean()
     rows[2] = rows[2] | changes
-    found = results(train := write(tmp_path / "data.parquet", rows), rewards=check == "reward of gold")
+    found = results(train := write(tmp_path / "data.parquet", rows), rewards=check in ("reward of gold", "data source"))
     assert found[check].status == status, found
     assert found[check].examples[0].startswith("data.parquet row 2: ")
     assert example in found[check].examples[0]
-    twin = results(write(train, clean()), rewards=check == "reward of gold")
+    twin = results(write(train, clean()), rewards=check in ("reward of gold", "data source"))
     assert twin[check].status == "ok"
 
 
@@ -93,12 +91,6 @@ def test_a_problem_that_all_rows_share_is_shown_once_with_its_number(tmp_path):
     assert found.count == 50
     assert len(found.examples) == 1
     assert found.examples[0].startswith("data.parquet row 0 and 49 more: no reward for ''")
-
-
-def test_problems_that_are_not_shown_are_counted(tmp_path):
-    made = report(write(tmp_path / "a.parquet", [row(i, data_source=f"s{i}") for i in range(9)]))
-    found = next(check for check in made.checks if check.name == "data source")
-    assert (found.count, len(found.examples)) == (9, 3)
 
 
 WRONG_OPTIONS = {
@@ -129,8 +121,3 @@ def test_the_report_is_plain_text_that_cannot_drive_a_terminal(tmp_path):
     assert "evil" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     assert [name for name in CHECKS if not any(line.startswith(name) for line in text.splitlines())] == []
-
-
-def test_the_report_survives_json(tmp_path):
-    made = report(write(tmp_path / "data.parquet", clean())).as_dict()
-    assert json.loads(json.dumps(made))["files"][0]["role"] == "train"

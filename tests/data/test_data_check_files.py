@@ -6,7 +6,6 @@ import pytest
 
 from tests.data.checked_files import clean, report, results, row, truth, user, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
-from verl_trgrpo.data.columns import first_difference
 
 
 def drop(*names):
@@ -18,35 +17,34 @@ def replace(**values):
 
 
 COLUMN_DEFECTS = {
-    "no data source": (drop("data_source"), "error", "it has no data_source"),
-    "no prompt": (drop("prompt", "reward_model"), "error", "it has no prompt, reward_model"),
-    "no extra_info": (drop("extra_info"), "warning", "no extra_info"),
-    "no ability": (drop("ability"), "warning", "no ability"),
-    "prompt a text": (replace(prompt="Who is who?"), "error", "prompt is string"),
-    "prompt of texts": (replace(prompt=["Who is who?"]), "error", "prompt is list"),
-    "prompt without role": (replace(prompt=[{"content": "Who?"}]), "error", "role and content"),
-    "content a number": (replace(prompt=[{"role": "user", "content": 1}]), "error", "role and content"),
-    "data source a number": (replace(data_source=3), "error", "data_source is int64"),
-    "reward_model a text": (replace(reward_model="x"), "error", "reward_model is string"),
-    "no ground truth": (replace(reward_model={"style": "rule"}), "error", "struct with ground_truth"),
-    "extra_info a text": (replace(extra_info="{}"), "error", "extra_info is string"),
-    "all null": (replace(prompt=None), "error", "prompt is null"),
+    "no data source": (drop("data_source"), "columns", "error", "it has no data_source"),
+    "no prompt": (drop("prompt", "reward_model"), "columns", "error", "it has no prompt, reward_model"),
+    "no extra_info": (drop("extra_info"), "columns", "warning", "no extra_info"),
+    "prompt a text": (replace(prompt="Who is who?"), "prompt", "error", "must be a list of chat messages"),
+    "prompt of texts": (replace(prompt=["Who is who?"]), "prompt", "error", "must be a list of chat messages"),
+    "prompt without role": (replace(prompt=[{"content": "Who?"}]), "prompt", "error", "the role None"),
+    "content a number": (replace(prompt=[{"role": "user", "content": 1}]), "prompt", "error", "list of chat messages"),
+    "data source a number": (replace(data_source=3), "data source", "error", "no reward for 3"),
+    "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),
+    "no ground truth": (replace(reward_model={"style": "rule"}), "ground truth", "error", "is None"),
+    "extra_info a text": (replace(extra_info="{}"), "index", "warning", "extra_info.index is None"),
+    "all null": (replace(prompt=None), "prompt", "error", "the prompt is None"),
 }
 
 
 @pytest.mark.parametrize("name", COLUMN_DEFECTS)
 def test_a_wrong_column_is_found(tmp_path, name):
-    change, status, example = COLUMN_DEFECTS[name]
-    found = results(write(tmp_path / "data.parquet", change(clean())))["columns"]
-    assert (found.status, found.count) == (status, 1)
-    assert any(example in text for text in found.examples)
+    change, check, status, example = COLUMN_DEFECTS[name]
+    found = results(write(tmp_path / "data.parquet", change(clean())))[check]
+    assert found.status == status
+    assert any(example in text for text in found.examples), found
 
 
 def test_an_index_and_a_split_of_odd_types_are_findings(tmp_path):
     data = write(tmp_path / "data.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
     found = results(data)
     assert "extra_info.index is [1]" in found["index"].examples[0]
-    assert (found["split"].status, "no single split" in found["split"].note) == ("not checked", True)
+    assert (found["split"].status, "no split in its first row" in found["split"].note) == ("not checked", True)
     given = results(train=(data,))
     assert "extra_info.split is ['train'] in a train file" in given["split"].examples[0]
 
@@ -107,19 +105,20 @@ def test_puzzles_with_renamed_people_are_equal(tmp_path):
         assert found["overlap"].status == status
     twice = results(write(train, [puzzle(0, "train", STATEMENTS), puzzle(1, "train", RENAMED)]))
     assert twice["duplicates"].examples == ["train.parquet row 1: same puzzle as train.parquet row 0, names aside"]
-    assert twice["conflicts"].status == "ok", "other names, so another ground truth"
+    assert twice["duplicates"].status == "warning", "other names, so another ground truth"
 
 
-def test_the_role_of_a_file_follows_from_its_rows_or_from_the_user(tmp_path):
+def test_the_role_of_a_file_follows_from_its_first_row_or_from_the_user(tmp_path):
     mixed = write(tmp_path / "mixed.parquet", [row(0, "train"), row(1, "test")])
     validation = write(tmp_path / "val.parquet", clean("validation"))
-    assert [facts.role for facts in report(mixed, validation).files] == [None, "test"]
-    assert "mixed.parquet has no single split" in results(mixed, validation)["split"].note
-    given = report(train=(mixed,), test=(validation,))
-    assert [facts.role for facts in given.files] == ["train", "test"]
-    split = next(check for check in given.checks if check.name == "split")
-    assert (split.status, split.count) == ("warning", 1)
-    assert split.examples == ["mixed.parquet row 1: extra_info.split is 'test' in a train file"]
+    found = report(mixed, validation)
+    assert [facts.role for facts in found.files] == ["train", "test"]
+    split = next(check for check in found.checks if check.name == "split")
+    assert (split.status, split.examples) == (
+        "warning",
+        ["mixed.parquet row 1: extra_info.split is 'test' in a train file"],
+    )
+    assert [facts.role for facts in report(train=(validation,), test=(mixed,)).files] == ["train", "test"]
 
 
 TYPES = {
@@ -150,15 +149,11 @@ def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
 
     one, other, status, difference = TYPES[name]
     paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
-    found = results(*paths, rewards=False)["concatenation"]
+    found = results(*paths, rewards=False)["columns"]
     assert found.status == status
-    schemas = [pq.read_schema(path) for path in paths]
-    path_and_types = first_difference(*schemas)
-    if difference is None:
-        assert path_and_types is None
-    else:
-        assert path_and_types[:2] == difference[:2] and path_and_types[2].startswith(difference[2])
-        assert difference[0] in found.examples[0]
+    if difference:
+        path, here, there = difference
+        assert f"{path} is {here} in a.parquet and {there}" in found.examples[0]
     loaded = [datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache")) for path in paths]
     if status == "error":
         with pytest.raises((ValueError, TypeError)):
@@ -169,5 +164,5 @@ def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
 
 def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
     test = write(tmp_path / "test.parquet", [row(0, "test") | truth(1.0)])
-    found = results(write(tmp_path / "train.parquet", clean()), test, rewards=False)["concatenation"]
+    found = results(write(tmp_path / "train.parquet", clean()), test, rewards=False)["columns"]
     assert (found.status, found.note) == ("ok", "")

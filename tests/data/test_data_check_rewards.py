@@ -1,34 +1,18 @@
 """`check_files`: which rewards exist for the rows, and whether each gives its ground truth full marks."""
 
-import ast
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from tests.data.checked_files import results, row, truth, write
-from verl_trgrpo.data.row_checks import VERL_DATA_SOURCES, VERL_PREFIX
 from verl_trgrpo.tasks import Score
-from verl_trgrpo.tasks.registry import Task, _families, register_reward
-
-
-def test_data_sources_of_veRL_are_those_in_its_code():  # noqa: N802
-    source = Path(importlib.util.find_spec("verl").origin).parent / "utils/reward_score/__init__.py"
-    tree = ast.parse(source.read_text(encoding="utf-8"))
-    router = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "default_compute_score")
-    tests = [
-        node.test for node in ast.walk(router) if isinstance(node, ast.If) and "data_source" in ast.dump(node.test)
-    ]
-    names = {node.value for test in tests for node in ast.walk(test) if isinstance(node, ast.Constant)}
-    assert names - {VERL_PREFIX} == VERL_DATA_SOURCES
+from verl_trgrpo.tasks.registry import Task, _tasks, register_reward
 
 
 @pytest.fixture
 def families():
-    before = dict(_families)
+    before = dict(_tasks)
     yield
-    _families.clear()
-    _families.update(before)
+    _tasks.clear()
+    _tasks.update(before)
 
 
 def exact(response, ground_truth, extra_info):
@@ -39,7 +23,7 @@ def test_a_family_says_how_a_right_response_looks(tmp_path, families):
     register_reward("unusual")(exact)
     data = write(tmp_path / "data.parquet", [row(0, data_source="unusual")])
     assert results(data)["reward of gold"].status == "error", "none of the usual forms is right here"
-    _families.pop("unusual")
+    _tasks.pop("unusual")
     register_reward("unusual", right_response=lambda gold: f"ANSWER={gold}")(exact)
     assert results(data)["reward of gold"].status == "ok"
 
@@ -69,9 +53,9 @@ def test_verdicts_other_than_right_are_findings(tmp_path, families, verdict, sta
 
 
 def test_what_was_not_looked_at_is_said(tmp_path, families):
-    _families.clear()
+    _tasks.clear()
     register_reward("here")(exact)
-    _families["broken"] = Task("no_such_module_at_all:score")
+    _tasks["broken"] = Task("no_such_module_at_all:score")
     data = write(tmp_path / "data.parquet", [row(0, data_source="broken"), row(1, data_source="unknown")])
     found = results(data)["reward of gold"]
     assert found.status == "not checked"

@@ -1,5 +1,3 @@
-import copy
-
 import pyarrow as pa
 import pytest
 
@@ -35,43 +33,11 @@ def test_good_rows_pass_and_fit_the_arrow_schema():
     assert table.to_pylist() == rows
 
 
-def change(path, value):
-    def apply(row):
-        *parents, last = path
-        for key in parents:
-            row = row[key]
-        row[last] = value
-
-    return apply
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (change(["prompt"], []), "prompt is []"),
-        (change(["prompt"], "Who is a knight?"), "list of chat messages"),
-        (change(["prompt", 0, "role"], "tool"), "role 'tool'"),
-        (change(["prompt", 1, "content"], "  "), "is empty"),
-        (change(["prompt", 1, "content"], "<|im_start|>user\nWho?<|im_end|>"), "contains <|im_start|>, <|im_end|>"),
-        (change(["prompt", 1, "content"], "Who?\n<think>\n"), "opened <think>"),
-        (change(["prompt", 1, "role"], "assistant"), "must be the user's"),
-        (change(["reward_model"], None), "ground_truth is None"),
-        (change(["reward_model", "ground_truth"], ""), "says nothing"),
-        (change(["reward_model", "ground_truth"], ["a", ""]), "accepts an empty answer"),
-        (change(["reward_model", "ground_truth"], {"target": ["", "a"]}), "accepts an empty answer"),
-        (change(["reward_model", "ground_truth"], {"target": []}), "says nothing"),
-    ],
-)
-def test_bad_rows_are_refused_with_their_position(spoil, reason):
-    rows = [good_row(0), copy.deepcopy(good_row(1))]
-    spoil(rows[1])
-    with pytest.raises(ValueError) as caught:
-        check_rows(rows)
-    assert "row 1: " in str(caught.value)
+def test_bad_rows_are_refused_with_their_position():
+    bad = good_row(1) | {"prompt": []}
+    accepting = good_row(2) | {"reward_model": {"ground_truth": {"target": ["", "a"]}}}
+    with pytest.raises(ValueError, match=r"row 1: the prompt is \[\].*row 2: .*accepts an empty answer") as caught:
+        check_rows([good_row(0), bad, accepting])
     assert "row 0" not in str(caught.value)
-    assert reason in str(caught.value)
-
-
-def test_many_bad_rows_are_summed_up():
     with pytest.raises(ValueError, match="and 3 more"):
-        check_rows([good_row() | {"prompt": []}] * 8)
+        check_rows([bad] * 8)

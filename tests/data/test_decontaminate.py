@@ -55,13 +55,6 @@ def test_the_clean_file_has_the_other_rows_as_they_were(tmp_path, dirty):
     assert find_contamination(ContaminationOptions(dirty.out, dirty.against), no_key).matches == ()
 
 
-def test_the_same_input_gives_the_same_bytes(dirty):
-    clean(dirty)
-    first = dirty.out.read_bytes(), manifest_path(dirty.out).read_bytes()
-    clean(replace(dirty, force=True))
-    assert (dirty.out.read_bytes(), manifest_path(dirty.out).read_bytes()) == first
-
-
 def test_a_file_without_extra_info_is_cleaned_too(tmp_path):
     contents = texts(4)
     prompts = [[{"role": "user", "content": content}] for content in contents]

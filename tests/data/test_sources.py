@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.sources import RowErrors, directory_sha256, draw, find_file, find_files, load_hub, read_records
+from verl_trgrpo.data.sources import RowErrors, draw, find_files, load_hub, read_records
 
 ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
 
@@ -87,19 +87,6 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path, name, content, 
         read(tmp_path / name)
 
 
-def test_a_truncated_parquet_file_is_one_clear_error(tmp_path):
-    path = write(tmp_path / "a.parquet", [{"text": "x" * 1000, "n": n} for n in range(2000)])
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match="not a readable parquet file"):
-        read(path)
-    damaged = bytearray(whole)
-    damaged[4:24] = b"\xff" * 20
-    path.write_bytes(damaged)
-    with pytest.raises(ValueError, match="is damaged"):
-        read(path)
-
-
 @pytest.mark.parametrize("damage", ["cut short", "overwritten"])
 def test_a_damaged_gzip_file_is_one_clear_error(tmp_path, damage):
     path = write(tmp_path / "a.jsonl.gz", [{"text": f"{n}", "n": n} for n in range(2000)])
@@ -125,11 +112,6 @@ def test_files_of_a_directory_come_in_order_of_their_names(tmp_path):
     (tmp_path / "README.md").write_text("")
     (tmp_path / ".hidden.json").write_text("")
     assert [path.name for path in find_files(tmp_path)] == ["a.parquet", "b.json", "c.jsonl.gz"]
-    assert find_file(tmp_path, ["c", "d"]) == tmp_path / "c.jsonl.gz"
-    assert find_file(tmp_path, ["d"]) is None
-    write(tmp_path / "c.json")
-    with pytest.raises(ValueError, match=r"c\.json, c\.jsonl\.gz; keep one"):
-        find_file(tmp_path, ["c"])
 
 
 def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
@@ -144,16 +126,16 @@ def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
 
 def test_the_hub_is_read_from_a_copy_of_a_repository(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "hub" / "part").mkdir(parents=True)
     write(tmp_path / "hub" / "part" / "train.jsonl")
     card = "---\nconfigs:\n  - config_name: part\n    data_files:\n      - split: train\n        path: part/train.jsonl\n---\n"
     (tmp_path / "hub" / "README.md").write_text(card)
-    hub = str(tmp_path / "hub")
-    records = list(load_hub(hub, "main", "train", "part"))
+    records = list(load_hub("hub", "main", "train", "part"))
     assert [record.row for record in records] == ROWS
     assert records[0].origin == "hub/part/train#1"
-    with pytest.raises(ValueError, match=r"could not load .*/part/test at revision 'main'"):
-        list(load_hub(hub, "main", "test", "part"))
+    with pytest.raises(ValueError, match=r"could not load hub/part/test at revision 'main'"):
+        list(load_hub("hub", "main", "test", "part"))
 
 
 def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
@@ -169,18 +151,3 @@ def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
 @pytest.mark.parametrize("count", [None, 3, 4])
 def test_all_are_drawn_where_there_are_no_more(count):
     assert draw(("a", "b", "c"), count, "seed") == ["a", "b", "c"]
-
-
-def test_the_hash_of_a_directory_depends_on_the_names_and_contents_of_visible_files_only(tmp_path):
-    def make(name, files):
-        for path, text in files.items():
-            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name / path).write_text(text)
-        return directory_sha256(tmp_path / name)
-
-    first = make("first", {"a.json": "1", "b/c.json": "2"})
-    assert make("other place", {"b/c.json": "2", "a.json": "1"}) == first
-    assert make("hidden", {"a.json": "1", "b/c.json": "2", ".git/HEAD": "x", "b/.state": "y", ".c": "z"}) == first
-    assert make("changed", {"a.json": "1", "b/c.json": "3"}) != first
-    assert make("renamed", {"a.json": "1", "b/d.json": "2"}) != first
-    assert make(".below a hidden one", {"a.json": "1", "b/c.json": "2"}) == first

@@ -13,14 +13,14 @@ RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
 FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
 
 
-@pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_3ppl", "kk_12ppl"])
+@pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_12ppl"])
 def test_knights_and_knaves_data_sources(data_source):
     assert compute_score(data_source, RESPONSE, TRUTH) == FULL_MARKS
 
 
-@pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_ppl", "kk_0ppl", "kk_3ppl ", "xkk", "gsm8k", None, 3])
+@pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_3ppl ", "xkk", "gsm8k", "Math", None, 3, ["kk"]])
 def test_an_unknown_data_source_is_an_error_that_lists_the_known_ones(data_source):
-    with pytest.raises(ValueError, match=r"kk, kk_<n>ppl, kk_logic") as error:
+    with pytest.raises(ValueError, match=r"kk, kk_\*ppl, kk_logic") as error:
         compute_score(data_source, RESPONSE, TRUTH)
     assert repr(data_source) in str(error.value)
 
@@ -40,11 +40,6 @@ def test_scoring_does_not_write_to_its_arguments():
     assert truth == {"solution_text_format": TRUTH}
     assert extra_info == {"index": 0}
     assert compute_score("kk_3ppl", RESPONSE, truth) == FULL_MARKS
-
-
-def test_scoring_prints_nothing(capfd):
-    compute_score("kk_3ppl", RESPONSE, TRUTH)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_it_is_pickled_by_reference():
@@ -77,19 +72,19 @@ def registry(monkeypatch):
     """A copy of the registry: what a test registers does not outlive it."""
     from verl_trgrpo.tasks import registry
 
-    monkeypatch.setattr(registry, "_families", dict(registry._families))
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     return registry
 
 
 def test_a_user_adds_a_data_source(registry):
-    @register_reward("capitals", "capitals_<n>")
+    @register_reward("capitals", "capitals_*")
     def score_capitals(response, ground_truth, extra_info, *, case_sensitive=False):
         right = response == ground_truth if case_sensitive else response.lower() == ground_truth.lower()
         return Score(float(right), acc=float(right))
 
     assert compute_score("capitals", "paris", "Paris")["score"] == 1.0
     assert compute_score("capitals_7", "paris", "Paris", case_sensitive=True)["score"] == 0.0
-    assert {"capitals", "capitals_<n>"} < set(known_data_sources())
+    assert {"capitals", "capitals_*"} < set(known_data_sources())
     # Options of one family do not disturb another: they come from one setting for the whole run.
     assert compute_score("kk_3ppl", RESPONSE, TRUTH, case_sensitive=True) == FULL_MARKS
     with pytest.raises(ValueError, match=r"no reward has the options casesensitive; known are: .*case_sensitive"):
@@ -102,6 +97,20 @@ def test_a_data_source_cannot_be_taken_over(registry, names):
     with pytest.raises(ValueError, match="register one or more new names"):
         register_reward(*names)(lambda response, ground_truth, extra_info: Score(0.0, 0.0))
     assert known_data_sources() == before
+
+
+def test_right_responses_belong_to_their_names_and_a_name_as_it_stands_goes_before_a_pattern(registry):
+    def score_echo(response, ground_truth, extra_info):
+        return Score(1.0, acc=1.0)
+
+    def score_one(response, ground_truth, extra_info):
+        return Score(0.5, acc=0.0)
+
+    register_reward("echo", "echo_*", right_response=str)(score_echo)
+    register_reward("echo_1")(score_one)
+    assert registry.find_right_response("echo") is registry.find_right_response("echo_12") is str
+    assert registry.find_reward("echo_1") is score_one and registry.find_reward("echo_2") is score_echo
+    assert registry.find_right_response("echo_1") is registry.find_right_response("nobody's") is None
 
 
 def test_what_the_agent_loop_counted_comes_back():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Sequence
 
 _CHECK = """\
@@ -20,12 +18,8 @@ errors (with --strict also with warnings), 2 for wrong input. See docs/data.md f
 """
 
 _SHOW = """\
-Print rows of a parquet file for reading. Characters that could act on the terminal are written as \\x1b and the like.
-
-examples:
-  verl-trgrpo data show train.parquet
-  verl-trgrpo data show train.parquet --start 1000 --rows 5 | less
-  verl-trgrpo data show test.parquet --data-source aime2024 --index 12 --full --tokenizer models/Qwen2.5-3B-Instruct
+Print the first rows of a parquet file: prompt, ground truth and data source. Characters that could act on the terminal are
+written as \\x1b and the like.
 """
 
 _DECONTAMINATE = """\
@@ -64,9 +58,6 @@ def show(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.data.show import ShowOptions, show_rows
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Characters that the terminal does not know come out as \\u2264 and the like.
-        sys.stdout.reconfigure(errors="backslashreplace")
     for text in show_rows(parse_options(ShowOptions, "verl-trgrpo data show", _SHOW, words, positional=["file"])):
         print(text)
     return 0
@@ -85,6 +76,5 @@ def decontaminate(words: Sequence[str]) -> int:
         found = find_contamination(options, puzzle_key, progress)
     if options.out:
         write_clean(found, options)
-    result = {**found.as_dict(), "out": str(options.out) if options.out else None}
-    print(json.dumps(result, indent=2) + "\n" if options.json else render(found, options.out), end="")
+    print(render(found, options.out), end="")
     return int(bool(found.matches) and options.out is None)

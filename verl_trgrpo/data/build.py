@@ -5,11 +5,12 @@ A door in ``data_prep`` is a description with examples and one call::
     sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION))
 """
 
+import json
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,9 +19,9 @@ import pyarrow as pa
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.options import command_line, parse_options
 from verl_trgrpo.common.problems import count_of, raise_problems
-from verl_trgrpo.common.progress import Progress, exit_code, interruptible
+from verl_trgrpo.common.progress import Progress, interruptible
 from verl_trgrpo.data import parquet, schema
 
 
@@ -53,35 +54,11 @@ class DataSet:
     files: to write.
     counts: of each source.
     skipped: malformed rows that were left out, as they were reported.
-    notes: what else a reader should know, a short text or number under each name.
     """
 
     files: Sequence[DataFile]
     counts: Mapping[str, Counts]
     skipped: Sequence[str] = ()
-    notes: Mapping[str, str | int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class BuildPlan:
-    """What determines a data set, and where it goes.
-
-    builder: short name of what builds it; a directory with another builder's data set is not replaced.
-    out: directory of the files.
-    arguments: everything the rows depend on, JSON types only, without paths: equal arguments, equal files.
-    command: words of the command that builds it.
-    libraries: names of installed packages that the rows depend on.
-    inputs: local files that are read; none may lie in `out`, which is replaced.
-    force: build even where `out` has the same data set already, or data files that are not from here.
-    """
-
-    builder: str
-    out: Path
-    arguments: Mapping[str, Any]
-    command: Sequence[str]
-    libraries: Sequence[str] = ()
-    inputs: Sequence[Path] = ()
-    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,40 +69,59 @@ class BuildResult:
     built: bool
 
 
-def build_data_set(plan: BuildPlan, make: Callable[[], DataSet]) -> BuildResult:
+def build_data_set(
+    builder: str,
+    out: Path,
+    arguments: Mapping[str, Any],
+    make: Callable[[], DataSet],
+    *,
+    command: Sequence[str],
+    libraries: Sequence[str] = (),
+    force: bool = False,
+) -> BuildResult:
     """Build the data set that `make` returns, or find it already built with the same arguments.
 
     The files and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
+
+    Args:
+        builder: short name of what builds it; a directory with another builder's data set is not replaced.
+        out: directory of the files.
+        arguments: everything the rows depend on, JSON types only, without paths: equal arguments, equal files.
+        make: makes the rows.
+        command: words of the command that builds it.
+        libraries: names of installed packages that the rows depend on.
+        force: build even where `out` has the same data set already, or data files that are not from here.
 
     Raises:
         ValueError: an output directory that cannot be written or has data files of another origin, rows that veRL would
             stumble over, a file without rows, or whatever `make` raises.
     """
-    inside = [path.name for path in plan.inputs if path.resolve().parent == plan.out.resolve()]
-    if inside:
-        raise ValueError(
-            f"{plan.out} holds {', '.join(inside[:5])}, which the data set is made from, and would be replaced; choose "
-            "another output directory"
-        )
-    recorded = parquet.read_manifest(plan.out) or {}
-    own = [*recorded["files"], parquet.MANIFEST] if recorded.get("builder") == plan.builder else []
-    if not plan.force:
-        if _identity(plan).items() <= recorded.items() and parquet.is_intact(plan.out, recorded):
+    # What determines the files: equal entries in a manifest, equal files.
+    identity = {
+        "builder": builder,
+        "schema_version": schema.SCHEMA_VERSION,
+        "package_version": __version__,
+        "library_versions": {name: version(name) for name in sorted({*libraries, "pyarrow"})},
+        "arguments": dict(arguments),
+    }
+    recorded = parquet.read_manifest(out) or {}
+    own = [*recorded["files"], parquet.MANIFEST] if recorded.get("builder") == builder else []
+    if not force:
+        if identity.items() <= recorded.items() and parquet.is_intact(out, recorded):
             return BuildResult(recorded, built=False)
-        here = [*plan.out.glob("*.parquet"), *plan.out.glob(parquet.MANIFEST)]
+        here = [*out.glob("*.parquet"), *out.glob(parquet.MANIFEST)]
         if foreign := sorted(path.name for path in here if path.name not in own):
             raise ValueError(
-                f"{plan.out} has {', '.join(foreign[:5])}, which {plan.builder} has not made; choose another directory, or "
-                "force the build to replace it"
+                f"{out} has {', '.join(foreign[:5])}, which {builder} has not made; choose another directory, or force "
+                "the build to replace it"
             )
-    with staged_directory(plan.out, replaces=own) as stage:
+    with staged_directory(out, replaces=own) as stage:
         data_set = make()
         facts = {file.name: _write(stage, file) for file in data_set.files}
         manifest = {
-            **_identity(plan),
-            "command": shlex.join(plan.command),
+            **identity,
+            "command": shlex.join(command),
             "counts": {name: counts.as_dict() for name, counts in data_set.counts.items()},
-            "notes": dict(data_set.notes),
             "skipped": list(data_set.skipped),
             "files": facts,
         }
@@ -141,17 +137,6 @@ def _write(stage: Path, file: DataFile) -> dict[str, Any]:
     return {"rows": len(file.rows), "sha256": parquet.file_sha256(stage / file.name)}
 
 
-def _identity(plan: BuildPlan) -> dict[str, Any]:
-    """Return what determines the files: equal entries in a manifest, equal files."""
-    return {
-        "builder": plan.builder,
-        "schema_version": schema.SCHEMA_VERSION,
-        "package_version": __version__,
-        "library_versions": {name: version(name) for name in sorted({*plan.libraries, "pyarrow"})},
-        "arguments": dict(plan.arguments),
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class BuilderOptions:
     """Options that every builder has; a builder's own class adds fields and overrides `problems`.
@@ -160,33 +145,77 @@ class BuilderOptions:
 
     Args:
         out: directory for the files.
-        limit: at most this many rows per file, drawn with the seed; all if left out.
         seed: same sources and seed, same files.
-        num_proc: processes that share the work.
-        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
         force: build even if the directory has this data set, or data files of unknown origin.
     """
 
     out: Path
-    limit: int | None = None
     seed: int = 0
-    num_proc: int = 1
-    on_error: Literal["raise", "skip"] = "raise"
     force: bool = False
+
+    def __post_init__(self) -> None:
+        raise_problems(self.problems())
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the fields, each with value, reason and remedy."""
+        return []
+
+    def build(
+        self,
+        script: str,
+        make: Callable[[], DataSet],
+        *,
+        inputs: Mapping[str, Path] | None = None,
+        libraries: Sequence[str] = (),
+        **arguments: Any,
+    ) -> BuildResult:
+        """Build the data set that `make` returns with these options; see `build_data_set`.
+
+        Args:
+            script: name of the builder and of its door in ``data_prep``.
+            make: makes the rows.
+            inputs: local files that are read, by what each is for; none may lie in `out`, which is replaced.
+            libraries: see `build_data_set`.
+            **arguments: what the rows depend on besides the options and the content of `inputs`.
+        """
+        inputs = inputs or {}
+        inside = [path.name for path in inputs.values() if path.resolve().parent == self.out.resolve()]
+        if inside:
+            raise ValueError(
+                f"{self.out} holds {', '.join(inside[:5])}, which the data set is made from, and would be replaced; "
+                "choose another output directory"
+            )
+        known = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("out", "force")}
+        if inputs:  # told apart by content, not by place
+            known["source"] = {label: [path.name, parquet.file_sha256(path)] for label, path in inputs.items()}
+        return build_data_set(
+            script,
+            self.out,
+            json.loads(json.dumps(known | arguments)),  # tuples become lists, as in the manifest
+            make,
+            command=command_line(f"python data_prep/{script}.py", replace(self, force=False)),
+            libraries=libraries,
+            force=self.force,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions(BuilderOptions):
+    """Options of builders that read other people's rows.
+
+    Args:
+        limit: at most this many rows per file, drawn with the seed; all if left out.
+        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
+    """
+
+    limit: int | None = None
+    on_error: Literal["raise", "skip"] = "raise"
 
     def __post_init__(self) -> None:
         problems = self.problems()
         if self.limit is not None and self.limit < 1:
             problems.append(f"limit is {self.limit}; ask for at least 1 row, or leave it out for all")
-        if self.num_proc < 1:
-            problems.append(f"num_proc is {self.num_proc}; use at least 1 process")
-        if self.on_error not in ("raise", "skip"):
-            problems.append(f"on_error is {self.on_error!r}; choose raise or skip")
         raise_problems(problems)
-
-    def problems(self) -> list[str]:
-        """Return what is wrong with a builder's own fields, each with value, reason and remedy."""
-        return []
 
 
 Options = TypeVar("Options", bound=BuilderOptions)
@@ -224,9 +253,9 @@ def run_builder(
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{name}: error: {error}\n")
         return 2
-    except KeyboardInterrupt as interrupt:
+    except KeyboardInterrupt:
         sys.stderr.write(f"\n{name}: interrupted; the output directory is as before\n")
-        return exit_code(interrupt)
+        return 130
     return 0
 
 
@@ -238,7 +267,6 @@ def _report(out: Path, result: BuildResult) -> str:
     for source, counts in result.manifest["counts"].items():
         dropped = "".join(f"; {count} dropped: {reason}" for reason, count in counts["dropped"].items())
         lines.append(f"{source}: {counts['kept']} kept of {counts['read']} read{dropped}")
-    lines += [f"note: {name}: {value}" for name, value in result.manifest["notes"].items()]
     if skipped := result.manifest["skipped"]:
         lines.append(f"{count_of(len(skipped), 'malformed row')} skipped, the first: {skipped[0]}")
     for name, facts in result.manifest["files"].items():

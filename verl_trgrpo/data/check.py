@@ -24,7 +24,7 @@ from verl_trgrpo.data.show import escape
 from verl_trgrpo.data.tokens import load_tokenizer, template_tags
 
 # In the order of the report; docs/data.md says what each looks for.
-CHECKS = ("file", "columns", "concatenation", *ROW_CHECKS)
+CHECKS = ("file", "columns", *ROW_CHECKS)
 
 MAX_EXAMPLES = 3
 
@@ -36,12 +36,12 @@ class CheckOptions:
     Raises ValueError for files that do not exist, none at all, one given twice, or a limit below 1.
 
     Args:
-        files: parquet files; extra_info.split of all rows says whether one is a train or a test file.
+        files: parquet files; extra_info.split of the first row says whether one is a train or a test file.
         train: train files, whatever their rows say.
         test: test files, whatever their rows say.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         max_prompt_length: limit in tokens; needs the tokenizer.
-        rewards: whether a response that states the ground truth of a row is scored, which finds rewards that misread it.
+        rewards: whether each data source has a reward, and a response that states the ground truth gets full marks.
         strict: warnings give exit code 1, too.
         json: print the report as JSON.
     """
@@ -158,7 +158,7 @@ def check_files(
     for role in (TRAIN, TEST):
         # `datasets` leaves out files without rows.
         group = {names[path]: schema for path, (schema, count) in opened.items() if roles[path] == role and count}
-        found.add("concatenation", concatenation_findings(group))
+        found.add("columns", concatenation_findings(group))
         if role not in roles.values():
             found.add("overlap", [not_checked("", f"no {role} file; name one with --{role}")])
     facts = {}
@@ -225,17 +225,16 @@ def _open(names: dict[Path, str], found: _Found) -> dict[Path, tuple[pa.Schema, 
 
 
 def _role(path: Path, name: str, options: CheckOptions, found: _Found) -> str | None:
-    """Return the part of a file in the run: as given, else the one that all its rows name."""
+    """Return the part of a file in the run: as given, else the one that its first row names."""
     if path in options.train or path in options.test:
         return TRAIN if path in options.train else TEST
     try:
-        roles = {role_of(row) for row in read_rows(path, ["extra_info.split"])}
+        role = next(map(role_of, read_rows(path, ["extra_info"])), None)
     except UnreadableError:
         return None  # `check_files` meets the same damage and reports it
-    role = roles.pop() if len(roles) == 1 else None
     if role is None:
-        found.add("split", [not_checked("", f"{name} has no single split in its rows; use --train or --test")])
-        found.add("concatenation", [not_checked("", f"{name} may be for training or for tests")])
+        found.add("split", [not_checked("", f"{name} has no split in its first row; use --train or --test")])
+        found.add("columns", [not_checked("", f"{name} may be for training or for tests")])
     return role
 
 

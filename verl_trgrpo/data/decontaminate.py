@@ -52,7 +52,6 @@ class ContaminationOptions:
         threshold: share of a test question's words, above 0, at most 1.
         out: parquet file for the rows that are left; without it nothing is written.
         force: replace the file at `out`.
-        json: print the result as JSON.
     """
 
     train: Path
@@ -61,7 +60,6 @@ class ContaminationOptions:
     threshold: float = 0.8
     out: Path | None = None
     force: bool = False
-    json: bool = False
 
     def __post_init__(self) -> None:
         inputs = (self.train, *self.against)
@@ -106,18 +104,6 @@ class Contamination:
     matches: tuple[Match, ...]
     test_rows: Mapping[str, int]
     test_rows_hit: Mapping[str, int]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON types."""
-        return {
-            "train_rows": self.train_rows,
-            "contaminated_rows": len(self.matches),
-            "test_files": [
-                {"file": name, "rows": rows, "rows_in_train": self.test_rows_hit[name]}
-                for name, rows in self.test_rows.items()
-            ],
-            "matches": [asdict(match) for match in self.matches],
-        }
 
 
 def find_contamination(
@@ -179,7 +165,13 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> dict[str
         "ngram": options.ngram,
         "threshold": options.threshold,
         "sha256": {path.name: file_sha256(path) for path in (options.train, *options.against, out)},
-        **found.as_dict(),
+        "train_rows": found.train_rows,
+        "contaminated_rows": len(found.matches),
+        "test_files": [
+            {"file": name, "rows": rows, "rows_in_train": found.test_rows_hit[name]}
+            for name, rows in found.test_rows.items()
+        ],
+        "matches": [asdict(match) for match in found.matches],
     }
     write_text(manifest_path(out), json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
     return manifest
@@ -201,7 +193,7 @@ def render(found: Contamination, out: Path | None) -> str:
         share = f" {match.share:.2f}" if match.share < 1 else ""
         lines.append(f"  train row {match.train_row}: {match.reason}{share}, {match.test_file} row {match.test_row}")
     if len(found.matches) > _SHOWN:
-        lines.append(f"  and {len(found.matches) - _SHOWN} more (--json, or the manifest, has all)")
+        lines.append(f"  and {len(found.matches) - _SHOWN} more (the manifest beside --out has all)")
     if out is not None:
         left = count_of(found.train_rows - len(found.matches), "row")
         lines.append(f"{out}: {left}; dropped rows are in {manifest_path(out)}")

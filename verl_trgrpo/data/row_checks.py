@@ -14,23 +14,6 @@ from verl_trgrpo.data.tokens import render_prompt
 
 TRAIN, TEST = "train", "test"
 
-# How files call the part they belong to; "validation" files are test files to a run.
-SPLITS = {"train": TRAIN, "test": TEST, "val": TEST, "validation": TEST, "dev": TEST, "eval": TEST}
-
-# What veRL 0.9's own `default_compute_score` scores, and the beginning of further names.
-VERL_DATA_SOURCES = frozenset(
-    (
-        *("openai/gsm8k", "lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500"),
-        *("math_dapo", "math", "math_dapo_reasoning", "hiyouga/geometry3k"),
-        *("numina_aops_forum", "numina_synthetic_math", "numina_amc_aime"),
-        *("numina_synthetic_amc", "numina_cn_k12", "numina_olympiads"),
-        *("codecontests", "apps", "codeforces", "taco"),
-        *("searchR1_nq", "searchR1_triviaqa", "searchR1_popqa", "searchR1_hotpotqa"),
-        *("searchR1_2wikimultihopqa", "searchR1_musique", "searchR1_bamboogle"),
-    )
-)
-VERL_PREFIX = "aime"
-
 # The forms that rewards usually want an answer in.
 FORMS = ("<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>")
 
@@ -77,9 +60,9 @@ class Scan:
 
 
 def role_of(row: Mapping[str, Any]) -> str | None:
-    """Return the part of a run that a row says it belongs to, None where it does not say."""
+    """Return the part of a run that a row belongs to, None where it does not say; all but "train" is for testing."""
     split = extra_info_of(row).get("split")
-    return SPLITS.get(split) if isinstance(split, str) else None
+    return (TRAIN if split == TRAIN else TEST) if isinstance(split, str) else None
 
 
 def index_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
@@ -102,15 +85,16 @@ def split_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[F
 
 
 def source_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
-    """Yield a data source without a reward, or with one of veRL's own only."""
+    """Yield a data source without a reward."""
     source = row.get("data_source")
-    if scan.rewards.has_reward(source):
-        return
-    if isinstance(source, str) and (source in VERL_DATA_SOURCES or source.startswith(VERL_PREFIX)):
-        text = f"{source!r} has a reward of veRL's own only; set reward.custom_reward_function.path=null to use it"
-        yield warning(where, text)
-    else:
-        yield error(where, f"no reward for {shorten(source)}; known are {', '.join(scan.rewards.known_data_sources())}")
+    if not scan.gold:
+        yield not_checked("", "--no-rewards")
+    elif not scan.rewards.has_reward(source):
+        known = ", ".join(scan.rewards.known_data_sources())
+        yield error(
+            where,
+            f"no reward for {shorten(source)}; known are {known}. For a run with other rewards, give --no-rewards",
+        )
 
 
 def gold_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
@@ -131,16 +115,12 @@ def gold_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Fi
 
 
 def duplicate_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
-    """Yield an equal prompt in the files of the same role."""
-    for key, place, _ in scan.met(scan.group)[:1]:
-        yield warning(where, _same(key, place))
-
-
-def conflict_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
-    """Yield an equal prompt with another ground truth; an equal puzzle with other names rightly has one."""
-    for key, place, truth in scan.met(scan.group):
+    """Yield an equal prompt in the files of the same role; an equal puzzle with other names has rightly another truth."""
+    for key, place, truth in scan.met(scan.group)[:1]:
         if key.startswith("text:") and truth != scan.truth:
             yield error(where, f"same prompt as {place}, another ground truth")
+        else:
+            yield warning(where, _same(key, place))
 
 
 def overlap_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
@@ -183,7 +163,6 @@ ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]
     "ground truth": lambda row, where, scan: truth_findings(row, where),
     "reward of gold": gold_findings,
     "duplicates": duplicate_findings,
-    "conflicts": conflict_findings,
     "overlap": overlap_findings,
     "chat template": template_findings,
     "prompt length": length_findings,

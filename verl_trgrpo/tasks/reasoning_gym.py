@@ -13,12 +13,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
-from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import BuilderOptions, BuildResult, Counts, DataFile, DataSet
 from verl_trgrpo.tasks.score import Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
@@ -57,7 +54,7 @@ class ReasoningGymOptions(BuilderOptions):
         task: its name in reasoning-gym, such as gsm_symbolic.
         train: train rows.
         test: test rows; none has the question of a train row.
-        config: KEY=VALUE, parameters of the task's own configuration, such as min_terms=3.
+        config: KEY=VALUE, parameters of the task's own configuration, such as min_terms=3; a value is JSON, or else a text.
     """
 
     task: str
@@ -67,7 +64,7 @@ class ReasoningGymOptions(BuilderOptions):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Return `config` by name; a value is JSON, or else a text."""
+        """Return `config` by name."""
         return {name: _value(text) for name, _, text in (part.partition("=") for part in self.config)}
 
     def problems(self) -> list[str]:
@@ -85,30 +82,21 @@ def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> Bui
 
     Raises ValueError where the task has too few different questions, or its verifier refuses its own answer to a row.
     """
-    arguments = {name: getattr(options, name) for name in ("task", "train", "test", "limit", "seed")}
-    plan = BuildPlan(
-        builder="reasoning_gym",
-        out=options.out,
-        arguments=arguments | {"config": options.parameters},
-        command=command_line("python data_prep/reasoning_gym_task.py", options),
-        libraries=["reasoning-gym", "numpy"],
-        force=options.force,
-    )
-    return build_data_set(plan, lambda: _make(options, progress))
+    libraries = ["reasoning-gym", "numpy"]
+    return options.build("reasoning_gym_task", lambda: _make(options, progress), libraries=libraries)
 
 
 def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
     seen: set[str] = set()
     files, counts = [], {}
     for split, count in (("test", options.test), ("train", options.train)):
-        count = min(count, options.limit or count)
         seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
         config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
         entries = _different(_dataset(options.task, json.dumps(config)), seen)
         rows = [_row(options, split, i, e) for i, e in enumerate(progress(islice(entries, count), count, split))]
         if len(rows) < count:
             raise ValueError(f"{options.task} gave only {len(rows)} different questions for {split}; ask for fewer")
-        files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema([pa.field("task", pa.string())])))
+        files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema([])))
         counts[split] = Counts(count, count)
     return DataSet(files, counts)
 
@@ -134,7 +122,7 @@ def _row(options: ReasoningGymOptions, split: str, index: int, entry: dict[str, 
         ground_truth=truth,
         index=index,
         split=split,
-        extra_info={"task": options.task},
+        extra_info={},
     )
 
 

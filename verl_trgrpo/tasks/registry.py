@@ -7,10 +7,9 @@ parameters are options which a user sets under `reward.custom_reward_function.re
 import importlib
 import inspect
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from verl_trgrpo.tasks.score import Score
@@ -33,22 +32,19 @@ class Task:
     right_response: RightResponse | str | None = None
 
 
-# Data sources, separated by spaces, and their task. In a name `<n>` stands for a whole number from 1 and `<name>` for
-# letters, digits and `_`.
-_TASKS = {
-    "kk kk_logic kk_<n>ppl": Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves"),
-    "math math_dapo deepscaler aime2024 amc2023 math500 olympiad_bench": Task(
-        "verl_trgrpo.tasks.math.reward:score_math"
-    ),
-    "minerva": Task("verl_trgrpo.tasks.math.reward:score_minerva"),
-    "search_qa searchR1_nq searchR1_triviaqa searchR1_popqa searchR1_hotpotqa searchR1_2wikimultihopqa searchR1_musique "
-    "searchR1_bamboogle": Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa"),
-    "reasoning_gym/<name>": Task(
-        "verl_trgrpo.tasks.reasoning_gym:score_reasoning_gym", "verl_trgrpo.tasks.reasoning_gym:right_response"
-    ),
-}
+_KK = Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves")
+_MATH = Task("verl_trgrpo.tasks.math.reward:score_math")
+_SEARCH = Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa")
+_GYM = "verl_trgrpo.tasks.reasoning_gym:"
 
-_families: dict[str, Task] = {name: task for names, task in _TASKS.items() for name in names.split()}
+# Data sources and their task; `*` stands for any text.
+_tasks: dict[str, Task] = {
+    **dict.fromkeys(("kk", "kk_logic", "kk_*ppl"), _KK),
+    **dict.fromkeys(("math", "math_dapo", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
+    "minerva": Task("verl_trgrpo.tasks.math.reward:score_minerva"),
+    **dict.fromkeys(("search_qa", "searchR1_*"), _SEARCH),
+    "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}right_response"),
+}
 
 
 def register_reward(
@@ -56,9 +52,8 @@ def register_reward(
 ) -> Callable[[Reward], Reward]:
     """Register the decorated function as the reward of `data_sources`.
 
-    Each is a name, in which `<n>` stands for a whole number from 1 (`kk_<n>ppl`) and `<name>` for letters, digits and
-    `_`. Registration has to run in every Ray worker: list the module in the environment variable
-    VERL_USE_EXTERNAL_MODULES, which veRL imports everywhere.
+    Each is a name, in which `*` stands for any text (`kk_*ppl`). Registration has to run in every Ray worker: list the
+    module in the environment variable VERL_USE_EXTERNAL_MODULES, which veRL imports everywhere.
 
     Args:
         data_sources: one or more.
@@ -66,22 +61,22 @@ def register_reward(
             check` uses it, and tries the usual forms (boxed, answer tags) where it is not given.
 
     Raises:
-        ValueError: no data source, or one that another function has already.
+        ValueError: no data source, or one that has a reward already.
     """
 
     def register(function: Reward) -> Reward:
-        taken = [name for name in data_sources if name in _families and _families[name].reward != function]
+        taken = [name for name in data_sources if name in _tasks]
         if taken or not data_sources or not all(isinstance(name, str) and name.strip() for name in data_sources):
             reason = f"{', '.join(taken)} already has a reward" if taken else f"data sources are {list(data_sources)!r}"
             raise ValueError(f"{reason}; register one or more new names")
-        _families.update(dict.fromkeys(data_sources, Task(function, right_response)))
+        _tasks.update(dict.fromkeys(data_sources, Task(function, right_response)))
         return function
 
     return register
 
 
 def find_reward(data_source: Any) -> RewardFunction:
-    """Return the reward of a data source; a name registered as it stands goes before one with `<n>` or `<name>`.
+    """Return the reward of a data source; a name registered as it stands goes before one with `*`.
 
     Raises:
         ValueError: unknown data source; the message lists the known ones.
@@ -107,8 +102,8 @@ def find_right_response(data_source: Any) -> RightResponse | None:
 
 
 def known_data_sources() -> tuple[str, ...]:
-    """Return the registered names, sorted; `<n>` stands for a whole number and `<name>` for a word."""
-    return tuple(sorted(_families))
+    """Return the registered names, sorted; `*` stands for any text."""
+    return tuple(sorted(_tasks))
 
 
 def options_of(function: RewardFunction) -> dict[str, inspect.Parameter]:
@@ -119,21 +114,14 @@ def options_of(function: RewardFunction) -> dict[str, inspect.Parameter]:
 
 def known_options() -> set[str]:
     """Return the names of the options of all rewards, which are imported for it."""
-    return {name for task in _families.values() for name in options_of(_imported(task.reward))}
+    return {name for task in _tasks.values() for name in options_of(_imported(task.reward))}
 
 
 def _find_task(data_source: Any) -> Task | None:
     if not isinstance(data_source, str):
         return None
-    if "<" not in data_source and data_source in _families:
-        return _families[data_source]
-    patterns = ((name, task) for name, task in _families.items() if "<" in name)
-    return next((task for name, task in patterns if _compiled(name).fullmatch(data_source)), None)
-
-
-@cache
-def _compiled(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name).replace("<n>", "[1-9][0-9]*").replace("<name>", r"\w+"), re.ASCII)
+    patterns = (task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name))
+    return _tasks.get(data_source) or next(patterns, None)
 
 
 def _imported(function: Any) -> Any:

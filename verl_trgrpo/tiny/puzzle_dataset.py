@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
 from verl_trgrpo.tiny.puzzles import WARM_START, prompt_messages
@@ -43,9 +43,14 @@ def build_dataset(
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
     }
-    libraries = ["reasoning-gym", "numpy"]
-    plan = BuildPlan("quickstart", directory, {**counts, "seed": seed}, ["verl-trgrpo", "quickstart"], libraries)
-    return build_data_set(plan, lambda: _make(seed, train, test)).built
+    return build_data_set(
+        "quickstart",
+        directory,
+        {**counts, "seed": seed},
+        lambda: _make(seed, train, test),
+        command=["verl-trgrpo", "quickstart"],
+        libraries=["reasoning-gym", "numpy"],
+    ).built
 
 
 def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildPlan, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.tiny.search import prompt_messages
 from verl_trgrpo.tiny.search_world import World, corpus_text, make_world
@@ -32,8 +32,11 @@ def prepare(directory: Path, seed: int) -> bool:
     """
     world = make_world("training", seed)
     arguments = {"train": TRAIN, "test": TEST, "seed": seed}
-    plan = BuildPlan("search demo", directory / "data", arguments, ["verl-trgrpo", "search", "demo"])
-    built = build_data_set(plan, lambda: _data_set(world, seed)).built
+    command = ["verl-trgrpo", "search", "demo"]
+    result = build_data_set(
+        "search demo", directory / "data", arguments, lambda: _data_set(world, seed), command=command
+    )
+    built = result.built
     corpus = directory / "data" / CORPUS
     if built or not corpus.exists():
         write_text(corpus, corpus_text(world))

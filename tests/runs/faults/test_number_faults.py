@@ -52,7 +52,7 @@ def mask():
 def test_a_reward_that_is_no_number_is_refused_where_it_arises(monkeypatch, value, field):
     from verl_trgrpo.tasks import registry
 
-    monkeypatch.setattr(registry, "_families", dict(registry._families))
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
     register_reward("broken")(lambda *_: Score(**{"score": 1.0, "acc": 1.0, field: value}))
     with pytest.raises(ValueError, match=rf"data source 'broken' returned .*'{field}': {value}.*finite"):
         compute_score("broken", "response", "gold")

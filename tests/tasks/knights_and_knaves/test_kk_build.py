@@ -1,6 +1,5 @@
 """What is in the written files, and which options are refused."""
 
-import json
 import re
 import signal
 from collections import Counter
@@ -23,7 +22,7 @@ from tests.data.builder_files import (
 from tests.tasks.knights_and_knaves.kk_files import build_kk, write_jsonl
 from tests.tasks.knights_and_knaves.kk_oracle import smallest_renaming, solutions
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
+from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions, build
 from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
 from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
@@ -83,7 +82,7 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, mo
     write_jsonl(tmp_path / "sources" / "kk.jsonl", generate_puzzles(3, 12, 1))
     monkeypatch.chdir(tmp_path)
     out = Path("some where/kk")
-    words = ["--system", "--seed", "4", "--test-per-size", "--with-reasoning", "--limit", "4", "--on-error", "skip"]
+    words = ["--system", "--seed", "4", "--with-reasoning", "--on-error", "skip"]
     assert main(["--out", str(out), *WORDS, "--source", "./sources/kk.jsonl", *words]) == 0
     before = files_in(out)
     repeat_recorded_command(out, tmp_path, environment_for(tmp_path) | {"PYTHONHASHSEED": "77"})
@@ -99,39 +98,6 @@ def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
     # Another number of train puzzles leaves the test puzzles as they are.
     build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4))
     assert rows_of(tmp_path / "more" / "test.parquet") == test
-
-
-def without_index(row):
-    return {**row, "extra_info": {**row["extra_info"], "index": None}}
-
-
-def test_test_files_per_size_share_out_the_merged_one(tmp_path):
-    data, _ = build_kk(tmp_path, people=(4, 2, 3), test=5, test_per_size=True)
-    assert {path.name for path in tmp_path.glob("test*")} == {
-        "test.parquet",
-        *(f"test_{n}ppl.parquet" for n in (2, 3, 4)),
-    }
-    for n_people in (2, 3, 4):
-        part = rows_of(tmp_path / f"test_{n_people}ppl.parquet")
-        same_size = [row for row in data["test"] if row["data_source"] == f"kk_{n_people}ppl"]
-        assert list(map(without_index, part)) == list(map(without_index, same_size))
-        assert [row["extra_info"]["index"] for row in part] == list(range(5))
-    # Without the option they vanish: no file of another data set stays behind.
-    build_kk(tmp_path, people=(4, 2, 3), test=5)
-    assert set(files_in(tmp_path)) == {"train.parquet", "test.parquet", "manifest.json"}
-
-
-def test_a_limit_keeps_some_rows_of_each_file_in_their_order_and_counts_them(tmp_path):
-    every, _ = build_kk(tmp_path / "all", people=(2, 3), train=20, test=15)
-    some, manifest = build_kk(tmp_path / "some", people=(2, 3), train=20, test=15, limit=9, with_reasoning=True)
-    for split in ("train", "test"):
-        positions = [[*map(without_index, every[split])].index(without_index(row)) for row in some[split]]
-        assert len(positions) == 9 and positions == sorted(positions) != list(range(9))
-        assert [row["extra_info"]["index"] for row in some[split]] == list(range(9))
-        assert len(rows_of(tmp_path / "some" / f"sft_{split}.parquet")) == 9
-    for n_people, kept in sizes_in([*some["train"], *some["test"]]).items():
-        counts = {"read": 35, "kept": kept, "dropped": {"not asked for": 35 - kept}}
-        assert manifest["counts"][f"{n_people}ppl"] == counts
 
 
 def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
@@ -154,17 +120,15 @@ def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
 COUNTS = {"people": (3,), "train": 6, "test": 3}
 PROBLEMS = {
     "one person": ({**COUNTS, "people": (1,)}, ["people is [1]", "2 to 8"]),
-    "a size twice": ({**COUNTS, "people": (3, 3)}, ["each once"]),
     "no train puzzles": ({**COUNTS, "train": 0}, ["train is 0", "at least 1"]),
     "generated puzzles without counts": ({"people": (3,)}, ["train is missing", "test is missing"]),
-    "no people": ({"train": 6, "test": 3}, ["people is []"]),
     "paper and sizes": ({**COUNTS, "paper": True}, ["leave out people, train, test"]),
     "mix and people": ({**COUNTS, "mix": ("3=4",)}, ["mix takes the place of people and train"]),
     "a size twice in a mix": ({"mix": ("3=4", "3=5"), "test": 2}, ["each once"]),
     "a mix in other words": ({"mix": ("3:5",), "test": 2}, ["mix is ['3:5']", "3=1000"]),
     "several at once": (
-        {"people": (1,), "train": 0, "test": 3, "limit": 0},
-        ["3 problems", "[1]", "train is 0", "limit is 0"],
+        {"people": (1,), "train": 0, "test": 3},
+        ["2 problems", "[1]", "train is 0"],
     ),
 }  # fmt: skip
 
@@ -215,21 +179,6 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, number):
         assert data_in(out) == before
 
 
-def test_the_manifest_tells_files_by_content_and_not_by_place(tmp_path):
-    source = write_jsonl(tmp_path / "kk.jsonl", [*generate_puzzles(3, 12, 1), *generate_puzzles(4, 5, 1)])
-    data, manifest = build_kk(tmp_path / "out", source=(str(source),))
-    quizzes = {puzzle.quiz for puzzle in generate_puzzles(3, 12, 1)}
-    for row in data["train"]:
-        assert row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip() in quizzes
-        assert row["extra_info"]["origin"].startswith("kk.jsonl#")
-    assert manifest["counts"]["4ppl"]["dropped"] == {"not asked for": 5}
-    assert f"--source {source}" in manifest["command"]
-    assert str(tmp_path) not in json.dumps(manifest | {"command": ""})
-    # A changed source is noticed although its name is the same.
-    write_jsonl(source, generate_puzzles(3, 12, 2))
-    assert build_kk(tmp_path / "out", source=(str(source),))[0] != data
-
-
 HUB_CARD = """---
 configs:
   - config_name: train
@@ -253,15 +202,15 @@ def hub(tmp_path):
     """A directory laid out like the public data set; the last four train puzzles of each size are test puzzles, too."""
     for n_people, train, test in ((2, "people2_num200", "people2_num100"), (3, "people3_num1000", "people3_num100")):
         puzzles = list(generate_puzzles(n_people, 20, 1))
-        write_jsonl(tmp_path / "copy" / "train" / f"{train}.jsonl", puzzles[:14])
-        write_jsonl(tmp_path / "copy" / "test" / f"{test}.jsonl", puzzles[10:])
-    (tmp_path / "copy" / "README.md").write_text(HUB_CARD)
-    return tmp_path / "copy"
+        write_jsonl(tmp_path / HUB_DATASET / "train" / f"{train}.jsonl", puzzles[:14])
+        write_jsonl(tmp_path / HUB_DATASET / "test" / f"{test}.jsonl", puzzles[10:])
+    (tmp_path / HUB_DATASET / "README.md").write_text(HUB_CARD)
+    return tmp_path / HUB_DATASET
 
 
 def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monkeypatch):
-    monkeypatch.setattr("verl_trgrpo.tasks.knights_and_knaves.build.HUB_DATASET", str(hub))
-    options = {"people": (2, 3), "source": ("hf",)}
+    monkeypatch.chdir(tmp_path)  # the library reads a directory as it reads the hub
+    options = {"people": (2, 3), "source": "hf"}
     data, manifest = build_kk(tmp_path / "out", train=10, test=5, **options)
     dropped = {"equals a test puzzle up to names and order": 4, "not asked for": 5}
     assert manifest["counts"]["3ppl"] == {"read": 24, "kept": 15, "dropped": dropped}
@@ -271,25 +220,15 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monk
             quizzes = [puzzle.quiz for puzzle in generate_puzzles(n_people, 20, 1)]
             position = quizzes.index(row["prompt"][0]["content"].removeprefix(INSTRUCTION).strip())
             assert position in allowed
-            assert row["extra_info"]["origin"] == f"copy/{split}/{n_people}ppl#{position - first + 1}"
+            assert row["extra_info"]["origin"] == f"{HUB_DATASET}/{split}/{n_people}ppl#{position - first + 1}"
     # All that there is of both; more is an error.
     every, _ = build_kk(tmp_path / "all", train=None, test=None, **options)
     assert (len(every["train"]), len(every["test"])) == (20, 20)
     with pytest.raises(ValueError, match="24 rows give only 10 train puzzles"):
         build_kk(tmp_path / "more", train=11, test=5, **options)
     # The same files as a directory.
-    files, _ = build_kk(tmp_path / "files", people=(2, 3), train=None, test=None, source=(str(hub),))
+    files, _ = build_kk(tmp_path / "files", people=(2, 3), train=None, test=None, source=str(hub))
     assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
-
-
-def test_the_public_data_set_without_a_network(tmp_path):
-    words = ["--out", tmp_path / "out", *WORDS, "--source", "hf", "--revision", "v7"]
-    done = run_script("kk", environment_for(tmp_path), *words)
-    assert done.returncode == 2
-    for part in ("could not load K-and-K/knights-and-knaves/train/3ppl", "revision 'v7'", "check the network"):
-        assert part in done.stderr
-    assert done.stderr.startswith("kk.py: error: "), "no progress bar before it"
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_papers_merge_of_files_takes_what_is_left_without_repeats(tmp_path):
@@ -298,7 +237,7 @@ def test_the_papers_merge_of_files_takes_what_is_left_without_repeats(tmp_path):
         puzzles = list(generate_puzzles(n_people, 40, 1))
         write_jsonl(tmp_path / "copy" / "train" / f"{n_people}.jsonl", [*puzzles[7:], puzzles[-1]])
         write_jsonl(tmp_path / "copy" / "test" / f"{n_people}.jsonl", puzzles[:10])
-    counts = build(KkOptions(out=tmp_path / "out", paper=True, source=(str(tmp_path / "copy"),))).manifest["counts"]
+    counts = build(KkOptions(out=tmp_path / "out", paper=True, source=str(tmp_path / "copy"))).manifest["counts"]
     dropped = {"repeats a puzzle up to names and order": 1, "equals a test puzzle up to names and order": 3}
     for n_people in (3, 7):
         assert counts[f"{n_people}ppl"] == {"read": 44, "kept": 40, "dropped": dropped}
@@ -309,8 +248,8 @@ def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
     with source.open("a") as file:
         file.write('{"quiz": "Who?"}\n{"quiz"\n')
     with pytest.raises(ValueError, match=r"(?s)kk.jsonl, row 13: missing names.*kk.jsonl, row 14: it is not JSON"):
-        build_kk(tmp_path / "out", source=(str(source),))
-    _, manifest = build_kk(tmp_path / "out", source=(str(source),), on_error="skip")
+        build_kk(tmp_path / "out", source=str(source))
+    _, manifest = build_kk(tmp_path / "out", source=str(source), on_error="skip")
     assert [problem.partition(": ")[0] for problem in manifest["skipped"]] == ["kk.jsonl, row 13", "kk.jsonl, row 14"]
     assert manifest["counts"] == {
         "3ppl": {"read": 12, "kept": 9, "dropped": {"not asked for": 3}},

@@ -32,11 +32,11 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, system)
 
 @pytest.mark.slow
 def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
-    build(KkOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4, test_per_size=True))
-    build(KkOptions(out=tmp_path / "b", mix=("5=3", "8=2"), test=1, limit=4))
-    names = ["a/train", "a/test", "a/test_2ppl", "a/test_3ppl", "b/train", "b/test"]
+    build(KkOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4))
+    build(KkOptions(out=tmp_path / "b", mix=("5=3", "8=2"), test=1))
+    names = ["a/train", "a/test", "b/train", "b/test"]
     data, batch = load_in_verl([tmp_path / f"{name}.parquet" for name in names])
-    assert len(data) == 16 + 8 + 4 + 4 + 4 + 2
+    assert len(data) == 16 + 8 + 5 + 2
     for source, reward_model, info in zip(
         batch["data_source"], batch["reward_model"], batch["extra_info"], strict=True
     ):

@@ -113,18 +113,6 @@ def test_every_step_of_the_search_is_right_and_it_ends_at_the_solution(n_people)
     assert len(lengths) > 3, "the sample must have searches of different lengths"
 
 
-def test_the_search_of_a_puzzle_worked_by_hand():
-    # Zoey: "We are both knaves", which a knight cannot say. Oliver: "I am a knight", which fits both roles.
-    statements = (("and", ("lying", 0), ("lying", 1)), ("telling-truth", 1))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (False, True))
-    claim = "Zoey is a knave and Oliver is a knave"
-    assert search_text(puzzle).split("\n")[1:-1] == [
-        f"Suppose Zoey is a knight. This cannot be: Zoey, a knight, claims that {claim}, which is now false.",
-        "Then let Zoey be a knave. No claim is ruled out so far.",
-        "Suppose Oliver is a knight. No claim is ruled out so far.",
-    ]
-
-
 def test_the_search_goes_back_over_several_people():
     # Were Ann a knight, Bob would be one, and Cid, who claims to be a knight exactly if Ann is a knave, could be neither.
     statements = (

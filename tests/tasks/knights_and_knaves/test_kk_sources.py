@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.tasks.knights_and_knaves.kk_oracle import public_row, renamed, smallest_renaming
+from verl_trgrpo.data.build import Counts
 from verl_trgrpo.data.sources import Record, RowErrors
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
 from verl_trgrpo.tasks.knights_and_knaves.sources import (
@@ -113,7 +114,7 @@ def test_the_generator_gives_what_is_asked_for_and_test_puzzles_do_not_depend_on
     selection = from_generator([Size(n, 60, 35) for n in (2, 3, 4)], seed=3)
     every = [*selection.train, *selection.test]
     assert sizes_of(selection) == [[2] * 60 + [3] * 60 + [4] * 60, [2] * 35 + [3] * 35 + [4] * 35]
-    assert len(identities(every)) == len(every) == selection.read.total()
+    assert len(identities(every)) == len(every)
     fewer = from_generator([Size(4, 5, 35)], seed=3)
     assert fewer.test == selection.test[-35:] and fewer.train == selection.train[-60:][:5]
 
@@ -123,7 +124,7 @@ def test_one_source_is_split_without_overlap_although_it_repeats_puzzles():
     every = [*puzzles, *(same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:8]))]
     selection = choose([3], 18, 10, every)
     assert sizes_of(selection) == [[3] * 18, [3] * 10]
-    assert (selection.read, selection.dropped) == ({3: 38}, {3: {REPEATS: 8, LEAKS: 0}})
+    assert selection.counts == {"3ppl": Counts(38, 28, {REPEATS: 8, LEAKS: 0, "not asked for": 2})}
     by_quiz = {puzzle.quiz: f"kk.jsonl#{number}" for number, puzzle in enumerate(every, start=1)}
     assert all(puzzle.origin == by_quiz[puzzle.quiz] for puzzle in [*selection.train, *selection.test])
     assert choose([3], 18, 10, every) == selection
@@ -134,7 +135,7 @@ def test_train_rows_give_up_what_the_test_rows_have():
     puzzles = list(generate_puzzles(4, 30, seed=4))
     leaks = [same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:10])]
     selection = choose([4], 20, 6, [*leaks, *puzzles[10:]], puzzles[:10])
-    assert (selection.read, selection.dropped) == ({4: 40}, {4: {REPEATS: 0, LEAKS: 10}})
+    assert selection.counts == {"4ppl": Counts(40, 26, {REPEATS: 0, LEAKS: 10, "not asked for": 4})}
     assert len(selection.test) == 6 and all(puzzle.origin.startswith("test.jsonl#") for puzzle in selection.test)
     # Also the four test puzzles that were not asked for must not be trained on.
     assert identities(selection.train) == identities(puzzles[10:])
@@ -146,7 +147,7 @@ def test_without_counts_everything_is_taken_that_is_no_repeat():
     train = [*leaks, *puzzles[10:], same_in_other_words(puzzles[20], 2)]
     selection = choose([4], None, None, train, [*puzzles[:10], same_in_other_words(puzzles[3], 1)])
     assert sizes_of(selection) == [[4] * 20, [4] * 10]
-    assert (selection.read, selection.dropped) == ({4: 36}, {4: {REPEATS: 2, LEAKS: 4}})
+    assert selection.counts == {"4ppl": Counts(36, 30, {REPEATS: 2, LEAKS: 4, "not asked for": 0})}
 
 
 TOO_FEW = {
@@ -168,15 +169,14 @@ def test_too_few_puzzles_are_an_error_that_counts_them(name):
         choose(*asked, every, every if "leak" in options else None, at_most=options.get("at_most", False))
 
 
-def test_upper_bounds_take_less_where_there_is_less_and_other_sizes_are_counted():
+def test_upper_bounds_take_less_where_there_is_less():
     sizes = ((3, 12), (4, 30), (5, 12))
     every = [puzzle for n_people, count in sizes for puzzle in generate_puzzles(n_people, count, seed=1)]
     selection = choose([4, 3], 15, 5, every, at_most=True)
     assert sizes_of(selection) == [[4] * 15 + [3] * 7, [4] * 5 + [3] * 5]
-    assert selection.read == dict(sizes)
 
 
-def test_a_directory_stands_for_its_files_or_for_its_train_and_test_files(tmp_path):
+def test_a_directory_stands_for_its_files_or_for_those_of_train_and_test(tmp_path):
     def make(*names):
         for name in names:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -185,10 +185,9 @@ def test_a_directory_stands_for_its_files_or_for_its_train_and_test_files(tmp_pa
 
     b, a = make("all/b.jsonl", "all/a.jsonl.gz")
     make("all/notes.txt", "all/.hidden.jsonl")
-    train, test, _ = make("split/train.parquet", "split/test.json", "split/other.jsonl")
     hub_train, hub_test = make("hub/train/3.jsonl", "hub/test/4.jsonl")
-    assert source_files([str(tmp_path / "all")]) == ([a, b], [])
-    assert source_files([str(tmp_path / "split")]) == ([train], [test])
-    assert source_files([str(tmp_path / "hub"), str(b)]) == ([hub_train, b], [hub_test])
+    assert source_files(tmp_path / "all") == {"train": [a, b], "test": []}
+    assert source_files(tmp_path / "hub") == {"train": [hub_train], "test": [hub_test]}
+    assert source_files(b) == {"train": [b], "test": []}
     with pytest.raises(ValueError, match="has no data files"):
-        source_files([str(tmp_path)])
+        source_files(tmp_path)

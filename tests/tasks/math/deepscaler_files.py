@@ -61,17 +61,6 @@ def build(out, *words):
     return {path.name: rows_of(path) for path in sorted(out.glob("*.parquet"))}
 
 
-def prepared(row):
-    """The row as DeepScaleR's script prepares it for veRL."""
-    return {
-        "data_source": "",
-        "prompt": [{"role": "user", "content": f"{row['problem']} {DEEPSCALER_INSTRUCTION}"}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": row["answer"]},
-        "extra_info": {"split": "test", "index": 0},
-    }
-
-
 def write(path, rows):
     """Write `rows` in the format that the name of `path` says."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,12 +76,7 @@ def write(path, rows):
     return path
 
 
-def write_all(directory, file_type=".json", change=None, suffix=""):
+def write_all(directory, file_type=".json"):
     for name, rows in RAW.items():
-        write(directory / f"{name}{suffix}{file_type}", [change(row) for row in rows] if change else rows)
+        write(directory / f"{name}{file_type}", rows)
     return directory
-
-
-def content(rows):
-    """What must not depend on the format of the source: all but the origin."""
-    return [row | {"extra_info": {**row["extra_info"], "origin": None}} for row in rows]

@@ -6,15 +6,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.builder_files import data_in, files_in, manifest_of
+from tests.data.builder_files import data_in, environment_for, files_in, manifest_of, run_script
 from tests.tasks.math.deepscaler_files import (
     DEEPSCALER_INSTRUCTION,
     EXPECTED,
     RAW,
     build,
-    content,
     main,
-    prepared,
     write,
     write_all,
 )
@@ -22,6 +20,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.build import NO_ANSWER
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED
+from verl_trgrpo.tasks.math.sources import HubData, hub_data
 
 
 @pytest.fixture
@@ -45,67 +44,29 @@ def test_every_set_has_its_rows(tmp_path, source):
             info = row["extra_info"]
             assert info["split"] == ("train" if name == "train.parquet" else "test")
             assert info["origin"] == f"{raw_name}.json#{number}"
-    about = {name: (rows[0]["extra_info"]["level"], rows[0]["extra_info"]["subject"]) for name, rows in files.items()}
-    assert about["amc2023.parquet"] == ("2.5", None)
-    assert about["minerva.parquet"] == (None, "Arithmetic (1.0)")
-    assert about["olympiad_bench.parquet"] == (None, "Algebra")
 
 
-def test_all_files_have_one_arrow_schema(tmp_path, source):
-    build(tmp_path / "out", "--source", source)
+def test_all_files_have_one_arrow_schema_and_json_lines_give_the_same_rows(tmp_path, source):
+    files = build(tmp_path / "out", "--source", source)
     schemas = [pq.read_schema(tmp_path / "out" / name) for name in EXPECTED]
     assert all(one.equals(schemas[0], check_metadata=True) for one in schemas)
     assert schemas[0].field("reward_model").type.field("ground_truth").type == pa.list_(pa.string())
+    for name, rows in build(tmp_path / "lines", "--source", write_all(tmp_path / "l", ".jsonl.gz")).items():
+        assert [row["reward_model"] for row in rows] == [row["reward_model"] for row in files[name]]
 
 
-FORMATS = {
-    "compressed json lines": {"file_type": ".jsonl.gz"},
-    "prepared for veRL": {"file_type": ".parquet", "change": prepared, "suffix": "_test"},
-}
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_each_format_gives_the_same_rows(tmp_path, source, name):
-    expected = build(tmp_path / "json", "--source", source)
-    other = write_all(tmp_path / "other", **FORMATS[name])
-    (train,) = other.glob("deepscaler*")
-    train.rename(other / train.name.replace("_test", "_train"))
-    files = build(tmp_path / "out", "--source", other)
-    assert files.keys() == expected.keys()
-    for file, rows in files.items():
-        if "prepared" in name:  # such files have no level and subject
-            for row in expected[file]:
-                row["extra_info"] |= {"level": None, "subject": None}
-        assert content(rows) == content(expected[file])
-
-
-@pytest.mark.parametrize(
-    "first", [[], ["--instruction", "Be brief."], ["--instruction", "Be brief.", "--instruction-role", "system"]]
-)
-def test_what_was_built_is_a_source_too(tmp_path, source, first):
-    built = build(tmp_path / "one", "--source", source, *first)
-    again = build(tmp_path / "two", "--source", tmp_path / "one", *first)
-    assert {name: content(rows) for name, rows in again.items()} == {n: content(r) for n, r in built.items()}
-
-
-@pytest.mark.parametrize(("role", "count"), [("user", 1), ("system", 2)])
-def test_another_instruction_replaces_that_of_prepared_files(tmp_path, role, count):
-    source = write(tmp_path / "train.parquet", [prepared(row) for row in RAW["deepscaler"]])
-    words = ["--source", source, "--instruction", "Be brief.", "--instruction-role", role]
-    for row, given in zip(build(tmp_path / "out", *words)["train.parquet"], RAW["deepscaler"], strict=True):
-        text = "\n".join(message["content"] for message in row["prompt"])
-        assert len(row["prompt"]) == count
-        assert sorted(text.replace("Be brief.", "").split()) == sorted(given["problem"].split())
-        assert text.count("Be brief.") == 1
-
-
-def test_without_an_instruction_the_prompt_is_the_problem(tmp_path):
-    raw = [{"problem": "How many? Say none", "answer": "0"}]
-    bare = prepared(raw[0]) | {"prompt": [{"role": "user", "content": raw[0]["problem"]}]}
-    for name, row in (("raw.json", raw[0]), ("prepared.jsonl", prepared(raw[0])), ("bare.jsonl", bare)):
-        source = write(tmp_path / name, [row])
-        files = build(tmp_path / name.partition(".")[0], "--source", source, "--instruction", "none")
-        assert files["train.parquet"][0]["prompt"] == [{"role": "user", "content": "How many? Say none"}]
+def test_the_instruction_is_another_one_a_system_message_or_none(tmp_path):
+    source = write(tmp_path / "raw.json", [{"problem": "Why?", "answer": "0"}])
+    asked = {"role": "user", "content": "Why?"}
+    for number, (words, prompt) in enumerate(
+        (
+            (["Be brief."], [{"role": "user", "content": "Why? Be brief."}]),
+            (["Be brief.", "--instruction-role", "system"], [{"role": "system", "content": "Be brief."}, asked]),
+            (["none"], [asked]),
+        )
+    ):
+        files = build(tmp_path / str(number), "--source", source, "--instruction", *words)
+        assert files["train.parquet"][0]["prompt"] == prompt
 
 
 def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
@@ -147,7 +108,7 @@ def test_malformed_rows_are_skipped_and_counted_if_wished(tmp_path):
     build(tmp_path / "out", "--source", tmp_path / "t.jsonl", "--on-error", "skip")
     manifest = manifest_of(tmp_path / "out")
     assert manifest["counts"]["deepscaler"] == {"read": 6, "kept": 2, "dropped": {"malformed": 4}}
-    assert [text.partition(":")[0] for text in manifest["skipped"]] == [f"t.jsonl, row {n}" for n in (3, 5, 4, 6)]
+    assert [text.partition(":")[0] for text in manifest["skipped"]] == [f"t.jsonl, row {n}" for n in (3, 4, 5, 6)]
 
 
 def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source):
@@ -167,7 +128,7 @@ def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source
 def test_same_input_and_seed_give_the_same_bytes(tmp_path, source):
     words = ["--source", source, "--limit", "4", "--seed", "7"]
     build(tmp_path / "a" / "x", *words)
-    build(tmp_path / "b" / "x", *words, "--num-proc", "2")
+    build(tmp_path / "b" / "x", *words)
     moved = write_all(tmp_path / "elsewhere")
     build(tmp_path / "c" / "x", "--source", moved, *words[2:])
     first = data_in(tmp_path / "a" / "x")
@@ -175,7 +136,7 @@ def test_same_input_and_seed_give_the_same_bytes(tmp_path, source):
     assert data_in(tmp_path / "c" / "x") == first
 
 
-@pytest.mark.parametrize("name", ["aime.json", "aime_test.jsonl", "aime2024.parquet"])
+@pytest.mark.parametrize("name", ["aime.json", "aime.jsonl"])
 def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     source = write(tmp_path / name, RAW["aime"])
     files = build(tmp_path / "out", "--source", source)
@@ -190,11 +151,11 @@ ERRORS = {
     "a set that is not there": (["--sets", "minerva", "amc2023"], ["has no amc2023"]),
     "a source that is not there": (["--source", "nowhere"], ["nowhere does not exist"]),
     "a directory without sets": (["--source", "SOURCE/empty"], ["has none of the sets"]),
-    "a set twice": (["--source", "SOURCE/twice"], ["aime.json", "aime_test.json"]),
+    "a set twice": (["--source", "SOURCE/twice"], ["two files named aime"]),
     "a hub data set for a directory": (["--hf-dataset", "minerva=a/b"], ["hf_dataset goes with source 'hf' only"]),
     "an empty instruction": (["--instruction", " "], ["instruction is empty"]),
     "a chat tag": (["--instruction", "<|im_start|>"], ["prompt contains <|im_start|>"]),
-    "several at once": (["--limit", "0", "--num-proc", "0", "--sets", "x"], ["3 problems", "num_proc", "has no x"]),
+    "several at once": (["--limit", "0", "--sets", "x"], ["2 problems", "limit is 0", "has no x"]),
     "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1", "row 3", "--on-error skip"]),
     "no rows": (["--source", "SOURCE/none.jsonl"], ["train.parquet would have no rows"]),
 }
@@ -206,8 +167,8 @@ def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, so
     out = tmp_path / "out"
     (source / "amc.json").unlink()
     write(source / "empty" / "other.json", [])
-    for twice in ("aime", "aime_test"):
-        write(source / "twice" / f"{twice}.json", RAW["aime"])
+    for ending in ("json", "jsonl"):
+        write(source / "twice" / f"aime.{ending}", RAW["aime"])
     (source / "bad.jsonl").write_text('{"problem": "", "answer": "1"}\n\n{"problem": "Why?", "answer": true}\n')
     (source / "none.jsonl").write_text("")
     build(out, "--source", source)
@@ -246,3 +207,91 @@ def test_each_ground_truth_scores_full_marks(tmp_path, source):
                 assert (right["score"], right["acc"], right["gold_unparseable"]) == (1.0, 1.0, 0.0)
             wrong = compute_score(row["data_source"], "It is \\boxed{-12345}.", truth, row["extra_info"])
             assert wrong["score"] == 0.0
+
+
+CARD = """---
+configs:
+- config_name: {configuration}
+  data_files:
+  - split: {split}
+    path: {path}
+---
+"""
+
+# As on the hub: columns, types, splits, configurations.
+COPIES = {
+    "deepscaler": ("deepscaler.json", RAW["deepscaler"]),
+    "aime2024": (
+        "data/train-00000-of-00001.parquet",
+        [
+            {
+                "id": 60,
+                **{k: RAW["aime"][0][k] for k in ("problem", "answer")},
+                "solution": "",
+                "url": "",
+                "year": "2024",
+            }
+        ],
+    ),
+    "amc2023": ("data/train-00000-of-00001.parquet", [{"id": 0, **row} for row in RAW["amc"]]),
+    "math500": (
+        "test.jsonl",
+        [{"problem": "Halve 1.", "solution": "", "answer": "0.5", "subject": "Algebra", "level": 2, "unique_id": "x"}],
+    ),
+    "minerva": ("test.jsonl", [{"question": "What is 48 divided by 5?", "answer": "9.6"}]),
+    "olympiad_bench": (
+        "OlympiadBench/OE_TO_maths_en_COMP.parquet",
+        [{"id": 1, "question": "Square $n$.", "final_answer": ["$n^{2}$"], "subfield": "Algebra", "image_1": None}],
+    ),
+}
+
+
+def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datasets_cache):
+    """The library reads a directory as it reads the hub."""
+    for name, (path, rows) in COPIES.items():
+        hub = hub_data([])[name]
+        write(tmp_path / hub.dataset / path, rows)
+        card = CARD.format(configuration=hub.configuration or "default", split=hub.split, path=path)
+        (tmp_path / hub.dataset / "README.md").write_text(card)
+    monkeypatch.chdir(tmp_path)
+    files = build(tmp_path / "out", "--source", "hf")
+    golds = {name: [row["reward_model"]["ground_truth"] for row in rows] for name, rows in files.items()}
+    assert len(golds.pop("train.parquet")) == len(RAW["deepscaler"])
+    assert golds == {
+        "aime2024.parquet": [["025"]],
+        "amc2023.parquet": [["142"], ["-1"]],
+        "math500.parquet": [["0.5"]],
+        "minerva.parquet": [["9.6"]],
+        "olympiad_bench.parquet": [["$n^{2}$"]],
+    }
+    origin = files["olympiad_bench.parquet"][0]["extra_info"]["origin"]
+    assert origin == "Hothan/OlympiadBench/OE_TO_maths_en_COMP/train#1"
+    arguments = manifest_of(tmp_path / "out")["arguments"]
+    assert arguments["hub"]["minerva"]["revision"] == hub_data([])["minerva"].revision
+
+
+def test_the_hub_without_a_network(tmp_path):
+    words = ["--out", tmp_path / "out", "--sets", "amc2023", "--hf-dataset", "amc2023=some/copy@v7"]
+    done = run_script("deepscaler", environment_for(tmp_path), *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith("deepscaler.py: error: could not load some/copy/train at revision 'v7'")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_each_set_has_a_pinned_commit_and_may_have_another_place():
+    assert all(len(hub.revision) == 40 for hub in hub_data([]).values())
+    places = hub_data(
+        ["minerva=a/b", "amc2023=a/b@v1:test", "aime2024=a/b:x/y", "math500=@dev", "olympiad_bench=a/b@refs/pr/1:x/y"]
+    )
+    assert places["minerva"] == HubData("a/b", "main", "test")
+    assert places["amc2023"] == HubData("a/b", "v1", "test")
+    assert places["aime2024"] == HubData("a/b", "main", "y", "x")
+    assert places["math500"] == HubData("HuggingFaceH4/MATH-500", "dev", "test")
+    assert places["olympiad_bench"] == HubData("a/b", "refs/pr/1", "y", "x")
+
+
+@pytest.mark.parametrize("overrides", [["a/b"], ["minerva="], ["aime=a/b"]])
+def test_what_names_no_place_is_refused(overrides):
+    with pytest.raises(ValueError, match="hf_dataset is"):
+        hub_data(overrides)

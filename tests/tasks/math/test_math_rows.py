@@ -1,51 +1,15 @@
-"""Problems from rows: which columns and answers, what is stripped, what is malformed, what repeats."""
+"""Problems from rows: which columns and answers, what is malformed, what repeats."""
 
 import math
 
 import pytest
 
-from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, prepared
-from verl_trgrpo.tasks.math.prompts import INSTRUCTION, build_prompt
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_answers, read_problem
-
-KNOWN = (INSTRUCTION, "Be brief.")
-
-
-def test_the_instruction_is_deepscalers_or_another_one_a_system_message_or_none():
-    assert build_prompt("Why?") == [{"role": "user", "content": f"Why? {DEEPSCALER_INSTRUCTION}"}]
-    system = {"role": "system", "content": "Be brief."}
-    assert build_prompt("Why?", "Be brief.", "system") == [system, {"role": "user", "content": "Why?"}]
-    assert build_prompt("Why?", "none") == [{"role": "user", "content": "Why?"}]
 
 
 def test_columns_of_the_known_data_sets():
-    assert read_problem({"problem": " Why?\n", "answer": "1", "level": 3, "subject": "Logic"}) == Problem(
-        "Why?", ["1"], "3", "Logic"
-    )
-    assert read_problem({"question": "Why?", "final_answer": ["1"], "subfield": "Logic"}) == Problem(
-        "Why?", ["1"], None, "Logic"
-    )
-    assert read_problem({"problem": "Why?", "answer": 1.0, "difficulty": 2.5, "type": " "}) == Problem(
-        "Why?", ["1"], "2.5", None
-    )
-
-
-def test_a_prepared_row_is_the_problem_without_its_instruction():
-    raw = {"problem": "Why?  Because", "answer": [1.0]}
-    assert read_problem(prepared(raw), KNOWN) == Problem("Why?  Because", ["1"])
-    for prompt in (
-        build_prompt("Why?", "Be brief."),
-        build_prompt("Why?", "Be brief.", "system"),
-        build_prompt("Why?"),
-    ):
-        row = {"prompt": prompt, "reward_model": {"ground_truth": "1"}, "extra_info": {"level": "4", "subject": None}}
-        assert read_problem(row, KNOWN) == Problem("Why?", ["1"], "4", None)
-
-
-def test_nothing_is_stripped_from_raw_problems_and_from_words_that_only_look_alike():
-    assert read_problem({"problem": "Say: Be brief.", "answer": "1"}, KNOWN).text == "Say: Be brief."
-    row = {"prompt": [{"role": "user", "content": "Maybe brief."}], "reward_model": {"ground_truth": "1"}}
-    assert read_problem(row, ("be brief.",)).text == "Maybe brief."
+    assert read_problem({"problem": " Why?\n", "answer": "1", "level": 3}, "a#1") == Problem("Why?", ["1"], "a#1")
+    assert read_problem({"question": "Why?", "final_answer": ["1"], "subfield": "Logic"}) == Problem("Why?", ["1"])
 
 
 MALFORMED = {
@@ -61,16 +25,6 @@ MALFORMED = {
     ),
     "an image tag alone": ({"problem": "<image_1> ?", "answer": "1"}, "no words"),
     "no answer": ({"problem": "Why?", "solution": "1"}, "no column answer or final_answer; found problem, solution"),
-    "no user": (
-        {"prompt": [{"role": "assistant", "content": "Why?"}], "reward_model": {"ground_truth": "1"}},
-        "one message of the user",
-    ),
-    "an unknown system message": (
-        {"prompt": build_prompt("Why?", "Rhyme.", "system"), "reward_model": {"ground_truth": "1"}},
-        "one message of the user",
-    ),
-    "a prompt that is a text": ({"prompt": "Why?", "reward_model": {"ground_truth": "1"}}, "one message of the user"),
-    "no reward model": ({"prompt": build_prompt("Why?")}, "no ground_truth in reward_model"),
 }
 
 
@@ -78,7 +32,7 @@ MALFORMED = {
 def test_a_malformed_row_is_refused_with_its_reason(name):
     row, reason = MALFORMED[name]
     with pytest.raises(ValueError) as caught:
-        read_problem(row, KNOWN)
+        read_problem(row)
     assert reason in str(caught.value)
 
 

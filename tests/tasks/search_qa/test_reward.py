@@ -1,17 +1,16 @@
-"""Answers and golds: what is right, what is read, and the levels of the score."""
+"""Answers and golds: what is right, and what is read."""
 
 import numpy as np
 import pytest
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.reward import score_search_qa
 
 GOLD = {"target": ["Paris", "City of Light"]}
 SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 
 
-def score(response, gold=GOLD, extra_info=None, **options):
-    return compute_score("search_qa", response, gold, extra_info, **options)
+def score(response, gold=GOLD):
+    return compute_score("search_qa", response, gold)
 
 
 @pytest.mark.parametrize("name", [*(f"searchR1_{source}" for source in SOURCES), "search_qa"])
@@ -68,12 +67,6 @@ def test_f1_is_the_best_harmonic_mean_of_precision_and_recall(answer, f1):
     assert score(f"<answer>{answer}</answer>")["f1"] == pytest.approx(f1, abs=1e-12)
 
 
-def test_f1_is_never_the_reward():
-    result = score("<answer>Paris France</answer>", structure_format_score=0.2, final_format_score=0.1)
-    assert (result["score"], result["acc"]) == (0.1, 0.0)
-    assert result["f1"] > 0.6
-
-
 @pytest.mark.parametrize(
     ("response", "acc"),
     [
@@ -122,89 +115,3 @@ def test_blank_golds_are_flagged_and_match_nothing():
     one_blank = score("<answer>Paris</answer>", ["", "Paris"])
     assert (one_blank["acc"], one_blank["gold_unparseable"]) == (1.0, 0.0)
     assert score("<answer></answer>", ["", "Paris"])["acc"] == 0.0
-
-
-QUERY = "<think>I must look it up.</think>\n<search>capital of France</search>"
-FOUND = "\n\n<information>Paris is its capital.</information>\n\n"
-LAYOUTS = {
-    "answer at once": ("<think>x</think> <answer>{}</answer>", True),
-    "one search": (QUERY + FOUND + "<think>x</think><answer>{}</answer>", True),
-    "two searches": ((QUERY + FOUND) * 2 + "<think>x</think>\n<answer>{}</answer>\n", True),
-    "tags in a passage": (
-        QUERY
-        + "<information>a<information>b</answer></information>c<think></information>"
-        + "<think>x</think><answer>{}</answer>",
-        True,
-    ),
-    "end token": ("<think>x</think><answer>{}</answer><|im_end|>", True),
-    "no thought": ("<answer>{}</answer>", False),
-    "no thought before a search": ("<search>q</search>" + FOUND + "<think>x</think><answer>{}</answer>", False),
-    "no thought after a search": (QUERY + FOUND + "<answer>{}</answer>", False),
-    "text between": ("<think>x</think> so <answer>{}</answer>", False),
-    "text before": ("Well. <think>x</think><answer>{}</answer>", False),
-    "text after": ("<think>x</think><answer>{}</answer> Done.", False),
-    "two thoughts": ("<think>x</think><think>x</think><answer>{}</answer>", False),
-    "two answers": ("<think>x</think><answer>{0}</answer><answer>{0}</answer>", False),
-    "a tag in the thought": ("<think>a <search> b</think><answer>{}</answer>", False),
-    "an unclosed thought": ("<think>x<answer>{}</answer>", False),
-    "a search without results": (QUERY + "<think>x</think><answer>{}</answer>", False),
-    "tool calls": (
-        "<think>x</think>\n<tool_call>\n{{}}\n</tool_call>\nuser\n<tool_response>\nParis\n</tool_response>\nassistant\n"
-        "<think>x</think><answer>{}</answer>",
-        True,
-    ),
-    "tool calls with the template's tokens": (
-        "<think>x</think><tool_call>{{}}</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nParis\n"
-        "</tool_response>\n<tool_response>\nx\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
-        "<think>x</think><answer>{}</answer><|im_end|>",
-        True,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_levels_of_the_optional_format_reward(name):
-    response, valid = LAYOUTS[name]
-    options = {"structure_format_score": 0.2, "final_format_score": 0.1}
-    right, wrong, empty = (score(response.format(answer), **options)["score"] for answer in ("Paris", "London", ""))
-    assert right == (1.0 if valid else 0.8)
-    assert wrong == empty == (0.2 if valid else 0.1)
-    assert score(response.format("Paris"))["score"] == 1.0
-    assert score(response.format("London"))["score"] == 0.0
-
-
-def test_format_reward_needs_an_answer():
-    assert score("<think>x</think>", structure_format_score=0.2, final_format_score=0.1)["score"] == 0.0
-    assert score(QUERY, structure_format_score=0.2, final_format_score=0.1)["score"] == 0.0
-
-
-def test_layout_is_judged_on_the_models_own_turns():
-    last = "<think>x</think><answer>London</answer>"
-    options = {"structure_format_score": 0.2}
-    turns = [QUERY, last + "<|im_end|>"]
-    assert score("</think>", extra_info={"model_text": turns}, **options)["score"] == 0.2
-    assert score("", extra_info={"model_text": [QUERY, QUERY]}, **options)["score"] == 0.0
-    assert (
-        score("", extra_info={"model_text": [QUERY + "<information>I know</information>", last]}, **options)["score"]
-        == 0.0
-    )
-
-
-@pytest.mark.parametrize(
-    ("structure", "final"),
-    [
-        (-0.1, -0.1),
-        (0.2, 0.3),
-        (0.6, 0.1),
-        (float("nan"), 0.0),
-        (0.2, -0.1),
-        (0.0, 0.1),
-        ("0.2", 0.0),
-        (0.2, "0.1"),
-        (None, 0.0),
-        (0.2, None),
-    ],
-)
-def test_wrong_levels_are_an_error(structure, final):
-    with pytest.raises(ValueError, match="a right answer is worth most"):
-        score_search_qa("", GOLD, {}, structure_format_score=structure, final_format_score=final)

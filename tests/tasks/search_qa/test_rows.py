@@ -6,7 +6,6 @@ import pytest
 
 from tests.data.builder_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
-from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import SETS
@@ -87,21 +86,10 @@ def test_val_is_a_balanced_sample_of_test(built):
     assert [row["extra_info"]["index"] for row in val] == list(range(len(val)))
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_prompts_name_what_their_loop_and_the_reward_read(loop):
-    text = build_prompt("Who?", loop)[0]["content"]
-    assert ("<search>" in text, "<information>" in text) == ((loop == "search_tags"),) * 2
-    assert ("search tool" in text) == (loop == "tool_agent")
-    assert all(f"<{slash}{tag}>" in text for tag in ("think", "answer") for slash in ("", "/"))
-    assert not any(tag in text for tag in CHAT_TAGS)
-
-
 def test_questions_get_one_question_mark(tmp_path):
     texts = ["who", " who are you? ", "name it.", "really??", "état"]
-    source = write_jsonl(
-        tmp_path / "nq_test.jsonl", [question("nq", "test", n, question=t) for n, t in enumerate(texts)]
-    )
-    assert run(tmp_path / "out", "--source", source, "--train-sets", "--test-sets", "nq") == 0
+    write_jsonl(tmp_path / "nq/test.jsonl", [question("nq", "test", n, question=t) for n, t in enumerate(texts)])
+    assert run(tmp_path / "out", "--source", tmp_path, "--train-sets", "--test-sets", "nq") == 0
     found = [row["extra_info"]["question"] for row in rows_of(tmp_path / "out" / "test.parquet")]
     assert found == ["who?", "who are you?", "name it.?", "really??", "état?"]
 
@@ -124,3 +112,26 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
         "dropped": {"repeats a question; its answers were added to the first": 2},
     }
     assert counts["nq/test for test"] == {"read": 4, "kept": 4, "dropped": {}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", LOOPS)
+def test_rlhf_dataset_loads_all_files_together_and_golds_score_full_marks(tmp_path, load_in_verl, tokenizer, loop):
+    source = write_collection(tmp_path / "source", count=3)
+    assert run(tmp_path / "out", "--source", source, "--loop", loop, "--val-per-set", "1") == 0
+    data, batch = load_in_verl([tmp_path / "out" / f"{name}.parquet" for name in ("train", "test", "val")])
+    assert len(data) == 2 * 3 + 7 * 3 + 7, "no prompt may be lost to an error in the chat template"
+    assert set(batch["agent_name"]) == {LOOPS[loop].agent_name}
+    for messages, source_name, reward_model, tools_kwargs, info in zip(
+        *(batch[key] for key in ("raw_prompt", "data_source", "reward_model", "tools_kwargs", "extra_info")),
+        strict=True,
+    ):
+        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        text = tokenizer.decode(ids)
+        assert text.count("<|im_start|>") == 2
+        assert f"Question: {info['question']}<|im_end|>" in text
+        # The loop hands over this mapping by tool name, and the tool gets only what is below it.
+        assert tools_kwargs.get("search").get("create_kwargs") == {"question": info["question"]}
+        for answer in reward_model["ground_truth"]["target"]:
+            response = f"<think>x</think><answer>{answer}</answer>"
+            assert compute_score(source_name, response, reward_model["ground_truth"], dict(info))["score"] == 1.0

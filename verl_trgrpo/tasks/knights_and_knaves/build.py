@@ -3,7 +3,6 @@
 | file | rows |
 |---|---|
 | ``train.parquet``, ``test.parquet`` | puzzles of all sizes in random order, in the form of `data.schema` |
-| ``test_<n>ppl.parquet`` | the test puzzles of one size, if asked for |
 | ``sft_train.parquet``, ``sft_test.parquet`` | the same rows with one more column, if asked for |
 
 The further column is ``messages``: the prompt and the assistant's worked response, as veRL's trainer for supervised
@@ -11,20 +10,18 @@ fine-tuning reads it.
 """
 
 import random
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
-from verl_trgrpo.data.sources import MALFORMED, RowErrors, draw, load_hub, read_records
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuilderOptions, BuildResult, Counts, DataFile, DataSet
+from verl_trgrpo.data.sources import MALFORMED, RowErrors, load_hub, read_records
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution, puzzle_prompt, search_text
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle
@@ -49,7 +46,7 @@ MESSAGES = pa.field("messages", pa.list_(pa.struct([("role", pa.string()), ("con
 
 @dataclass(frozen=True, kw_only=True)
 class KkOptions(BuilderOptions):
-    """What a Knights-and-Knaves data set is to contain; `num_proc` makes no difference.
+    """What a Knights-and-Knaves data set is to contain.
 
     Args:
         people: numbers of people, each from 2 to 8.
@@ -60,12 +57,11 @@ class KkOptions(BuilderOptions):
         paper: the paper's merge in place of `people`, `train`, `test` and `mix`: 900 train and 100 test puzzles with each
             of 3 to 7 people; from files or the hub fewer, where repeated puzzles leave fewer.
         source: generate (needs no network), hf (the public data set on the Hugging Face hub, licence CC BY-NC-SA 4.0), or
-            .jsonl, .jsonl.gz, .json or .parquet files in its format; a directory stands for its files, and where it has
-            train and test for both.
+            a .jsonl, .jsonl.gz, .json or .parquet file in its format; a directory stands for its files, and where it has
+            directories train and test for both.
         revision: with hf, commit, branch or tag.
+        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
         system: put the instructions into a system message.
-        test_per_size: write the test puzzles of each size as test_3ppl.parquet and so on, too. Not needed for accuracy
-            per size in training: veRL groups the validation of test.parquet by its column data_source.
         with_reasoning: write sft_train.parquet and sft_test.parquet, too: the same rows with a column messages, whose last
             message is a search with backtracking in words, and the answer.
     """
@@ -75,16 +71,11 @@ class KkOptions(BuilderOptions):
     test: int | None = None
     mix: tuple[str, ...] = ()
     paper: bool = False
-    source: tuple[str, ...] = ("generate",)
+    source: str = "generate"
     revision: str = HUB_REVISION
+    on_error: Literal["raise", "skip"] = "raise"
     system: bool = False
-    test_per_size: bool = False
     with_reasoning: bool = False
-
-    @property
-    def kind(self) -> str:
-        """Return "generate", "hf" or "files"."""
-        return self.source[0] if self.source in (("generate",), ("hf",)) else "files"
 
     @property
     def sizes(self) -> Sequence[Size]:
@@ -113,7 +104,7 @@ class KkOptions(BuilderOptions):
             problems.append(f"people is {people}; give one or more numbers from 2 to {MAX_PEOPLE}, each once")
         for split in ("train", "test"):
             counts = {getattr(size, split) for size in sizes}
-            if None in counts and self.kind == "generate":
+            if None in counts and self.source == "generate":
                 problems.append(f"{split} is missing; say how many puzzles per number of people to generate")
             elif any(count < 1 for count in counts - {None}):
                 problems.append(f"{split} is {min(counts)}; ask for at least 1 puzzle per number of people")
@@ -126,88 +117,50 @@ def build(options: KkOptions, progress: Progress = no_progress) -> BuildResult:
     The files appear together or the old ones stay. Raises ValueError for a source that cannot give what is asked for,
     an output directory that cannot be written, or one with data files that have no manifest from here.
     """
-    files, test_files = source_files(options.source) if options.kind == "files" else ([], [])
-    same = ("seed", "limit", "system", "test_per_size", "with_reasoning", "paper", "on_error", "revision")
-    arguments = {
-        "source": options.kind,
-        "sizes": [asdict(size) for size in options.sizes],
-        "files": [[file.name, parquet.file_sha256(file)] for file in files],
-        "test_files": [[file.name, parquet.file_sha256(file)] for file in test_files],
-        **{name: getattr(options, name) for name in same},
-    }
-    plan = BuildPlan(
-        builder="kk",
-        out=options.out,
-        arguments=arguments,
-        command=command_line("python data_prep/kk.py", options),
-        libraries={"generate": ["reasoning-gym", "numpy"], "hf": ["datasets"], "files": []}[options.kind],
-        inputs=[*files, *test_files],
-        force=options.force,
+    files = {} if options.source in ("generate", "hf") else source_files(Path(options.source))
+    return options.build(
+        "kk",
+        lambda: _make(options, files, progress),
+        inputs={f"{split}/{path.name}": path for split, paths in files.items() for path in paths},
+        libraries={"generate": ["reasoning-gym", "numpy"], "hf": ["datasets"]}.get(options.source, []),
     )
-    return build_data_set(plan, lambda: _make(options, files, test_files, progress))
 
 
-def _make(options: KkOptions, files: Sequence[Path], test_files: Sequence[Path], progress: Progress) -> DataSet:
+def _make(options: KkOptions, files: Mapping[str, Sequence[Path]], progress: Progress) -> DataSet:
     errors = RowErrors(skip=options.on_error == "skip")
-    selection = _select(options, files, test_files, errors, progress)
-    splits = {"train": _drawn(options, "train", selection.train), "test": _drawn(options, "test", selection.test)}
-    data_files = [_file(options, split, puzzles) for split, puzzles in splits.items()]
-    if options.test_per_size:
-        for size in options.sizes:
-            puzzles = [puzzle for puzzle in splits["test"] if len(puzzle.names) == size.n_people]
-            if puzzles:  # with a limit, none may be left
-                data_files.append(_file(options, "test", puzzles, f"test_{size.n_people}ppl"))
-    if options.with_reasoning:
-        data_files += [_file(options, split, puzzles, f"sft_{split}") for split, puzzles in splits.items()]
-    counts = {}
-    kept = Counter(len(puzzle.names) for puzzle in chain(*splits.values()))
-    for n_people, read in sorted(selection.read.items()):
-        dropped = selection.dropped.get(n_people, {})
-        rest = read - kept[n_people] - sum(dropped.values())
-        counts[f"{n_people}ppl"] = Counts(read, kept[n_people], {**dropped, "not asked for": rest})
+    selection = _select(options, files, errors, progress)
+    data_files = []
+    for split, puzzles in (("train", selection.train), ("test", selection.test)):
+        random.Random(f"order/{split}/{options.seed}").shuffle(puzzles)
+        rows = [_row(options, split, index, puzzle) for index, puzzle in enumerate(puzzles)]
+        data_files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema(EXTRA_INFO)))
+        if options.with_reasoning:
+            worked = [row | {"messages": _messages(row, puzzle)} for row, puzzle in zip(rows, puzzles, strict=True)]
+            data_files.append(
+                DataFile(f"sft_{split}.parquet", worked, schema.arrow_schema(EXTRA_INFO, None, [MESSAGES]))
+            )
+    counts = dict(selection.counts)
     if errors.problems:
         counts["malformed rows"] = Counts(len(errors.problems), 0, {MALFORMED: len(errors.problems)})
     return DataSet(data_files, counts, errors.problems)
 
 
 def _select(
-    options: KkOptions, files: Sequence[Path], test_files: Sequence[Path], errors: RowErrors, progress: Progress
+    options: KkOptions, files: Mapping[str, Sequence[Path]], errors: RowErrors, progress: Progress
 ) -> Selection:
-    if options.kind == "generate":
+    if options.source == "generate":
         return from_generator(options.sizes, options.seed, progress)
     # All of the hub's is loaded before a progress bar is drawn: an error would be written into its line.
-    parts: list[Any] = [
-        [load_hub(HUB_DATASET, options.revision, f"{size.n_people}ppl", split) for size in options.sizes]
-        if options.kind == "hf"
-        else [read_records(file, errors) for file in paths]
-        for split, paths in (("train", files), ("test", test_files))
-    ]
-    train, test = (
-        chain.from_iterable(progress(part, len(part), label))
-        for part, label in zip(parts, ("train sources", "test sources"), strict=True)
-    )
+    parts: dict[str, list[Any]] = {
+        split: [load_hub(HUB_DATASET, options.revision, f"{size.n_people}ppl", split) for size in options.sizes]
+        if options.source == "hf"
+        else [read_records(file, errors) for file in files[split]]
+        for split in ("train", "test")
+    }
+    train, test = (chain.from_iterable(progress(part, len(part), f"{split} sources")) for split, part in parts.items())
     return from_records(
-        options.sizes, train, test if parts[1] else None, errors, seed=options.seed, at_most=options.paper
+        options.sizes, train, test if parts["test"] else None, errors, seed=options.seed, at_most=options.paper
     )
-
-
-def _drawn(options: KkOptions, split: str, puzzles: Sequence[Puzzle]) -> list[Puzzle]:
-    """Return the puzzles of one split up to the limit, all sizes mixed in an order that depends on the seed."""
-    mixed = list(puzzles)
-    random.Random(f"order/{split}/{options.seed}").shuffle(mixed)
-    return draw(mixed, options.limit, f"limit/{split}/{options.seed}")
-
-
-def _file(options: KkOptions, split: str, puzzles: Sequence[Puzzle], name: str | None = None) -> DataFile:
-    """Return one file, by default named after its split; in files named ``sft_...`` rows have messages."""
-    name = name or split
-    rows = [_row(options, split, index, puzzle) for index, puzzle in enumerate(puzzles)]
-    if not name.startswith("sft_"):
-        return DataFile(f"{name}.parquet", rows, schema.arrow_schema(EXTRA_INFO))
-    for row, puzzle in zip(rows, puzzles, strict=True):
-        response = format_response(search_text(puzzle), puzzle.names, puzzle.solution)
-        row["messages"] = [*row["prompt"], {"role": "assistant", "content": response}]
-    return DataFile(f"{name}.parquet", rows, schema.arrow_schema(EXTRA_INFO, columns=[MESSAGES]))
 
 
 def _row(options: KkOptions, split: str, index: int, puzzle: Puzzle) -> dict[str, Any]:
@@ -226,3 +179,8 @@ def _row(options: KkOptions, split: str, index: int, puzzle: Puzzle) -> dict[str
             "origin": puzzle.origin,
         },
     )
+
+
+def _messages(row: Mapping[str, Any], puzzle: Puzzle) -> list[dict[str, str]]:
+    response = format_response(search_text(puzzle), puzzle.names, puzzle.solution)
+    return [*row["prompt"], {"role": "assistant", "content": response}]

@@ -8,15 +8,16 @@ booleans, True for a knight) and statements (a Python literal as text). solution
 
 import random
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.sources import Record, RowErrors, find_file, find_files
+from verl_trgrpo.data.build import Counts
+from verl_trgrpo.data.sources import Record, RowErrors, find_files
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
@@ -39,12 +40,11 @@ class Size:
 
 @dataclass(frozen=True)
 class Selection:
-    """The puzzles chosen, and by number of people how many were read and how many of these dropped as equal to others."""
+    """The puzzles chosen, and by number of people (``3ppl``) how many were read, kept and dropped."""
 
     train: list[Puzzle] = field(default_factory=list)
     test: list[Puzzle] = field(default_factory=list)
-    read: Counter[int] = field(default_factory=Counter)
-    dropped: dict[int, dict[str, int]] = field(default_factory=dict)
+    counts: dict[str, Counts] = field(default_factory=dict)
 
 
 def from_generator(sizes: Iterable[Size], seed: int, progress: Progress = no_progress) -> Selection:
@@ -60,7 +60,7 @@ def from_generator(sizes: Iterable[Size], seed: int, progress: Progress = no_pro
         puzzles = [*progress(stream, count, f"{size.n_people} people")]
         selection.test.extend(puzzles[:test])
         selection.train.extend(puzzles[test:])
-        selection.read[size.n_people] = count
+        selection.counts[f"{size.n_people}ppl"] = Counts(count, count)
     return selection
 
 
@@ -76,7 +76,7 @@ def from_records(
     """Choose puzzles from rows in the public format.
 
     Args:
-        sizes: what is asked for.
+        sizes: what is asked for; rows with another number of people are left out.
         records: without `test_records`, both splits are drawn from them, the test puzzles first.
         test_records: rows for the test puzzles; a train puzzle that equals any puzzle in them is dropped, because the
             public split leaks.
@@ -89,9 +89,10 @@ def from_records(
     """
     pool, test_pool = _by_size(records, errors), _by_size(test_records or (), errors)
     errors.finish()
-    selection = Selection(read=Counter({n: len(pool[n]) + len(test_pool[n]) for n in {*pool, *test_pool}}))
+    selection = Selection()
     for size in sizes:
         n_people = size.n_people
+        read = len(pool[n_people]) + len(test_pool[n_people])
         distinct, distinct_test = _distinct(pool[n_people]), _distinct(test_pool[n_people])
         clean = {key: puzzle for key, puzzle in distinct.items() if key not in distinct_test}
         train = _shuffled(clean.values(), seed)
@@ -105,35 +106,27 @@ def from_records(
         for split, puzzles, asked in (("train", train, size.train), ("test", test, size.test)):
             if not puzzles or (asked is not None and len(puzzles) < asked and not at_most):
                 raise ValueError(
-                    f"{n_people} people: {selection.read[n_people]} rows give only {len(puzzles)} {split} puzzles that "
-                    f"differ in more than names and order, not {asked or 'any'}; ask for fewer, or give more rows"
+                    f"{n_people} people: {read} rows give only {len(puzzles)} {split} puzzles that differ in more than "
+                    f"names and order, not {asked or 'any'}; ask for fewer, or give more rows"
                 )
         selection.train.extend(train)
         selection.test.extend(test)
-        repeats = selection.read[n_people] - len(distinct) - len(distinct_test)
-        selection.dropped[n_people] = {REPEATS: repeats, LEAKS: len(distinct) - len(clean)}
+        kept = len(train) + len(test)
+        dropped = {REPEATS: read - len(distinct) - len(distinct_test), LEAKS: len(distinct) - len(clean)}
+        rest = read - kept - sum(dropped.values())
+        selection.counts[f"{n_people}ppl"] = Counts(read, kept, {**dropped, "not asked for": rest})
     return selection
 
 
-def source_files(source: Sequence[str]) -> tuple[list[Path], list[Path]]:
+def source_files(path: Path) -> dict[str, list[Path]]:
     """Return the files to take puzzles from, and those to take the test puzzles from (none: the former are split).
 
-    A directory stands for its data files; one that has ``train`` and ``test``, as subdirectories or as files of any type,
-    stands for both. Raises ValueError where there are no such files.
+    A directory stands for its data files, or for those of its directories ``train`` and ``test``, as on the hub. Raises
+    ValueError where there are no such files.
     """
-    files: list[Path] = []
-    test_files: list[Path] = []
-    for path in map(Path, source):
-        train: Path | None = path / "train"
-        test: Path | None = path / "test"
-        if path.is_dir() and not (path / "train").is_dir():
-            train, test = find_file(path, ["train"]), find_file(path, ["test"])
-        if path.is_dir() and train and test:
-            files += find_files(train)
-            test_files += find_files(test)
-        else:
-            files += find_files(path)
-    return files, test_files
+    if (path / "train").is_dir() and (path / "test").is_dir():
+        return {"train": find_files(path / "train"), "test": find_files(path / "test")}
+    return {"train": find_files(path), "test": []}
 
 
 def _by_size(records: Iterable[Record], errors: RowErrors) -> defaultdict[int, list[Puzzle]]:

@@ -1,34 +1,36 @@
 """Build DeepScaleR's train set and test sets for veRL: a parquet file for each and ``manifest.json``."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from verl_trgrpo.common.options import command_line
-from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
 from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, Record, RowErrors, draw
-from verl_trgrpo.tasks.math.prompts import INSTRUCTION, NO_INSTRUCTION, build_prompt
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_problem
-from verl_trgrpo.tasks.math.sources import SETS, SetSource, file_of, find_sources, split_of
+from verl_trgrpo.tasks.math.sources import SETS, TRAIN, HubData, find_sources, read_set
 
 NO_ANSWER = "the row has no answer"
 
+INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
+"""What DeepScaleR's models were trained and tested with: appended to each problem after one space
+(github.com/agentica-project/rllm, commit 874daa4acb7f, scripts/data/deepscaler_dataset.py)."""
+
+NO_INSTRUCTION = "none"
+
 ARROW_SCHEMA = schema.arrow_schema(
-    [pa.field(name, pa.string()) for name in ("question", "origin", "level", "subject")],
+    [pa.field("question", pa.string()), pa.field("origin", pa.string())],
     # For every set, also where all rows have one answer: veRL can only concatenate files of equal types.
     ground_truth=pa.list_(pa.string()),
 )
 
-Sourced = tuple[Problem, str]  # a problem and its origin
-
 
 @dataclass(frozen=True, kw_only=True)
-class DeepscalerOptions(BuilderOptions):
+class DeepscalerOptions(SourceOptions):
     """What to build.
 
     Args:
@@ -36,8 +38,8 @@ class DeepscalerOptions(BuilderOptions):
             has the name of one (aime.json), otherwise of train problems.
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all that the source
             has if left out.
-        hf_dataset: with source hf, other places of sets, each as SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT]; REPO may
-            be a directory with a copy of a repository, REVISION a commit, branch or tag.
+        hf_dataset: with source hf, other places of sets, each as SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT], REVISION a
+            commit, branch or tag.
         instruction: appended to each problem; none for none.
         instruction_role: after the problem (user), or in a system message of its own (system).
     """
@@ -53,18 +55,16 @@ class DeepscalerOptions(BuilderOptions):
         problems = []
         if not self.instruction.strip():
             problems.append(f"instruction is empty; give a text, or {NO_INSTRUCTION!r}")
-        if self.instruction_role not in ("user", "system"):
-            problems.append(f"instruction_role is {self.instruction_role!r}; choose user or system")
         if self.source != "hf" and self.hf_dataset:
             problems.append(f"hf_dataset goes with source 'hf' only, but it is {self.source!r}; leave it out")
         try:
-            self.sources()
+            self.places()
         except ValueError as error:
             problems.append(str(error))
         return problems
 
-    def sources(self) -> dict[str, SetSource]:
-        """Return the sets to build. Raises ValueError where the source has none, or lacks one that is asked for."""
+    def places(self) -> dict[str, Path | HubData]:
+        """Return where the sets to build are. Raises ValueError where the source has none, or lacks one asked for."""
         available = find_sources(self.source, self.hf_dataset)
         if missing := [name for name in self.sets if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
@@ -76,78 +76,61 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> Build
 
     Raises ValueError for a source that cannot be read, malformed rows, or an output directory that cannot be written.
     """
-    sources = options.sources()
-    plan = BuildPlan(
-        builder="deepscaler",
-        out=options.out,
-        arguments={
-            "sources": {name: source.identity() for name, source in sources.items()},
-            "instruction": options.instruction,
-            "instruction_role": options.instruction_role,
-            "limit": options.limit,
-            "seed": options.seed,
-            "on_error": options.on_error,
-        },
-        command=command_line("python data_prep/deepscaler.py", options),
+    places = options.places()
+    return options.build(
+        "deepscaler",
+        lambda: _make(options, places, progress),
+        inputs={name: place for name, place in places.items() if isinstance(place, Path)},
         libraries=["datasets"] if options.source == "hf" else [],
-        inputs=[file for source in sources.values() for file in source.files()],
-        force=options.force,
+        hub={name: asdict(place) for name, place in places.items() if isinstance(place, HubData)},
     )
-    return build_data_set(plan, lambda: _make(options, sources, progress))
 
 
-def _make(options: DeepscalerOptions, sources: Mapping[str, SetSource], progress: Progress) -> DataSet:
+def build_prompt(problem: str, options: DeepscalerOptions) -> list[dict[str, str]]:
+    """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the answer of `problem`."""
+    if options.instruction == NO_INSTRUCTION:
+        return [{"role": "user", "content": problem}]
+    if options.instruction_role == "system":
+        return [{"role": "system", "content": options.instruction}, {"role": "user", "content": problem}]
+    return [{"role": "user", "content": f"{problem} {options.instruction}"}]
+
+
+def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], progress: Progress) -> DataSet:
     errors = RowErrors(skip=options.on_error == "skip")
-    counts, chosen = {}, {}
-    for name, source in sources.items():
+    counts, files = {}, []
+    for name, place in places.items():
         before = len(errors.problems)
-        results = list(_read(options, source, errors, progress, name))
-        problems = [(problem, origin) for problem, origin in results if problem.answers]
+        read = list(_problems(progress(read_set(place, errors), None, name), errors))
+        problems = [problem for problem in read if problem.answers]
         malformed = len(errors.problems) - before
-        repeated = find_repetitions([problem for problem, _ in problems])
-        rest = [sourced for position, sourced in enumerate(problems) if position not in repeated]
-        chosen[name] = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
+        repeated = find_repetitions(problems)
+        rest = [problem for position, problem in enumerate(problems) if position not in repeated]
+        chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
         dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
-        dropped |= {NO_ANSWER: len(results) - len(problems), MALFORMED: malformed}
-        dropped |= {NOT_DRAWN: len(rest) - len(chosen[name])}
-        counts[name] = Counts(len(results) + malformed, len(chosen[name]), dropped)
+        dropped |= {NO_ANSWER: len(read) - len(problems), MALFORMED: malformed, NOT_DRAWN: len(rest) - len(chosen)}
+        counts[name] = Counts(len(read) + malformed, len(chosen), dropped)
+        file = "train" if name == TRAIN else name
+        rows = [_row(options, name, index, problem) for index, problem in enumerate(chosen)]
+        files.append(DataFile(f"{file}.parquet", rows, ARROW_SCHEMA))
     errors.finish()
-    files = [DataFile(file_of(name), _rows(options, name, rows), ARROW_SCHEMA) for name, rows in chosen.items()]
     return DataSet(files, counts, errors.problems)
 
 
-def _read(
-    options: DeepscalerOptions, source: SetSource, errors: RowErrors, progress: Progress, label: str
-) -> Iterator[Sourced]:
-    """Yield problems with their origins; malformed rows go to `errors`."""
-    records = list(source.records(errors))
-    known = (INSTRUCTION,) if options.instruction == NO_INSTRUCTION else (INSTRUCTION, options.instruction)
-    results = parallel_map(partial(_read_record, known), records, options.num_proc, progress, label)
-    for record, result in zip(records, results, strict=True):
-        if isinstance(result, str):
-            errors.add(record.where, record.number, result)
-        else:
-            yield result, record.origin
+def _problems(records: Iterable[Record], errors: RowErrors) -> Iterator[Problem]:
+    for record in records:
+        try:
+            yield read_problem(record.row, record.origin)
+        except ValueError as error:
+            errors.add(record.where, record.number, str(error))
 
 
-def _read_record(instructions: tuple[str, ...], record: Record) -> Problem | str:
-    """Return the problem, or why the row is malformed."""
-    try:
-        return read_problem(record.row, instructions)
-    except ValueError as error:
-        return str(error)
-
-
-def _rows(options: DeepscalerOptions, name: str, problems: Sequence[Sourced]) -> list[dict[str, Any]]:
-    return [
-        schema.build_row(
-            data_source=name,
-            prompt=build_prompt(problem.text, options.instruction, options.instruction_role),
-            ability="math",
-            ground_truth=problem.answers,
-            index=index,
-            split=split_of(name),
-            extra_info={"question": problem.text, "origin": origin, "level": problem.level, "subject": problem.subject},
-        )
-        for index, (problem, origin) in enumerate(problems)
-    ]
+def _row(options: DeepscalerOptions, name: str, index: int, problem: Problem) -> dict[str, Any]:
+    return schema.build_row(
+        data_source=name,
+        prompt=build_prompt(problem.text, options),
+        ability="math",
+        ground_truth=problem.answers,
+        index=index,
+        split="train" if name == TRAIN else "test",
+        extra_info={"question": problem.text, "origin": problem.origin},
+    )

@@ -7,8 +7,6 @@ truths. What counts as equal is listed in docs/math_reward.md.
 1.0
 >>> score_math(r"The answer is \boxed{1 \text{ or } 2}.", "1").score
 0.0
->>> score_math("The answer is 1/2.", "0.5", answer_format="boxed_or_last_number").score
-1.0
 """
 
 import math
@@ -17,25 +15,18 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems, shorten
+from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.tasks.math.equality import compare, formulas
 from verl_trgrpo.tasks.math.judge import judge
 from verl_trgrpo.tasks.math.reading import normalize, read_forms
 from verl_trgrpo.tasks.score import Score
 
-ANSWER_FORMATS = ("boxed", "boxed_or_last_number")
 MAX_GOLD_CHARS = 2000
 MAX_ANSWER_CHARS = 1000
 """A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_TAIL_CHARS = 1000
-_DECIMAL = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
-_LAST_NUMBER = re.compile(
-    r"(?<![\w.])(?:[-−]\s?)?(?:\\[dt]?frac\{-?[0-9]+\}\{-?[0-9]+\}"
-    rf"|(?:{_DECIMAL})(?:/[0-9]+(?![\w.]*\.[0-9]))?)(?:\s?\\?%)?"
-)
 
 
 def score_math(
@@ -43,7 +34,6 @@ def score_math(
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
     *,
-    answer_format: str = "boxed",
     rounded_gold: bool = False,
     math_time_limit: float = 0.5,
 ) -> Score:
@@ -53,7 +43,6 @@ def score_math(
         response: the decoded response without the prompt. Any string; the time is linear in its length.
         ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
         extra_info: not used.
-        answer_format: "boxed" wants a box; "boxed_or_last_number" takes the last number of a response without a box.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
         math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
@@ -63,10 +52,11 @@ def score_math(
         understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
 
     Raises:
-        ValueError: a ground truth of another type, or empty; or an option out of range.
+        ValueError: a ground truth of another type, or empty; or a time limit out of range.
         RuntimeError: the process that compares formulas cannot be started.
     """
-    _check_options(answer_format, math_time_limit)
+    if not 0 < math_time_limit <= 60:
+        raise ValueError(f"math_time_limit is {math_time_limit!r}; it must be above 0 and at most 60 seconds")
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
     golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
@@ -79,7 +69,7 @@ def score_math(
         time_left = max(time_left - seconds, 1e-3)
         return equal
 
-    answer = extract_answer(response, answer_format)
+    answer = extract_answer(response)
     try:
         if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
             return Score(1.0, acc=1.0)
@@ -93,19 +83,15 @@ score_minerva = partial(score_math, rounded_gold=True)
 """`score_math` for Minerva, whose decimal ground truths are rounded values."""
 
 
-def extract_answer(response: str, answer_format: str) -> str | None:
-    r"""Return the answer of a response, as written, or None if it is not in the wanted place.
+def extract_answer(response: str) -> str | None:
+    r"""Return the answer of a response, as written, or None if there is none.
 
     Only what follows the last `</think>` counts; with `<think>` behind it the reasoning was not finished. There the last
-    `\boxed{...}`, `\fbox{...}` or `\boxed 5` is the answer, unless it is left open or longer than 1,000 characters. With
-    answer_format "boxed_or_last_number" it is the last number where no box occurs, finished or not.
+    `\boxed{...}`, `\fbox{...}` or `\boxed 5` is the answer, unless it is left open or longer than 1,000 characters.
     """
     text = response.rpartition("</think>")[2]
     if "<think>" in text:
         return None
-    if answer_format == "boxed_or_last_number" and r"\boxed" not in text and r"\fbox" not in text:
-        numbers = _LAST_NUMBER.findall(text[-_TAIL_CHARS:])
-        return numbers[-1] if numbers else None
     box = None
     for box in _BOX.finditer(text):  # noqa: B007
         pass
@@ -136,15 +122,6 @@ def gold_text(gold: Any) -> str:
             "number, or a list of those; correct the data"
         )
     return text
-
-
-def _check_options(answer_format: str, math_time_limit: float) -> None:
-    problems = []
-    if answer_format not in ANSWER_FORMATS:
-        problems.append(f"answer_format is {answer_format!r}; choose one of {', '.join(ANSWER_FORMATS)}")
-    if not 0 < math_time_limit <= 60:
-        problems.append(f"math_time_limit is {math_time_limit!r}; it must be above 0 and at most 60 seconds")
-    raise_problems(problems)
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Problems from rows of DeepScaleR's raw files, of the hub's data sets, and of files that are prepared for veRL."""
+"""Problems from rows of DeepScaleR's raw files and of the hub's data sets."""
 
 import re
 from collections import defaultdict
@@ -10,7 +10,6 @@ from typing import Any
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.tasks.math.equality import compare
-from verl_trgrpo.tasks.math.prompts import strip_instruction
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
 REPEATED = "repeats a problem with the same answer"
@@ -29,16 +28,11 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem without instructions, its acceptable answers and, where known, its level and subject.
-
-    There are no answers where the row's is null or blank, as in some public data.
-    The level is the source's own measure (its level or difficulty) and cannot be compared between sets.
-    """
+    """A problem, its acceptable answers (none where the row's is null or blank, as in some public data) and its origin."""
 
     text: str
     answers: list[str]
-    level: str | None = None
-    subject: str | None = None
+    origin: str = ""
 
     @property
     def key(self) -> str:
@@ -46,32 +40,23 @@ class Problem:
         return " ".join(self.text.split())
 
 
-def read_problem(row: Mapping[str, Any], instructions: tuple[str, ...] = ()) -> Problem:
-    """Return the problem of a row with problem (or question) and answer (or final_answer), or prompt and reward_model.
-
-    Args:
-        row: other columns than level and subject are ignored.
-        instructions: texts that are no part of the problem where one ends a prompt or is its system message.
+def read_problem(row: Mapping[str, Any], origin: str = "") -> Problem:
+    """Return the problem of a row with problem (or question) and answer (or final_answer).
 
     Raises ValueError for a malformed row; the message says why.
     """
-    problem = _first(row, "problem", "question")
-    if problem is None and row.get("prompt") is not None:
-        problem = strip_instruction(_checked(_question(row["prompt"], instructions)), instructions)
-        reward_model, extra_info = row.get("reward_model"), row.get("extra_info")
-        if not isinstance(reward_model, Mapping) or "ground_truth" not in reward_model:
-            raise ValueError("the row has a prompt, but no ground_truth in reward_model")
-        answer = reward_model["ground_truth"]
-        about = extra_info if isinstance(extra_info, Mapping) else {}
-    else:
-        if "answer" not in row and "final_answer" not in row:
-            raise ValueError(f"the row has no column answer or final_answer; found {', '.join(row) or 'nothing'}")
-        answer, about = _first(row, "answer", "final_answer"), row
-    text = _checked(problem).strip()
+    if "answer" not in row and "final_answer" not in row:
+        raise ValueError(f"the row has no column answer or final_answer; found {', '.join(row) or 'nothing'}")
+    problem = row.get("problem") or row.get("question")
+    if not isinstance(problem, str):
+        raise ValueError(f"the problem is {shorten(problem)}; expected a text under problem or question")
+    if tags := [tag for tag in CHAT_TAGS if tag in problem]:
+        raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
+    text = problem.strip()
     if not re.search(r"\w", _IMAGE.sub("", text)):
         raise ValueError(f"the problem is {shorten(text)}; it has no words beside images")
-    level, subject = _first(about, "level", "difficulty"), _first(about, "subject", "subfield", "type")
-    return Problem(text, read_answers(answer), _label(level), _label(subject))
+    answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
+    return Problem(text, read_answers(answer), origin)
 
 
 def read_answers(value: Any) -> list[str]:
@@ -115,36 +100,6 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
         else:
             dropped |= dict.fromkeys([first, *others], CONTRADICTED)
     return dropped
-
-
-def _first(row: Mapping[str, Any], *columns: str) -> Any:
-    return next((row[column] for column in columns if row.get(column) is not None), None)
-
-
-def _checked(problem: Any) -> str:
-    if not isinstance(problem, str):
-        raise ValueError(f"the problem is {shorten(problem)}; expected a text under problem or question")
-    if tags := [tag for tag in CHAT_TAGS if tag in problem]:
-        raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
-    return problem
-
-
-def _question(prompt: Any, instructions: tuple[str, ...]) -> Any:
-    messages = prompt if isinstance(prompt, list) and all(isinstance(item, Mapping) for item in prompt) else []
-    system, users = messages[:-1], messages[-1:]
-    known = all(m.get("role") == "system" and str(m.get("content")) in instructions for m in system)
-    if not known or not users or users[0].get("role") != "user":
-        raise ValueError(
-            f"the prompt is {shorten(prompt)}; expected one message of the user, before it at most the instruction as a "
-            "system message"
-        )
-    return users[0].get("content")
-
-
-def _label(value: Any) -> str | None:
-    if is_number(value):
-        return _number_text(value)
-    return value.strip() or None if isinstance(value, str) else None
 
 
 def _number_text(value: int | float) -> str:

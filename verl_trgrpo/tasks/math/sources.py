@@ -18,27 +18,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from verl_trgrpo.data import parquet
-from verl_trgrpo.data.sources import (
-    FILE_TYPES,
-    Record,
-    RowErrors,
-    directory_sha256,
-    find_file,
-    find_files,
-    hub_copy,
-    hub_name,
-    load_hub,
-    read_records,
-    visible_files,
-)
+from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, find_files, load_hub, read_records
 
 
 @dataclass(frozen=True)
 class HubData:
-    """Rows on the hub: repository (or a directory with a copy of one), commit, branch or tag, split, configuration."""
+    """Rows on the hub: repository, commit, branch or tag, split, configuration."""
 
     dataset: str
     revision: str
@@ -70,50 +56,15 @@ _OVERRIDE = re.compile(
 )
 
 
-def split_of(name: str) -> str:
-    """Return "train" or "test"."""
-    return "train" if name == TRAIN else "test"
+def read_set(place: Path | HubData, errors: RowErrors) -> Iterator[Record]:
+    """Return the rows of a file or on the hub; see `read_records` and `load_hub`."""
+    if isinstance(place, Path):
+        return read_records(place, errors)
+    return load_hub(place.dataset, place.revision, place.split, place.configuration)
 
 
-def file_of(name: str) -> str:
-    """Return the name of the parquet file that a set becomes."""
-    return "train.parquet" if name == TRAIN else f"{name}.parquet"
-
-
-@dataclass(frozen=True)
-class SetSource:
-    """Where one set is: a file, or rows on the hub (or in a directory with a copy of a hub repository)."""
-
-    place: Path | HubData
-
-    def files(self) -> list[Path]:
-        """Return the local files that are read."""
-        if isinstance(self.place, Path):
-            return [self.place]
-        copy = hub_copy(self.place.dataset)
-        return visible_files(copy) if copy else []
-
-    def identity(self) -> dict[str, Any]:
-        """Return what determines the rows, for the manifest: commit or sha256, never a path."""
-        if isinstance(self.place, Path):
-            return {"name": self.place.name, "sha256": parquet.file_sha256(self.place)}
-        hub = self.place
-        label = "/".join(part for part in (hub_name(hub.dataset), hub.configuration, hub.split) if part)
-        copy = hub_copy(hub.dataset)
-        if copy:
-            return {"copy": label, "sha256": directory_sha256(copy)}
-        return {"dataset": label, "revision": hub.revision}
-
-    def records(self, errors: RowErrors) -> Iterator[Record]:
-        """Return the rows; see `read_records` and `load_hub`."""
-        if isinstance(self.place, Path):
-            return read_records(self.place, errors)
-        hub = self.place
-        return load_hub(hub.dataset, hub.revision, hub.split, hub.configuration)
-
-
-def find_sources(source: str, overrides: Iterable[str] = ()) -> dict[str, SetSource]:
-    """Return the sets that `source` has: "hf" all six, a directory those it has files of, a file one.
+def find_sources(source: str, overrides: Iterable[str] = ()) -> dict[str, Path | HubData]:
+    """Return where each set that `source` has is: "hf" has all six, a directory those it has files of, a file one.
 
     A file is of the set that has a file of its name, otherwise of the train set.
 
@@ -121,26 +72,23 @@ def find_sources(source: str, overrides: Iterable[str] = ()) -> dict[str, SetSou
         source: "hf", a directory or a file.
         overrides: with "hf", see `hub_data`.
 
-    Raises ValueError where there are none.
+    Raises ValueError where there are none, or two files of one set.
     """
     if source == "hf":
-        return {name: SetSource(place) for name, place in hub_data(overrides).items()}
-    # DeepScaleR's raw files, its prepared ones, and those that are built here.
-    known = {
-        name: (raw, f"{raw}_{split_of(name)}", file_of(name).removesuffix(".parquet"))
-        for name, (raw, _) in _SETS.items()
-    }
+        return {**hub_data(overrides)}
     path = Path(source)
-    if not path.is_dir():
-        (file,) = find_files(path)
-        stem = next(path.name.removesuffix(end) for end in FILE_TYPES if path.name.endswith(end))
-        return {next((name for name in known if stem in known[name]), TRAIN): SetSource(file)}
-    files = {name: find_file(path, dict.fromkeys(names)) for name, names in known.items()}
-    found = {name: SetSource(file) for name, file in files.items() if file}
+    known = {raw: name for name, (raw, _) in _SETS.items()}
+    found: dict[str, Path | HubData] = {}
+    for file in find_files(path):
+        stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
+        name = known.get(stem, "" if path.is_dir() else TRAIN)
+        if name in found:
+            raise ValueError(f"{path} has two files named {stem}; keep one of them")
+        if name:
+            found[name] = file
     if not found:
-        names = ", ".join(raw for raw, _ in _SETS.values())
-        raise ValueError(f"{path} has none of the sets; expected files named {names}, such as {TRAIN}.json")
-    return found
+        raise ValueError(f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json")
+    return {name: found[name] for name in SETS if name in found}
 
 
 def hub_data(overrides: Iterable[str]) -> dict[str, HubData]:
@@ -151,20 +99,18 @@ def hub_data(overrides: Iterable[str]) -> dict[str, HubData]:
             repository is read from its branch main.
 
     Raises:
-        ValueError: one of another form, for an unknown set, or for a set that has one already.
+        ValueError: one of another form, or for an unknown set.
     """
     found = {name: hub for name, (_, hub) in _SETS.items()}
-    seen = set()
     for text in overrides:
         match = _OVERRIDE.fullmatch(text)
         given = {key: value for key, value in match.groupdict().items() if value} if match else {}
         name = given.pop("name", None)
-        if not given:
-            raise ValueError(f"hf_dataset is {text!r}; write NAME=[REPO][@REVISION][:[CONFIGURATION/]SPLIT]")
-        if name not in found or name in seen:
-            reason = "is given twice" if name in seen else f"is no set; choose from {', '.join(SETS)}"
-            raise ValueError(f"hf_dataset is {text!r}, but {name} {reason}")
-        seen.add(name)
+        if not given or name not in found:
+            raise ValueError(
+                f"hf_dataset is {text!r}; write SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT], with SET one of "
+                f"{', '.join(SETS)}"
+            )
         if given.get("dataset", found[name].dataset) != found[name].dataset:
             given.setdefault("revision", "main")
         found[name] = replace(found[name], **given)

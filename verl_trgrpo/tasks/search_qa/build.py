@@ -17,11 +17,10 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data import parquet, schema
-from verl_trgrpo.data.build import BuilderOptions, BuildPlan, BuildResult, Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
 from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw
 from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
@@ -51,12 +50,12 @@ SCHEMA = schema.arrow_schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchQaOptions(BuilderOptions):
-    """What to build; `limit` counts the questions of each set, and `num_proc` makes no difference.
+class SearchQaOptions(SourceOptions):
+    """What to build; `limit` counts the questions of each set.
 
     Args:
-        source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a file or directory with its rows
-            (question, golden_answers, id) as nq/train.jsonl or nq_train.jsonl; also .jsonl.gz, .json and .parquet.
+        source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a directory with its rows (question,
+            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json and .parquet.
         revision: with source hf, commit, branch or tag.
         train_sets: sets to train on; no name for no train file.
         test_sets: sets to test on; no name for no test file.
@@ -88,26 +87,15 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> BuildRe
     Raises ValueError for a source that cannot be read or lacks a set that was asked for, malformed rows (unless these are
     skipped), or an output directory that cannot be written or has data files of unknown origin.
     """
-    on_hub = options.source == "hf"
-    parts = hub_parts() if on_hub else local_parts(Path(options.source))
+    parts = hub_parts() if options.source == "hf" else local_parts(Path(options.source))
     selection = _select(options, parts)
-    paths = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
-    names = ("revision", "loop", "val_per_set", "limit", "seed", "on_error")
-    plan = BuildPlan(
-        builder="search_qa",
-        out=options.out,
-        arguments={
-            "source": "hf" if on_hub else "files",
-            "parts": [f"{role}: {name}/{split}" for role, name, split in selection],
-            "files": {part: {"name": path.name, "sha256": parquet.file_sha256(path)} for part, path in paths.items()},
-            **{name: getattr(options, name) for name in names},
-        },
-        command=command_line("python data_prep/search_qa.py", replace(options, num_proc=1, force=False)),
-        libraries=["datasets"] if on_hub else [],
-        inputs=list(paths.values()),
-        force=options.force,
+    return options.build(
+        "search_qa",
+        lambda: _make(options, selection, parts, progress),
+        inputs={f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])},
+        libraries=["datasets"] if options.source == "hf" else [],
+        parts=[f"{role}: {name}/{split}" for role, name, split in selection],
     )
-    return build_data_set(plan, lambda: _make(options, selection, parts, progress))
 
 
 def _select(options: SearchQaOptions, parts: Parts) -> list[tuple[str, str, str]]:
@@ -138,22 +126,21 @@ def _make(
     if options.val_per_set and options.test_sets:
         questions["val"] = []
     for role, name, split in progress(selection, len(selection), "splits read"):
-        found, problems = read_part(name, split, parts[name, split], options.revision)
-        errors.problems += problems
+        before = len(errors.problems)
+        found = read_part(name, split, parts[name, split], options.revision, errors)
+        malformed = len(errors.problems) - before
         kept = _merge_repeated(found) if role == "train" else found
         drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
         questions[role] += drawn
         if role == "test" and options.val_per_set:
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
-        dropped = {MALFORMED: len(problems), REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
-        counts[f"{name}/{split} for {role}"] = Counts(len(found) + len(problems), len(drawn), dropped)
+        dropped = {MALFORMED: malformed, REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
+        counts[f"{name}/{split} for {role}"] = Counts(len(found) + malformed, len(drawn), dropped)
     errors.finish()
-    files = []
-    for file, asked in questions.items():
-        rows = [
-            _row(question, index, file, options) for index, question in enumerate(progress(asked, len(asked), file))
-        ]
-        files.append(DataFile(f"{file}.parquet", rows, SCHEMA))
+    files = [
+        DataFile(f"{file}.parquet", [_row(question, i, file, options) for i, question in enumerate(asked)], SCHEMA)
+        for file, asked in questions.items()
+    ]
     return DataSet(files, counts, errors.problems)
 
 

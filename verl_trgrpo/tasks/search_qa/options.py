@@ -8,15 +8,6 @@ from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
 
-_AT_LEAST = {
-    "topk": 1,
-    "retries": 0,
-    "max_concurrency": 1,
-    "max_searches": 1,
-    "max_turn_tokens": 1,
-    "max_observation_tokens": 1,
-}
-
 
 @dataclass(frozen=True)
 class SearchOptions:
@@ -53,8 +44,8 @@ class SearchOptions:
             problems.append(f"url is {self.url!r}; give one like http://127.0.0.1:8000, or several")
         if not isinstance(self.deadline, int | float) or self.deadline <= 0:
             problems.append(f"deadline is {self.deadline!r}; it must be a number of seconds, more than 0")
-        for name, low in _AT_LEAST.items():
-            value = getattr(self, name)
+        for name in ("topk", "retries", "max_concurrency", "max_searches", "max_turn_tokens", "max_observation_tokens"):
+            value, low = getattr(self, name), int(name != "retries")
             if type(value) is not int or value < low:
                 problems.append(f"{name} is {value!r}; it must be a whole number of at least {low}")
         raise_problems([f"rollout.custom.search: {problem}" for problem in problems])

@@ -4,19 +4,14 @@ The answer is the last complete ``<answer>`` block of the model's last turn: an 
 was not final. Only text that the model wrote is read, never what the search returned (see `turns`). The answer is right
 if it equals one of the golds after SQuAD's normalisation.
 
-| answer | layout as asked for | score | default |
-|---|---|---|---|
-| right | yes | 1 | 1 |
-| right | no | 1 - structure_format_score | 1 |
-| right, but more than 10 answer tags were written | no | (1 - structure_format_score) / 4 | 0.25 |
-| wrong or empty | yes | structure_format_score | 0 |
-| wrong or empty | no | final_format_score | 0 |
-| none | no | 0 | 0 |
+| answer | score |
+|---|---|
+| right | 1 |
+| right, but more than 10 answer tags were written | 0.25 |
+| wrong, empty or none | 0 |
 
-With the defaults the score is that of veRL's `search_r1_like_qa_em` (exact match; a quarter for a right answer among more
-than 10 tags) on honest responses. `structure_format_score=0.2` and `final_format_score=0.1` give the levels of Search-R1
-v0.3; its retrieval_score, there 0, is not offered, because it would pay for text that the model did not write. The layout
-is described in `turns`.
+This is the score of veRL's `search_r1_like_qa_em` (exact match; a quarter for a right answer among more than 10 tags) on
+honest responses.
 
 Worked example:
 
@@ -35,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.tasks.score import Score
-from verl_trgrpo.tasks.search_qa.turns import count_answer_tags, has_layout, last_answer, model_turns
+from verl_trgrpo.tasks.search_qa.turns import count_answer_tags, last_answer, model_turns
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0
@@ -45,12 +40,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def score_search_qa(
-    response: str,
-    ground_truth: Mapping[str, Any] | Sequence[str] | str,
-    extra_info: Mapping[str, Any],
-    *,
-    structure_format_score: float = 0.0,
-    final_format_score: float = 0.0,
+    response: str, ground_truth: Mapping[str, Any] | Sequence[str] | str, extra_info: Mapping[str, Any]
 ) -> Score:
     """Score one response.
 
@@ -59,38 +49,20 @@ def score_search_qa(
             length.
         ground_truth: the golds, each of which is right: {"target": list of texts}, the list itself or one text.
         extra_info: `model_text`, where present, is what the model wrote: a text, or a list with a text per turn.
-        structure_format_score: 0.0 to 0.5; what the layout is worth.
-        final_format_score: 0.0 to `structure_format_score`; what a wrong answer is worth where the layout is wrong.
 
     Returns:
         `Score` with `score` from 0.0 to 1.0 (see the table above), `acc` exact match, `f1` the best token F1 with any
         gold, `format_ok` whether there is an answer block. `gold_unparseable` means that all golds are blank.
 
     Raises:
-        ValueError: malformed golds, `model_text` or options: errors in the data, the agent loop or the configuration.
+        ValueError: malformed golds or `model_text`: errors in the data or the agent loop.
     """
-    levels = (final_format_score, structure_format_score)
-    are_numbers = all(isinstance(level, int | float) for level in levels)  # YAML and command lines may give texts
-    if not are_numbers or not 0.0 <= final_format_score <= structure_format_score <= 0.5:
-        raise ValueError(
-            f"structure_format_score is {structure_format_score!r} and final_format_score {final_format_score!r}; they "
-            "need to be numbers with 0 <= final_format_score <= structure_format_score <= 0.5, so that a right answer is "
-            "worth most"
-        )
     golds = read_golds(ground_truth)
     turns = model_turns(response, extra_info)
     answer = last_answer(turns[-1])
     exact, f1 = (False, 0.0) if answer is None else match_answer(answer, golds)
-    layout_ok = structure_format_score > 0.0 and answer is not None and has_layout(turns)
-    if exact:
-        score = 1.0 if layout_ok else 1.0 - structure_format_score
-        score /= MANY_TAGS_DIVISOR if count_answer_tags(turns) > MAX_ANSWER_TAGS else 1.0
-    elif layout_ok:
-        score = structure_format_score
-    else:
-        score = 0.0 if answer is None else final_format_score
     return Score(
-        float(score),
+        float(exact) / (MANY_TAGS_DIVISOR if count_answer_tags(turns) > MAX_ANSWER_TAGS else 1.0),
         acc=float(exact),
         format_ok=float(answer is not None),
         f1=f1,

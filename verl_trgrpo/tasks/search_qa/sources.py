@@ -61,51 +61,47 @@ def hub_parts() -> Parts:
 
 
 def local_parts(source: Path) -> Parts:
-    """Return the parts in a file or directory.
+    """Return the parts in a directory, in files such as ``nq/train.jsonl`` of any known type.
 
-    A file's set and split are read from its path: ``nq/train.jsonl`` or ``nq_train.jsonl``, of any known type.
-
-    Raises ValueError where nothing is found or two files hold the same part.
+    Raises ValueError where there are none, or two files of one part.
     """
-    path = source.absolute()
-    files = [path] if path.is_file() else sorted([*path.glob("*"), *path.glob("*/*")])
     parts: Parts = {}
-    for file in files:
-        stems = [file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end)]
-        for name, split in product(SETS, SPLITS):
-            if f"{name}_{split}" in stems or (file.parent.name == name and split in stems):
-                if (name, split) in parts:
-                    raise ValueError(f"{parts[name, split]} and {file} hold the same split; keep one of them")
-                parts[name, split] = file
+    for name, split in product(SETS, SPLITS):
+        files = [source / name / f"{split}{ending}" for ending in FILE_TYPES]
+        found = [file for file in files if file.is_file()]
+        if len(found) > 1:
+            raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
+        if found:
+            parts[name, split] = found[0]
     if not parts:
-        raise ValueError(f"{source} has no questions; expected files such as nq/train.jsonl or nq_train.jsonl")
+        raise ValueError(f"{source} has no questions; expected a directory with files such as nq/train.jsonl")
     return parts
 
 
-def read_part(name: str, split: str, path: Path | None, revision: str) -> tuple[list[Question], list[str]]:
-    """Return the questions of one split of a set, and what is wrong with its malformed rows.
+def read_part(name: str, split: str, path: Path | None, revision: str, errors: RowErrors) -> list[Question]:
+    """Return the questions of one split of a set; malformed rows go to `errors`.
 
     Args:
         name: the set.
         split: one of `SPLITS`.
         path: its file, or None to load it from the hub.
         revision: on the hub.
+        errors: gets the malformed rows.
 
     Raises ValueError where the part as a whole cannot be read.
     """
-    errors = RowErrors(skip=True)
-    questions = []
     if path is None:
         # Without the file's name the library would fetch all splits of the set.
         records = load_hub(HUB_DATASET, revision, split, name, {split: f"{name}/{split}.jsonl"})
     else:
-        records = read_records(path, errors)
+        records = read_records(path, errors, f"{name}/{split}")
+    questions = []
     for record in records:
         try:
             questions.append(_read_question(record, name, split))
         except ValueError as error:
-            errors.add(record.where, record.number, str(error))
-    return questions, [f"{name}/{split}: {problem}" for problem in errors.problems]
+            errors.add(f"{name}/{split}", record.number, str(error))
+    return questions
 
 
 def _read_question(record: Record, name: str, split: str) -> Question:

@@ -1,4 +1,4 @@
-"""Which parts of a response the model wrote, and how they are laid out.
+"""Which parts of a response the model wrote.
 
 The agent loop knows for certain what the model wrote and says it in ``extra_info["model_text"]``: a text per turn, in
 order. A single text is one turn. The response itself is then not read.
@@ -12,14 +12,6 @@ response ends inside an observation, the last turn is empty.
 
 A passage can still speak for the model where the loop cuts an observation off before its closing tag and the passage
 holds a closing tag itself. Other chat templates mark tool answers differently: there `model_text` is needed.
-
-The prompt asks for this layout: every turn but the last is a thought and a query, the last a thought and the answer, with
-nothing but white space between the blocks and none of these tags inside one::
-
-    <think> ... </think> <search> ... </search>      (an observation follows)
-    <think> ... </think> <answer> ... </answer>
-
-A ``<tool_call>`` block of veRL's tool agent may stand for ``<search>``.
 """
 
 import re
@@ -31,9 +23,6 @@ from verl_trgrpo.common.problems import shorten
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
 _CLOSING = ("</information>", "</tool_response>", "<|im_start|>assistant")
 _BORDER = re.compile("|".join(re.escape(tag) for tag in (*_OPENING, *_CLOSING)))
-_END_TOKEN = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
-
-_TAG = re.compile(r"</?(?:think|search|tool_call|information|tool_response|answer)>")
 _ANSWER_TAG = re.compile(r"</?answer>")
 
 
@@ -51,13 +40,7 @@ def model_turns(response: str, extra_info: Mapping[str, Any]) -> list[str]:
             f"extra_info['model_text'] is {shorten(given)}; the agent loop must give a text, or a list with the text of "
             "each of the model's turns"
         )
-    return [_without_markers(turn) for turn in turns] or [""]
-
-
-def has_layout(turns: Sequence[str]) -> bool:
-    """Return whether the turns are laid out as described above."""
-    queries = all(_is_turn(turn, "search") or _is_turn(turn, "tool_call") for turn in turns[:-1])
-    return queries and _is_turn(turns[-1], "answer")
+    return [*turns] or [""]
 
 
 def last_answer(turn: str) -> str | None:
@@ -86,20 +69,6 @@ def _split(response: str) -> list[str]:
     for tag in _BORDER.finditer(response):
         opening = tag.group() in _OPENING
         if own and opening:
-            turns.append(_without_markers(response[start : tag.start()]))
+            turns.append(response[start : tag.start()])
         own, start = not opening, tag.end()
-    turns.append(_without_markers(response[start:]) if own else "")
-    # Several observations in a row leave blank stretches between them; only the last turn may be empty.
-    return [turn for turn in turns[:-1] if turn] + turns[-1:]
-
-
-def _without_markers(turn: str) -> str:
-    """Remove what a chat template writes at the borders of a turn: end tokens, and the role names that follow them."""
-    return _END_TOKEN.sub("", turn).strip().removeprefix("assistant\n").removesuffix("\nuser").strip()
-
-
-def _is_turn(turn: str, block: str) -> bool:
-    if _TAG.findall(turn) != ["<think>", "</think>", f"<{block}>", f"</{block}>"]:
-        return False
-    before, _thought, between, _block, after = _TAG.split(turn)
-    return not (before.strip() or between.strip() or after.strip())
+    return [*turns, response[start:] if own else ""]
