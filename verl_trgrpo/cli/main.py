@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.progress import exit_code
 
 # Name, function in `verl_trgrpo.cli` that takes the other words and returns the exit code, and what it does.
 COMMANDS = {
@@ -75,7 +74,7 @@ def _run(command: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
         return code
     except KeyboardInterrupt as interrupt:
         print(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}", file=sys.stderr)
-        return exit_code(interrupt)
+        return 130
     except BrokenPipeError:
         # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas
 
-from verl_trgrpo.common.progress import Progress, no_progress, parallel_map
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.registry import import_external_modules
-
-# Starting processes takes a second or two; so do this many responses.
-_FEW = 2000
-_MAX_PROCESSES = 16
 
 _METHOD = (
     "[...]: 95 % bootstrap over prompts, each drawn with all its samples; n/a where all prompts agree. "
@@ -52,14 +46,10 @@ def score_responses(
 ) -> list[Item]:
     """Return each response with its row and the verdict on it, in order; `rows` are those of one file, in any order."""
     by_position = {row.position: row for row in rows}
-    jobs = [(by_position[response.row], response) for response in responses]
-    processes = 1 if len(jobs) < _FEW else min(os.cpu_count() or 1, _MAX_PROCESSES)
-    return list(parallel_map(_score, jobs, processes, progress, "scores"))
+    return [_score(by_position[response.row], response) for response in progress(responses, len(responses), "scores")]
 
 
-def _score(job: tuple[EvalRow, Response]) -> Item:
-    row, response = job
-    import_external_modules()  # they may register rewards; a new process has not imported them
+def _score(row: EvalRow, response: Response) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
         score = compute_score(row.data_source, response.text, row.ground_truth, {**row.extra_info, **response.extra})
