@@ -20,6 +20,10 @@ errors (with --strict also with warnings), 2 for wrong input. See docs/data.md f
 _SHOW = """\
 Print the first rows of a parquet file: prompt, ground truth and data source. Characters that could act on the terminal are
 written as \\x1b and the like.
+
+examples:
+  verl-trgrpo data show train.parquet
+  verl-trgrpo data show test.parquet --index 12
 """
 
 _DECONTAMINATE = """\
