@@ -58,10 +58,9 @@ class Server:
     def get(self, path: str, **options: object) -> requests.Response:
         return requests.get(f"{self.url}{path}", timeout=600, **options)
 
-    def metric(self, name: str) -> float:
-        """One number of /metrics; 0 where it has not been counted yet."""
-        found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics").text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
+    def pending(self) -> int:
+        """Queries in work."""
+        return self.get("/health").json()["pending"]
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)

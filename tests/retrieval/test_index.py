@@ -17,19 +17,13 @@ from verl_trgrpo.retrieval.index import Index
 HOSTILE = {
     "colon": "contents:polonium",
     "quote": '"polonium',
-    "parenthesis": "(polonium",
-    "closing parenthesis": "polonium)))",
     "brackets": "polonium [a TO b] {x}",
     "operators": "AND OR NOT polonium",
     "signs": "+polonium -polonium ^2 ~3 polonium* ?",
-    "backslash": "\\polonium \\",
-    "slashes": "/polonium.*/",
     "control characters": "polonium\x00\x01\x1b\x7f\r\n\t",
     "surrogates": "polonium \ud83d \udc4d",
-    "right to left": "\u202epolonium\u202c",
     "field and range": "id:[* TO *] polonium",
     "JSON": '{"query": {"match_all": {}}} polonium',
-    "SQL": "'; DROP TABLE passages; -- polonium",
     "a megabyte": "polonium " * 120_000,
     "a hundred thousand words": "polonium " + " ".join(f"w{n}" for n in range(100_000)),
 }
@@ -89,6 +83,18 @@ def test_no_more_hits_than_asked_for_or_than_there_are(index):
         index.search(["curie"], 0)
 
 
+def test_a_panic_of_tantivy_is_an_ordinary_error(small_index, monkeypatch):
+    class PanicException(BaseException):  # what tantivy raises is known by its name
+        pass
+
+    def panic(*_):
+        raise PanicException("damaged")
+
+    monkeypatch.setattr(Index, "_search", panic)
+    with pytest.raises(RuntimeError, match="tantivy failed: damaged"):
+        Index(small_index).search(["a"], 1)
+
+
 def test_threads_get_their_own_answers(index):
     queries = ["polonium", "tokyo", "beyoncé", "daltrey"] * 50
     alone = [index.search([query], 3) for query in queries]
@@ -128,8 +134,3 @@ def test_order_and_scores_agree_with_the_formula(tmp_path, threads):
         hits = index.search([" ".join(query)], 10)[0]
         assert [hit.score for hit in hits] == pytest.approx(sorted(expected.values(), reverse=True)[:10], rel=1e-5)
         assert [expected[hit.id] for hit in hits] == pytest.approx([hit.score for hit in hits], rel=1e-5)
-
-
-def test_the_formula_of_this_test_is_the_textbook_example():
-    # One document of two has the word, both have the mean length: idf = ln(1 + 1.5/1.5), and tf 1 gives weight 1.
-    assert bm25({"a": ["x", "y"], "b": ["y", "z"]}, ["x"]) == {"a": pytest.approx(math.log(2))}

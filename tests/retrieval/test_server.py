@@ -19,7 +19,6 @@ from tests.retrieval.servers import PASSAGES, command, serving, wait_for
 pytestmark = pytest.mark.slow
 
 TOKEN = "correct-horse-battery-staple"
-PENDING = "verl_trgrpo_search_pending_queries"
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +46,11 @@ def test_a_batch_keeps_its_order(server):
     assert [hits[0]["id"] if hits else None for hits in results] == ["1", "3", "2", "4", None] * 10
 
 
-def test_bad_input_is_refused_with_a_reason(server):
+def test_a_body_in_pieces_that_becomes_too_large_is_refused_with_a_reason(server):
     pieces = (b" " * (1 << 20) for _ in range(6))
-    refused = [({"queries": ["a", None]}, 422), ({"queries": ["a"] * 51}, 413), (b" " * (5 << 20), 413)]
-    for answer, status in [*((server.post(body), status) for body, status in refused),
-                           (requests.post(f"{server.url}/retrieve", data=pieces, timeout=600), 413)]:  # fmt: skip
-        assert answer.status_code == status
-        assert len(answer.json()["detail"]) > 10
+    answer = requests.post(f"{server.url}/retrieve", data=pieces, timeout=600)
+    assert answer.status_code == 413 and "larger than" in answer.json()["detail"]
     assert server.post({"queries": ["polonium"]}).status_code == 200
-
-
-def test_metrics_count_requests_queries_and_refusals(server):
-    names = ['requests_total{status="200"}', 'requests_total{status="422"}', "queries_total", "request_seconds_count"]
-
-    def numbers():
-        return [server.metric(f"verl_trgrpo_search_{name}") for name in names]
-
-    before = numbers()
-    server.post({"queries": ["a", "b", "c"]})
-    server.post({"queries": ["a"]})
-    server.post({"queries": None})
-    assert [after - old for after, old in zip(numbers(), before, strict=True)] == [2, 1, 4, 3]
-    assert server.metric(PENDING) == 0
 
 
 def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path):
@@ -80,12 +62,11 @@ def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path)
                 headers = {} if value is None else {"Authorization": value.encode()}
                 refused = server.post(body, headers=headers)
                 assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), value
-            assert server.get("/metrics").status_code == 401
             assert server.get("/health").json() == {"status": "ok"}
             right = {"Authorization": f"Bearer {TOKEN}"}
             assert server.post(body, headers=right).status_code == 200
-            assert server.get("/health", headers=right).json() == {"status": "ok", "documents": len(PASSAGES)}
-            assert 'status="401"' in server.get("/metrics", headers=right).text
+            about = {"status": "ok", "documents": len(PASSAGES), "pending": 0}
+            assert server.get("/health", headers=right).json() == about
             asked = command("query", "--url", server.url, "polonium", VERL_TRGRPO_SEARCH_TOKEN=TOKEN)
             assert asked.returncode == 0 and "1. Polonium" in asked.stdout
             assert command("query", "--url", server.url, "polonium").returncode == 1
@@ -122,7 +103,7 @@ def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
     with gate.serving(small_index, *limits) as server, ThreadPoolExecutor(2) as pool:
         body = {"queries": ["a"]}
         accepted = [pool.submit(server.post, body) for _ in range(2)]
-        wait_for(lambda: server.metric(PENDING) == 2)
+        wait_for(lambda: server.pending() == 2)
         for _ in range(5):
             refused = server.post(body)
             assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
@@ -131,7 +112,7 @@ def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
         gate.open()
         assert [future.result().status_code for future in accepted] == [200, 200]
         assert server.post({"queries": ["a", "b"]}).status_code == 200
-        assert server.metric(PENDING) == 0
+        assert server.pending() == 0
 
 
 def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
@@ -142,9 +123,9 @@ def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
         assert time.monotonic() - start >= 0.5
         # The search still occupies the thread; what waits for it in vain is dropped, not kept.
         assert server.post({"queries": ["b"]}).status_code == 504
-        assert server.metric(PENDING) == 1
+        assert server.pending() == 1
         gate.open()
-        wait_for(lambda: server.metric(PENDING) == 0)
+        wait_for(lambda: server.pending() == 0)
         wait_for(lambda: server.post({"queries": ["c"]}).status_code == 200)  # half a second may be short
         assert set(gate.searched()) == {"a", "c"}
 
@@ -155,27 +136,6 @@ def test_a_body_that_does_not_come_ends_at_the_deadline(small_index):
         with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
             connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 504")
-
-
-def test_a_search_that_fails_is_500_with_a_reason(small_index, tmp_path):
-    with serving("--index", small_index, program=[sys.executable, str(_broken_program(tmp_path))]) as server:
-        answer = server.post({"queries": ["a"]})
-        assert (answer.status_code, answer.json()) == (500, {"detail": "tantivy failed: damaged"})
-        assert server.metric(PENDING) == 0
-
-
-def _broken_program(tmp_path):
-    path = tmp_path / "broken.py"
-    path.write_text(
-        "import sys\n"
-        "from verl_trgrpo.cli.main import main\n"
-        "from verl_trgrpo.retrieval.index import Index\n"
-        "class PanicException(BaseException): pass\n"
-        "def panic(self, query, topk): raise PanicException('damaged')\n"
-        "Index._search = panic\n"
-        "sys.exit(main(['search', *sys.argv[1:]]))\n"
-    )
-    return path
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -193,8 +153,8 @@ def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
         assert "Traceback" not in server.process.stderr.read()
 
 
-def test_workers_share_the_port_their_metrics_and_are_replaced(small_index, tmp_path):
-    with serving("--index", small_index, "--workers", 2, TMPDIR=str(tmp_path)) as server:
+def test_workers_share_the_port_and_are_replaced(small_index):
+    with serving("--index", small_index, "--workers", 2) as server:
 
         def workers():
             found = set()
@@ -213,11 +173,9 @@ def test_workers_share_the_port_their_metrics_and_are_replaced(small_index, tmp_
         before = workers()
         assert len(before) == 2
         assert all_answer()
-        assert server.metric("verl_trgrpo_search_queries_total") == 20
         os.kill(min(before), signal.SIGKILL)
         wait_for(lambda: len(workers()) == 2 and min(before) not in workers())
         wait_for(all_answer)
-        assert server.metric("verl_trgrpo_search_queries_total") >= 40
         left = workers()
         server.process.kill()
         wait_for(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in left))
@@ -227,13 +185,11 @@ def test_wrong_input_is_one_clear_error(small_index, tmp_path):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         cases = {
-            "no index": ([], "--index"),
-            "a taken port": (["--index", small_index, "--port", port], f"cannot listen at 127.0.0.1 port {port}"),
-            "several at once": (["--index", tmp_path, "--workers", 0, "--deadline", -1], "3 problems"),
-            "an empty token": (["--index", small_index, "--token-file", "/dev/null"], "the token is empty"),
+            f"cannot listen at 127.0.0.1 port {port}": ["--index", small_index, "--port", port],
+            "3 problems": ["--index", tmp_path, "--workers", 0, "--deadline", -1],
         }
-        for name, (words, reason) in cases.items():
+        for reason, words in cases.items():
             result = command("serve", *words)
-            assert result.returncode == 2, name
-            assert result.stderr.count("error:") == 1 and reason in result.stderr, (name, result.stderr)
+            assert result.returncode == 2, reason
+            assert result.stderr.count("error:") == 1 and reason in result.stderr
             assert "Traceback" not in result.stderr

@@ -34,7 +34,7 @@ examples:
   curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
       -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 
-It answers POST /retrieve, GET /health and GET /metrics until SIGTERM or Ctrl-C; requests in work are finished first. Limits
+It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first. Limits
 hold for each worker. With a token every request needs it as its bearer token. See docs/search.md.
 """
 

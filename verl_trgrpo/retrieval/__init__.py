@@ -1,6 +1,6 @@
 """An index of passages (BM25), and a server for it that speaks Search-R1's protocol; see docs/search.md.
 
-Importing this package is cheap: tantivy, Starlette, uvicorn and prometheus-client are imported where they are used.
+Importing this package is cheap: tantivy, Starlette and uvicorn are imported where they are used.
 """
 
 import importlib

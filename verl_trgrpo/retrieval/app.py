@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +19,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.metrics import Metrics
 from verl_trgrpo.retrieval.options import ServerOptions
 from verl_trgrpo.retrieval.protocol import Hit, RefusedError, RetrieveRequest, answer, parse_request
 
@@ -34,43 +32,33 @@ class _Service:
     """Answers requests from an index, in a pool of threads."""
 
     def __init__(self, options: ServerOptions, index: Index) -> None:
-        self._options, self._index, self._metrics = options, index, Metrics()
+        self._options, self._index = options, index
         self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="search")
         self._lock, self._pending = threading.Lock(), 0
         token = options.token()
         self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
-        start, queries = time.monotonic(), 0
         try:
             checked, results = await asyncio.wait_for(self._answer(request), self._options.deadline)
-            queries = len(results)
-            response = JSONResponse(answer(results, checked.return_scores))
+            return JSONResponse(answer(results, checked.return_scores))
         except asyncio.TimeoutError:  # not the built-in one before Python 3.11
-            response = _refuse(RefusedError(504, f"no answer within the deadline of {self._options.deadline:g} s"))
+            refusal = RefusedError(504, f"no answer within the deadline of {self._options.deadline:g} s")
         except ClientDisconnect:
-            response = _refuse(RefusedError(400, "the client went away"))
-        except RefusedError as refusal:
-            response = _refuse(refusal)
+            refusal = RefusedError(400, "the client went away")
+        except RefusedError as error:
+            refusal = error
         except RuntimeError as error:
             logger.error("a search failed: %s", error)
-            response = _refuse(RefusedError(500, str(error)))
-        self._metrics.answered(response.status_code, queries, time.monotonic() - start)
-        return response
+            refusal = RefusedError(500, str(error))
+        return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
 
     async def health(self, request: Request) -> Response:
         about: dict[str, Any] = {"status": "ok"}
         with suppress(RefusedError):  # a probe needs no token; what is served is not for everybody
             self._check_token(request)
-            about["documents"] = self._index.documents
+            about |= {"documents": self._index.documents, "pending": self._pending}
         return JSONResponse(about)
-
-    async def metrics(self, request: Request) -> Response:
-        try:
-            self._check_token(request)
-        except RefusedError as refusal:
-            return _refuse(refusal)
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -108,7 +96,7 @@ class _Service:
         with self._lock:
             if self._pending + len(queries) > self._options.max_pending:
                 raise RefusedError(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
-            self._count(len(queries))
+            self._pending += len(queries)
         futures = []
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
@@ -125,11 +113,7 @@ class _Service:
 
     def _done(self, queries: int, future: Future[list[list[Hit]]]) -> None:
         with self._lock:
-            self._count(-queries)
-
-    def _count(self, change: int) -> None:
-        self._pending += change
-        self._metrics.pending(self._pending)
+            self._pending -= queries
 
 
 def create_app(options: ServerOptions, index: Index) -> Starlette:
@@ -144,13 +128,8 @@ def create_app(options: ServerOptions, index: Index) -> Starlette:
     routes = [
         Route("/retrieve", service.retrieve, methods=["POST"]),
         Route("/health", service.health, methods=["GET"]),
-        Route("/metrics", service.metrics, methods=["GET"]),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
-
-
-def _refuse(refusal: RefusedError) -> JSONResponse:
-    return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
 
 
 def _digest(text: str) -> bytes:

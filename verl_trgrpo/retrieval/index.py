@@ -98,7 +98,8 @@ def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
     """
     import tantivy
 
-    with tempfile.TemporaryDirectory(prefix="verl-trgrpo-index-") as links:
+    # A thread of tantivy may take the lock once more while the links are removed.
+    with tempfile.TemporaryDirectory(prefix="verl-trgrpo-index-", ignore_cleanup_errors=True) as links:
         for name in names:
             Path(links, name).symlink_to((directory / name).resolve())
         index = tantivy.Index.open(links)

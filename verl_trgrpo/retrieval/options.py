@@ -8,22 +8,21 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.retrieval.index import check_complete
 
 # The bearer token comes from here or from a file: a command line can be read by every user of the machine.
 TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
 
-_RANGES: dict[str, tuple[float, float]] = {
-    "port": (0, 65535),
-    "workers": (1, 256),
-    "threads": (1, 256),
-    "max_topk": (1, 10_000),
-    "max_queries": (1, 100_000),
-    "max_query_chars": (1, 1 << 20),
-    "max_body_bytes": (1 << 10, 1 << 30),
-    "max_pending": (1, 1_000_000),
-    "deadline": (0.001, 3600),
+_RANGES = {
+    "port": "[0, 65535]",
+    "workers": "[1, 256]",
+    "threads": "[1, 256]",
+    "max_topk": "[1, 10000]",
+    "max_queries": "[1, 100000]",
+    "max_query_chars": "[1, 1048576]",
+    "max_body_bytes": "[1024, 1073741824]",
+    "deadline": "(0, 3600]",
 }
 
 
@@ -31,7 +30,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 class ServerOptions:
     """Serve an index over HTTP in Search-R1's protocol.
 
-    It answers POST /retrieve, GET /health and GET /metrics until SIGTERM or Ctrl-C; requests in work are finished first.
+    It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first.
     Limits hold for each worker. Where the environment variable VERL_TRGRPO_SEARCH_TOKEN is set, requests need that
     bearer token.
 
@@ -71,12 +70,10 @@ class ServerOptions:
     allow_anonymous: bool = False
 
     def __post_init__(self) -> None:
-        ranges = _RANGES | {"topk": (1, self.max_topk), "max_pending": (self.max_queries, 1_000_000)}
-        problems = [
-            f"{name} is {getattr(self, name)}; choose {low:g} to {high:g}"
-            for name, (low, high) in ranges.items()
-            if not low <= getattr(self, name) <= high
-        ]
+        problems = range_problems(
+            vars(self),
+            _RANGES | {"topk": f"[1, {self.max_topk}]", "max_pending": f"[{self.max_queries}, 1000000]"},
+        )
         try:
             check_complete(self.index)
         except ValueError as error:

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,10 +43,7 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
     from uvicorn.supervisors import Multiprocess
 
     index = Index(options.index)
-    with _listen(options.host, options.port) as listener, tempfile.TemporaryDirectory() as metrics:
-        if options.workers > 1:  # before prometheus-client is imported
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics
-        require("prometheus_client")
+    with _listen(options.host, options.port) as listener:
         config = Config(
             partial(_worker_app if options.workers > 1 else _app, options),
             factory=True,
