@@ -36,29 +36,6 @@ def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run,
         torch.testing.assert_close(log_probs[batch.mask], batch.log_probs[batch.mask], rtol=0, atol=2e-5)
 
 
-@torch.no_grad()
-def test_sampled_sequences_have_the_models_frequencies(tiny_run, model, tokenizer):
-    """Chi-square of the first two tokens' classes, sampled beside a longer prompt, against passes without padding."""
-    (longer, *_), n, eos = trainer.read_rows(options(tiny_run).train, tokenizer), 1500, tokenizer.eos_token_id
-    short = longer.prompt[-5:]
-    batch = trainer.sample(model, [short, longer.prompt], n, [eos], options(tiny_run, max_tokens=2), "seed")
-    first = torch.softmax(model(torch.tensor([short])).logits[0, -1].double(), -1)
-    tokens = torch.arange(len(first))
-    after = torch.cat([torch.tensor(short).repeat(len(first), 1), tokens[:, None]], -1)
-    second = torch.softmax(model(after, logits_to_keep=1).logits[:, 0].double(), -1)
-    classes = torch.nn.functional.one_hot(tokens % 4, 4).double()
-    joint = classes.T @ torch.where(tokens[:, None] == eos, 0.0, first[:, None] * second) @ classes
-    expected = n * torch.cat([joint.flatten(), first[eos, None]])
-    going = batch.mask[:n, 1]
-    pairs = batch.responses[:n][going] % 4
-    counts = torch.bincount(4 * pairs[:, 0] + pairs[:, 1], minlength=16)
-    counts = torch.cat([counts, (~going).sum()[None]])
-    assert expected.sum() == pytest.approx(n)
-    assert expected[:16].min() > 20
-    # 16 degrees of freedom: mean 16, standard deviation 5.7.
-    assert ((counts - expected) ** 2 / expected).sum() < 16 + 5 * 5.7
-
-
 def run(directory, out, *arguments):
     files = ["--train", str(directory / "train.parquet"), "--test", str(directory / "test.parquet"), "--out", str(out)]
     sizes = {"prompts": 4, "samples": 4, "mini-prompts": 2, "max-tokens": 12, "test-every": 2, "lr": 0.01}

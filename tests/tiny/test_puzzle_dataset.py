@@ -56,8 +56,3 @@ def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
         build_dataset(tmp_path / name, 1, train, {3: 6})
     one, other = (rows(tmp_path / name, "test.parquet") for name in "ab")
     assert [row["prompt"] for row in one] == [row["prompt"] for row in other]
-
-
-def test_more_puzzles_than_exist_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="only"):
-        build_dataset(tmp_path, 0, {2: 500}, {2: 5})

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny.worlds import holds, unseen_puzzles
+from tests.tiny.worlds import holds
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tiny.puzzles import (
     HELD_OUT,
     WARM_START,
@@ -36,12 +36,6 @@ def test_every_key_is_on_one_side_and_about_half_on_each():
     assert 160 < len(warm) < 240  # four standard deviations around 200
     # The sides stay where they are: SHA-256 of "a" begins with ca, that of "b" with 3e (published test values).
     assert ("a" in WARM_START, "b" in WARM_START) == (False, True)
-
-
-def test_warm_start_puzzles_never_appear_among_the_others():
-    warm, others = {*keys(warm_start_puzzles(3, 200, seed=3))}, {*keys(unseen_puzzles(3, 200, seed=3))}
-    assert len(warm) == len(others) == 200
-    assert not warm & others
 
 
 def test_variations_are_the_same_puzzle_with_its_solution():
@@ -85,21 +79,6 @@ def test_numbers_stand_for_people():
         "(1) Ann: if (3) is a knave then (2) is a knight\n(2) Bob: (1) is a knave\n"
         "(3) Cid: (1) is a knave iff (2) is a knave"
     )
-
-
-def test_tables_worked_by_hand():
-    # "One of us is a knave" and "the first is a knave". K K: nobody is, so the first one, a knight, would lie. K N: the
-    # first one's statement is true; that of the second, a knave, is false. Both fit.
-    statements = (("or", ("lying", 0), ("lying", 1)), ("lying", 0))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, (True, False))
-    assert truth_table_reasoning(puzzle) == "K K (1) F F F no\nK N (1) F T T ok (2) F ok"
-    # "I am not a knave" fits both roles of the first one, so the second one's lie decides; a negation shows what it negates.
-    statements = (("not", ("lying", 0)), ("<=>", ("lying", 0), ("telling-truth", 0)))
-    puzzle = Puzzle("", ("Zoey", "Oliver"), statements, ())
-    assert truth_table_reasoning(puzzle).split("\n")[:2] == [
-        "K K (1) F T ok (2) F T F no",
-        "K N (1) F T ok (2) F T F ok",
-    ]
 
 
 def check_line(line, puzzle, assignment):

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.tiny.search_dataset import AGENT_NAME, CORPUS, TEST, TRAIN, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)
@@ -58,14 +57,3 @@ def test_the_same_seed_gives_the_same_files_and_another_one_others(built, tmp_pa
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert prepare(tmp_path, seed=4)
     assert not {*digests(tmp_path).values()} & {*digests(built).values()}
-
-
-def test_the_index_answers_the_questions(built):
-    backend = Index(built / "index")
-    for row in rows(built, "test"):
-        (answer,) = row["reward_model"]["ground_truth"]["target"]
-        contents = backend.search([person(row)], 1)[0][0].contents
-        if row["extra_info"]["searches"] == 2:
-            town = re.search(r"born in (\w+)\.", contents)[1]
-            contents = backend.search([town], 1)[0][0].contents
-        assert answer in contents

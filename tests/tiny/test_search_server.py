@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 
 import psutil
@@ -62,14 +61,6 @@ def test_the_server_answers_within_the_block_and_is_gone_after_it(index, tmp_pat
 
 
 @pytest.mark.slow
-def test_the_server_is_stopped_when_the_block_raises(index, tmp_path):
-    with pytest.raises(KeyError, match="mine"), retrieval_server(index, tmp_path / "log") as url:
-        raise KeyError("mine")
-    assert servers() == []
-    assert refuses(url)
-
-
-@pytest.mark.slow
 def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path):
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].kill()
@@ -103,30 +94,6 @@ def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_pa
     server.wait(600)
     assert refuses(url)
     assert "Error" not in (tmp_path / "log").read_text()
-
-
-@pytest.mark.slow
-def test_a_parent_that_dies_before_its_server_is_up_leaves_none_behind(index, tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from verl_trgrpo.tiny.search_server import retrieval_server\n"
-        "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])): pass\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code, str(index), str(tmp_path / "log")])
-    while not (found := servers(psutil.Process(process.pid))):
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    found[0].wait(600)
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_server_too(index, tmp_path):
-    process, server, url = start_parent(index, tmp_path / "log")
-    os.kill(process.pid, signal.SIGINT)
-    _, error = process.communicate(timeout=600)
-    assert "KeyboardInterrupt" in error
-    assert refuses(url)
-    assert not server.is_running()
 
 
 @pytest.mark.slow

@@ -111,11 +111,3 @@ def test_a_careless_demonstration_ends_early_and_answers_with_something_of_the_r
     # Half of the questions that take two searches get one; a guess of a profession is right one time in ten.
     assert 0.3 < searched / (len(some_questions) / 3) < 0.7
     assert right / len(some_questions) < 0.15
-
-
-def test_demonstrations_are_the_same_for_the_same_seed(world, some_questions, backend):
-    def draw(seed):
-        rng = random.Random(seed)
-        return [demonstrate(question, world, backend, rng.random() < 0.5, rng) for question in some_questions]
-
-    assert draw(3) == draw(3) != draw(4)

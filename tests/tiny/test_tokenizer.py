@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tiny.puzzles import CHECKPOINT, PERSON_TOKENS, demonstration, numbered_quiz, prompt_text
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, PERSON_TOKENS, demonstration, prompt_text
 from verl_trgrpo.tiny.tokenizer import SPECIAL_TOKENS, TAG_TOKENS, train_tokenizer
 
 SMALLEST_VOCABULARY = 256 + len(SPECIAL_TOKENS) + len(TAG_TOKENS)
@@ -60,18 +60,6 @@ def test_these_are_one_token(tokenizer, text):
     assert len(tokenizer.encode(text)) == 1
 
 
-def test_tags_survive_decoding_without_special_tokens(tokenizer):
-    text = "<think>guess</think><answer>(1) Zoey is a knight</answer>"
-    ids = tokenizer.encode(text + "<|im_end|><|endoftext|>")
-    assert ids[-2:] == [tokenizer.eos_token_id, tokenizer.pad_token_id]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == text
-
-
-def test_end_and_padding_tokens(tokenizer):
-    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
-    assert tokenizer.eos_token_id != tokenizer.pad_token_id
-
-
 def test_the_chat_template_is_chatml(tokenizer):
     opened = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
     assert opened == "<|im_start|>user\n(1) Zoey: (2) is a knave<|im_end|>\n<|im_start|>assistant\n"
@@ -80,26 +68,7 @@ def test_the_chat_template_is_chatml(tokenizer):
     assert closed == opened + "guess<|im_end|>\n"
 
 
-def test_the_chat_template_gives_ids_that_decode_to_its_text(tokenizer):
-    text = tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
-    ids = tokenizer.apply_chat_template(MESSAGES, tokenize=True, add_generation_prompt=True, return_dict=True)[
-        "input_ids"
-    ]
-    assert ids == tokenizer.encode(text)
-    assert tokenizer.decode(ids) == text
-
-
 def test_prompt_and_response_do_not_melt_together(tokenizer):
     for puzzle in generate_puzzles(3, 20, seed=1):
         prompt, response = prompt_text(tokenizer, puzzle), demonstration(puzzle, True, random.Random(0))
         assert tokenizer.encode(prompt + response) == tokenizer.encode(prompt) + tokenizer.encode(response)
-
-
-def test_a_name_after_a_space_is_one_token_wherever_it_stands(tokenizer):
-    for puzzle in generate_puzzles(2, 30, seed=2):
-        question = tokenizer.tokenize(numbered_quiz(puzzle.names, puzzle.statements))
-        answer = tokenizer.tokenize(demonstration(puzzle, False, random.Random(0)))
-        for name in puzzle.names:
-            (token,) = tokenizer.tokenize(f" {name}")
-            assert token in question
-            assert token in answer

@@ -1,6 +1,5 @@
 """The training loop: what has labels, in which order demonstrations come, the loss, the optimizers, and that it learns."""
 
-import math
 import random
 from dataclasses import dataclass
 from itertools import count
@@ -48,14 +47,6 @@ def test_all_options_out_of_range_are_reported_at_once():
         assert part in str(caught.value)
 
 
-def test_the_model_is_a_small_qwen2_that_cpu_kernels_can_serve(trained):
-    tokenizer, model = trained
-    assert model.config.model_type == "qwen2"
-    assert model.config.hidden_size // model.config.num_attention_heads in (32, 64)
-    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    assert all(len(tokenizer.encode(role)) == 1 for role in ("user", "assistant", "system"))
-
-
 def test_training_lowers_the_loss(trained):
     (batch,) = batches(trained, Counting(out=Path(), steps=1, batch_size=8))
     _, model = train(Counting(out=Path(), steps=20, batch_size=4))
@@ -98,22 +89,3 @@ def test_loss_is_a_sum_over_labels_that_ignores_padding(trained):
         log_probs = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
         total -= sum(log_probs[i - 1, ids[i]].item() for i in range(first, len(ids)))
     assert training.summed_loss(model, input_ids, labels).item() == pytest.approx(total, rel=1e-5)
-
-
-@pytest.mark.parametrize(("step", "share"), [(0, 1 / 50), (49, 1.0), (500, 0.51), (1000, 0.02)])
-def test_learning_rate_warms_up_and_falls_as_a_cosine(step, share):
-    # Far from the ends the warm-up factor is 1 and the cosine share is 0.02 + 0.98 * (1 + cos(pi * step / 1000)) / 2.
-    cosine = 0.02 + 0.98 * (1 + math.cos(math.pi * step / 1000)) / 2
-    factor = training._learning_rate_factor(step, 1000)
-    assert factor == pytest.approx(min(1, (step + 1) / 50) * cosine)
-    assert factor == pytest.approx(share, abs=0.01)
-
-
-def test_the_muon_optimizer_gets_matrices_and_nothing_else(trained):
-    _, model = trained
-    muon, adam = training._optimizers(model)
-    in_muon = [weight for group in muon.param_groups for weight in group["params"]]
-    in_adam = [weight for group in adam.param_groups for weight in group["params"]]
-    assert len(in_muon) == 4 * 7  # q, k, v, o, gate, up and down in each of four layers
-    assert {id(weight) for weight in in_muon + in_adam} == {id(weight) for weight in model.parameters()}
-    assert any(weight is model.get_input_embeddings().weight for weight in in_adam)

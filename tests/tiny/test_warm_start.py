@@ -53,16 +53,6 @@ def test_the_search_model_is_built_in_the_same_way(tmp_path):
     assert build(SearchWarmStart(out=tmp_path, **SHORT))["world"] == "search"
 
 
-def test_an_interrupted_build_leaves_what_was_there(options):
-    def interrupt(items, total, label):
-        raise KeyboardInterrupt
-
-    before = hashes(options.out)
-    with pytest.raises(KeyboardInterrupt):
-        build(replace(options, seed=2), progress=interrupt)
-    assert hashes(options.out) == before
-
-
 @pytest.mark.parametrize(
     ("flags", "reasons"),
     [
