@@ -1,6 +1,6 @@
-"""`verl-trgrpo report` as a user meets it: output, exit codes, examples."""
+"""`verl-trgrpo report` as a user meets it."""
 
-from tests.runs.report.files import write_comparison, write_run
+from tests.runs.report.files import write_comparison
 from verl_trgrpo.cli.main import main
 
 
@@ -18,13 +18,3 @@ def test_a_comparison_becomes_a_page(tmp_path, capsys, monkeypatch):
     assert captured.out.endswith("report.html, 11 pictures in report_figures\n")
     assert "note: The comparison takes steps up to 4" in captured.err
     assert "<h1>Mine</h1>" in (tmp_path / "report.html").read_text()
-
-
-def test_wrong_input_is_explained(tmp_path, capsys):
-    write_run(tmp_path / "grpo-seed0", 0.1)
-    (tmp_path / "empty").mkdir()
-    assert main(["report", str(tmp_path / "empty"), "--out", str(tmp_path / "r.html")]) == 2
-    assert "has no metrics" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "grpo-seed0"), "--out", str(tmp_path)]) == 2
-    assert "is a directory; name a file" in capsys.readouterr().err
-    assert not list(tmp_path.glob("*.html"))

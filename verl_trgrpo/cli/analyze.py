@@ -1,14 +1,10 @@
 """Measure the gradients of a checkpoint's own rollouts, token by token, or the sharpness of its loss.
 
 examples:
-  verl-trgrpo analyze --model runs/kk/tr_grpo/global_step_100 --data data/kk/train.parquet
-  verl-trgrpo analyze --model DIR --data train.parquet --shaping sigmoid linear:alpha=0.3 sigmoid:reverse=true
-  verl-trgrpo analyze --model Qwen/Qwen2.5-0.5B-Instruct --data train.parquet --parameters layers.23 --device cuda
+  verl-trgrpo analyze --model runs/kk/tr_grpo/global_step_100 --data train.parquet --shaping sigmoid linear:alpha=0.3
   verl-trgrpo analyze --sharpness --model runs/grpo/global_step_50 runs/tr_grpo/global_step_50 --data train.parquet
 
-Samples responses at temperature 1 and measures, for every token, the norm of its gradient at the logits, and by the chosen
-parameters; the share of each quarter of [0, 1], by probability, in it, before and after weighting; and the angles between the
-quarters' updates. --out receives gradients.json and gradients.png, or sharpness.json. docs/analysis.md explains each figure.
+--out receives gradients.json and gradients.png, or sharpness.json; docs/analysis.md explains each figure.
 Exit code: 0 fine, 1 a token is outside the envelope, 2 wrong input, 130 interrupted.
 """
 

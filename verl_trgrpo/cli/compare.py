@@ -2,14 +2,10 @@
 
 examples:
   verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2           the table of docs/results.md
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --out runs/try
-  verl-trgrpo compare recipes/compare/kk_tiny_verl.yaml               a part of it through veRL itself
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml settings.epochs=4 --arms grpo tr_grpo --out runs/compare/epochs4
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml --table            the table of what is finished, without running
+  verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
 
-Every run has its directory OUT/runs/ARM/seed-N with run.json (settings, commit, versions, machine), run.log, metrics and
-checkpoint. The same command goes on where it was interrupted and runs only what is not finished. OUT receives table.md and
-table.json; `verl-trgrpo report OUT --out report.html` draws the curves.
+Every run has its directory OUT/runs/ARM/seed-N. The same command goes on where it was interrupted and runs only what is not
+finished. OUT receives table.md and table.json; `verl-trgrpo report OUT` draws the curves.
 Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted.
 """
 
@@ -20,6 +16,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.progress import interruptible
 
 
 @dataclass(frozen=True)
@@ -48,13 +47,11 @@ class CompareOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    from verl_trgrpo.common.options import parse_options
-    from verl_trgrpo.common.progress import interruptible
+    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
     from verl_trgrpo.runs.compare.runner import make_inputs, run_study
     from verl_trgrpo.runs.compare.study import read_study
     from verl_trgrpo.runs.compare.table import write_tables
 
-    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
     failures = []

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.progress import interruptible
+
 _CHECK = """\
 Check parquet files for what veRL and the rewards need.
 
 examples:
   verl-trgrpo data check data/kk/train.parquet data/kk/test.parquet
-  verl-trgrpo data check --train dapo.parquet --test aime.parquet math500.parquet --no-rewards
   verl-trgrpo data check train.parquet --tokenizer models/Qwen2.5-3B-Instruct --max-prompt-length 1024
 
-Rewards that you registered are found through VERL_USE_EXTERNAL_MODULES, as in veRL. Exit code: 0 without errors, 1 with
-errors (with --strict also with warnings), 2 for wrong input. See docs/data.md for what each check means.
+docs/data.md says what each check means. Rewards of your own are found through VERL_USE_EXTERNAL_MODULES, as in veRL.
+Exit code: 0 without errors, 1 with errors (with --strict also with warnings), 2 for wrong input.
 """
 
 _SHOW = """\
@@ -27,30 +29,27 @@ examples:
 """
 
 _DECONTAMINATE = """\
-Find train rows whose prompts are in test files, and write a train file without them.
+Find train rows whose prompts are in test files; with --out, write a train file without them, and a manifest beside it.
 
 examples:
-  verl-trgrpo data decontaminate train.parquet --against math500.parquet aime2024.parquet
-  verl-trgrpo data decontaminate train.parquet --against test.parquet --ngram 8 --threshold 0.7 --out clean.parquet
+  verl-trgrpo data decontaminate train.parquet --against math500.parquet aime2024.parquet --out clean.parquet
 
-A train row is contaminated if its prompt equals a test prompt (upper and lower case and white space aside; puzzles: names
-aside), or if at least the share --threshold of the words of the test question lies in runs of --ngram words that the train
-question has too. Only reports unless --out is given, which writes the rows that are left, and beside it NAME.manifest.json
-with every row dropped and why. Exit code: 0 nothing found, or --out written; 1 contaminated rows found and not removed;
-2 wrong input.
+A train row is contaminated if its prompt equals a test prompt (case, white space and names in puzzles aside), or if the
+share --threshold of the words of the test question lies in runs of --ngram words that it has, too.
+Exit code: 0 nothing found, or --out written; 1 contaminated rows found and not removed; 2 wrong input.
 """
 
 
 def check(words: Sequence[str]) -> int:
+    from verl_trgrpo.data.options import CheckOptions
+
+    options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words, positional=["files"])
     from verl_trgrpo import tasks
-    from verl_trgrpo.common.options import parse_options
     from verl_trgrpo.common.problems import Level
-    from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.data.check import CheckOptions, check_files
+    from verl_trgrpo.data.check import check_files
     from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
     from verl_trgrpo.tasks.registry import import_external_modules
 
-    options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words, positional=["files"])
     import_external_modules()
     with interruptible() as progress:
         report = check_files(options, tasks, puzzle_key, progress)
@@ -59,23 +58,25 @@ def check(words: Sequence[str]) -> int:
 
 
 def show(words: Sequence[str]) -> int:
-    from verl_trgrpo.common.options import parse_options
-    from verl_trgrpo.data.show import ShowOptions, show_rows
+    from verl_trgrpo.data.options import ShowOptions
 
-    for text in show_rows(parse_options(ShowOptions, "verl-trgrpo data show", _SHOW, words, positional=["file"])):
+    options = parse_options(ShowOptions, "verl-trgrpo data show", _SHOW, words, positional=["file"])
+    from verl_trgrpo.data.show import show_rows
+
+    for text in show_rows(options):
         print(text)
     return 0
 
 
 def decontaminate(words: Sequence[str]) -> int:
-    from verl_trgrpo.common.options import parse_options
-    from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.data.decontaminate import ContaminationOptions, find_contamination, render, write_clean
-    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
+    from verl_trgrpo.data.options import ContaminationOptions
 
     options = parse_options(
         ContaminationOptions, "verl-trgrpo data decontaminate", _DECONTAMINATE, words, positional=["train"]
     )
+    from verl_trgrpo.data.decontaminate import find_contamination, render, write_clean
+    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
+
     with interruptible() as progress:
         found = find_contamination(options, puzzle_key, progress)
     if options.out:

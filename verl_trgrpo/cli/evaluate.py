@@ -2,14 +2,11 @@
 
 examples:
   verl-trgrpo eval --model runs/kk/tr_grpo/global_step_100 --data data/kk/test.parquet --preset kk
-  verl-trgrpo eval --model Qwen/Qwen2.5-7B --data data/deepscaler/aime2024.parquet --preset aime --tensor-parallel 2
   verl-trgrpo eval --model models/search-3b --data data/search_qa/test.parquet --preset search_qa \\
       --search url=http://127.0.0.1:8000/retrieve max_searches=4
-  verl-trgrpo eval --model DIR --data test.parquet --k 8 --temperature 1.0 --limit 100
 
-A sharded veRL checkpoint is merged once by veRL's own merger, into merged_hf beside its actor directory. --out receives a
-JSON line for each response as it finishes, NAME.verdicts.jsonl, report.json and report.txt; the same command again goes on
-where it stopped, and one that is complete only scores again. See docs/evaluation.md for presets and intervals.
+A sharded veRL checkpoint is merged once, into merged_hf beside its actor directory. --out receives the responses, their
+verdicts, report.json and report.txt; the same command goes on where it stopped. See docs/evaluation.md.
 Exit code: 0 fine, 1 vLLM or the merger failed, 2 wrong input, 130 interrupted.
 """
 

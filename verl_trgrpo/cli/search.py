@@ -21,8 +21,7 @@ Build an index of a corpus of passages.
 examples:
   verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
 
-Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}; lines that are not are left out and reported. See
-docs/search.md.
+docs/search.md says what a corpus looks like.
 """
 
 _SERVE = """\
@@ -30,7 +29,6 @@ Serve an index over HTTP in Search-R1's protocol.
 
 examples:
   verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
-  VERL_TRGRPO_SEARCH_TOKEN=... verl-trgrpo search serve --index indexes/wiki-18 --host 0.0.0.0
   curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
       -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 

@@ -4,17 +4,11 @@ examples:
   verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
       actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
       data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 actor_rollout_ref.actor.use_dynamic_bsz=true
-  verl-trgrpo train algorithm=grpo ...              the baseline, everything else equal
-  verl-trgrpo train actor_rollout_ref.actor.policy_loss.shaping.tau=6 ...
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
 
-algorithms: grpo, tr_grpo (default), grpo_sg, tr_grpo_reverse, advantage_reweighting, dr_grpo, dapo_clip, aspo, top_entropy,
-reinforce_rej, ha_dw.
-
-Problems come out first, before anything is started. Without an accelerator platform=cpu is chosen. The run directory is
-trainer.default_local_dir; it receives checkpoints, train-N.log (all of veRL's output), metrics-N.jsonl, curves.png,
-summary.json, config.yaml and run.json. An interrupted run goes on from its latest checkpoint when the same command is given
-again (trainer.resume_mode=disable starts over and moves earlier checkpoints to abandoned-N).
+Problems come out before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
+trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, summary.json, config.yaml and
+run.json. The same command goes on from the latest checkpoint; trainer.resume_mode=disable starts over.
 """
 
 from __future__ import annotations

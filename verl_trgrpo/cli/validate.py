@@ -1,15 +1,12 @@
 """Check a configuration before a run. Words that are no options are Hydra overrides.
 
 examples:
-  verl-trgrpo validate recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
-  verl-trgrpo validate recipes/search_qa/qwen2.5-3b.yaml algorithm=dapo_clip trainer.nnodes=2 --show
+  verl-trgrpo validate recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml trainer.nnodes=2 --show
   verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ... --json
 
-Composes the configuration as training on accelerators would, wherever it is asked (platform=cpu: as on a machine without
-one), builds veRL's dataclasses from it, asks veRL's own validate_config, and compares sizes, lengths, files, rewards, clip
-and token weights. All problems come out at once. "Not checked" is what could not be looked at, such as a model on a hub; it
-is never counted as passed.
-
+Composes the configuration as training on accelerators would, wherever it is asked, builds veRL's dataclasses from it, asks
+veRL's own validate_config, and compares sizes, lengths, files, rewards, clip and token weights. "Not checked" is what could
+not be looked at, such as a model on a hub, and never counts as passed.
 Exit code: 0 without errors, 1 with errors, 2 when nothing can be composed.
 """
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked, raise_problems
+from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.data.columns import column_findings, concatenation_findings
+from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, row_keys
 from verl_trgrpo.data.row_checks import ROW_CHECKS, TEST, TRAIN, Scan, role_of
@@ -27,43 +28,6 @@ from verl_trgrpo.data.tokens import load_tokenizer, template_tags
 CHECKS = ("file", "columns", *ROW_CHECKS)
 
 MAX_EXAMPLES = 3
-
-
-@dataclass(frozen=True)
-class CheckOptions:
-    """What to check.
-
-    Raises ValueError for files that do not exist, none at all, one given twice, or a limit below 1.
-
-    Args:
-        files: parquet files; extra_info.split of the first row says whether one is a train or a test file.
-        train: train files, whatever their rows say.
-        test: test files, whatever their rows say.
-        tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
-        max_prompt_length: limit in tokens; needs the tokenizer.
-        rewards: whether each data source has a reward, and a response that states the ground truth gets full marks.
-        strict: warnings give exit code 1, too.
-        json: print the report as JSON.
-    """
-
-    files: tuple[Path, ...] = ()
-    train: tuple[Path, ...] = ()
-    test: tuple[Path, ...] = ()
-    tokenizer: Path | None = None
-    max_prompt_length: int | None = None
-    rewards: bool = True
-    strict: bool = False
-    json: bool = False
-
-    def __post_init__(self) -> None:
-        given = [*self.files, *self.train, *self.test]
-        problems = [] if given else ["no file is given; name one or more parquet files"]
-        problems += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
-        if len({path.resolve() for path in given}) < len(given):
-            problems.append("a file is given more than once; name each file once")
-        if self.max_prompt_length is not None and self.max_prompt_length < 1:
-            problems.append(f"max_prompt_length is {self.max_prompt_length}; it must be at least 1 token")
-        raise_problems(problems)
 
 
 @dataclass(frozen=True)

@@ -28,58 +28,15 @@ import pyarrow.parquet as pq
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import replaced_file, write_text
-from verl_trgrpo.common.problems import count_of, raise_problems
+from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data.options import ContaminationOptions
 from verl_trgrpo.data.parquet import display_names, file_sha256, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, question_text, row_keys, words_of
 from verl_trgrpo.data.show import escape
 
 EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
 _SHOWN = 10
-
-
-@dataclass(frozen=True)
-class ContaminationOptions:
-    """What to compare, how strictly, and where the rest goes.
-
-    Raises ValueError for files that do not exist or are given twice, numbers out of range, and an `out` that is one of the
-    inputs, is no parquet name, or exists (unless `force`).
-
-    Args:
-        train: a parquet file.
-        against: test files.
-        ngram: words in a run, from 1.
-        threshold: share of a test question's words, above 0, at most 1.
-        out: parquet file for the rows that are left; without it nothing is written.
-        force: replace the file at `out`.
-    """
-
-    train: Path
-    against: tuple[Path, ...]
-    ngram: int = 13
-    threshold: float = 0.8
-    out: Path | None = None
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        inputs = (self.train, *self.against)
-        problems = [] if self.against else ["no test file is given; name at least one"]
-        problems += [f"{path} is not a file; check the path" for path in inputs if not path.is_file()]
-        places = [path.resolve() for path in inputs]
-        if len(set(places)) < len(places):
-            problems.append("a file is given twice; name the train file and each test file once")
-        if self.ngram < 1:
-            problems.append(f"ngram is {self.ngram}; it must be at least 1 word")
-        if not 0 < self.threshold <= 1:
-            problems.append(f"threshold is {self.threshold}; it must be above 0 and at most 1")
-        if self.out is not None:
-            if self.out.suffix != ".parquet":
-                problems.append(f"out is {self.out}; veRL tells files by their ending, name it .parquet")
-            if self.out.resolve() in places:
-                problems.append(f"out is {self.out}, one of the inputs; choose another name")
-            elif self.out.exists() and not self.force:
-                problems.append(f"{self.out} exists; choose another name, or replace it with --force")
-        raise_problems(problems)
 
 
 @dataclass(frozen=True)

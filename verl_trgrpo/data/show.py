@@ -2,29 +2,13 @@
 
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
+from verl_trgrpo.data.options import ShowOptions
 from verl_trgrpo.data.parquet import extra_info_of, ground_truth_of, read_rows, read_schema
 
 # Control, format (direction marks among them), surrogate, private, line and paragraph separators.
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-@dataclass(frozen=True)
-class ShowOptions:
-    """Which rows to show.
-
-    Args:
-        file: a parquet file.
-        rows: at most this many.
-        index: only rows with this extra_info.index.
-    """
-
-    file: Path
-    rows: int = 3
-    index: int | None = None
 
 
 def show_rows(options: ShowOptions) -> Iterator[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-
-import numpy
 
 from verl_trgrpo.runs.metrics import GRAD_NORM, Step
 from verl_trgrpo.runs.responses import DIRECTORY, dump_files, read_responses
@@ -43,10 +42,11 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     if points := series(steps, metric):
-        at, heights = zip(*points, strict=True)
-        width = at[-1] - at[0]
+        heights = [height for _, height in points]
+        width = points[-1][0] - points[0][0]
         found["final_accuracy"], found["best_accuracy"] = heights[-1], max(heights)
-        found["area"] = float(numpy.trapezoid(heights, at)) / width if width else heights[0]
+        trapezoids = [(right - left) * (a + b) / 2 for (left, a), (right, b) in pairwise(points)]
+        found["area"] = math.fsum(trapezoids) / width if width else heights[0]
         probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
             found["gap"] = fmean(train) - heights[-1]
@@ -54,9 +54,9 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         found["grad_norm"] = fmean(norms)
         # Of the logarithm: a common factor changes nothing, so that arms whose weights make all gradients larger can be
         # compared. 0.1 means that neighbours differ by about 10 %.
-        logs = numpy.log([norm for norm in norms if norm > 0])
+        logs = [math.log(norm) for norm in norms if norm > 0]
         if len(logs) > 1:
-            found["grad_roughness"] = float(numpy.sqrt(numpy.mean(numpy.diff(logs) ** 2)))
+            found["grad_roughness"] = math.sqrt(fmean((after - before) ** 2 for before, after in pairwise(logs)))
     for figure, name in (("entropy", "actor/entropy"), ("response_length", "response_length/mean")):
         if values := [value for _, value in series(steps, name)]:
             found[figure] = fmean(values[-5:])
