@@ -1,63 +1,89 @@
-"""Timing of alternatives against each other: interleaved, so that a noisy machine disturbs all of them alike."""
+"""Alternatives against each other: interleaved, so that a noisy machine disturbs all of them alike; and peak memory (Linux)."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+Calls = dict[str, Callable[[], Any]]
 
-def paired_times(candidates: dict[str, Callable[[], Any]], repeats: int, warm_up: int = 2) -> dict[str, list[float]]:
-    """Seconds of each call, ``repeats`` rounds of all candidates in turn."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for round_number in range(warm_up + repeats):
-        for name, candidate in candidates.items():
+
+def parser(description: str | None, repeats: int) -> argparse.ArgumentParser:
+    """The options that all comparisons have."""
+    found = argparse.ArgumentParser(description=(description or "").split("\n")[0])
+    found.add_argument("--repeats", type=int, default=repeats)
+    found.add_argument("--threads", type=int, default=1)
+    found.add_argument("--out", type=Path, help="also write JSON to this file")
+    found.add_argument("--peak-of", default="", help=argparse.SUPPRESS)  # for `peaks_apart`
+    return found
+
+
+def compared(calls: Calls, baseline: str, repeats: int, warm_up: int = 2) -> dict[str, dict[str, float]]:
+    """Median milliseconds of each call, median of its ratios to `baseline` in the same round, and the ratios' quartiles."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(warm_up + repeats):
+        for name, call in calls.items():
             start = time.perf_counter()
-            candidate()
-            elapsed = time.perf_counter() - start
-            if round_number >= warm_up:
-                times[name].append(elapsed)
-    return times
-
-
-def against(times: dict[str, list[float]], baseline: str) -> dict[str, dict[str, float]]:
-    """Median milliseconds, median of the paired ratios to ``baseline``, and the ratios' quartiles."""
-    result = {}
+            call()
+            times[name].append(time.perf_counter() - start)
+    found = {}
     for name, values in times.items():
-        ratios = [value / base for value, base in zip(values, times[baseline], strict=True)]
+        ratios = [value / base for value, base in zip(values[warm_up:], times[baseline][warm_up:], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
-        result[name] = {
-            "median_ms": 1e3 * statistics.median(values),
+        found[name] = {
+            "median_ms": 1e3 * statistics.median(values[warm_up:]),
             "ratio": middle,
             "ratio_quartile_low": low,
             "ratio_quartile_high": high,
         }
-    return result
+    return found
 
 
-def report(
-    title: str,
-    results: dict[str, dict[str, dict[str, float]]],
-    packages: tuple[str, ...],
-    out: Path | None = None,
-    **more: Any,
-) -> None:
-    """Print a table, and write JSON with machine, versions and what is in ``more`` to ``out``."""
-    versions = {name: version(name) for name in packages}
+def peak_growth(call: Callable[[], Any]) -> int:
+    """Bytes by which this process's peak of resident memory grows during a call."""
+
+    def peak() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = peak()
+    call()
+    return peak() - before
+
+
+def peaks_apart(names: Iterable[str]) -> dict[str, float]:
+    """What this script prints with ``--peak-of NAME``, in processes whose allocator gives memory back at once."""
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
+    found = {}
+    for name in names:
+        command = [sys.executable, sys.argv[0], "--peak-of", name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found[name] = float(done.stdout.split()[-1])
+    return found
+
+
+def report(title: str, results: dict[str, dict[str, dict[str, float]]], out: Path | None = None, **more: Any) -> None:
+    """Print a table, and write JSON with machine, versions and what is in `more` to `out`."""
+    versions = {name: version(name) for name in ("torch", "verl")}
     if out:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         facts = {"title": title, **machine, "versions": versions, "results": results, **more}
         out.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     print(f"{title}  ({', '.join(f'{name} {number}' for name, number in versions.items())})")
     for case, rows in results.items():
-        memory = any("peak_mb" in row for row in rows.values())
-        print(f"\n{case}\n{'':24}{'median ms':>11}{'ratio':>8}  {'quartiles':16}{'peak MB' if memory else ''}")
+        print(f"\n{case}\n{'':24}{'median ms':>11}{'ratio':>8}  quartiles")
         for name, row in rows.items():
             quartiles = f"{row['ratio_quartile_low']:.2f} to {row['ratio_quartile_high']:.2f}"
-            peak = f"{row['peak_mb']:7.1f}" if "peak_mb" in row else ""
-            print(f"{name:24}{row['median_ms']:11.2f}{row['ratio']:8.2f}  {quartiles:16}{peak}".rstrip())
+            peak = f"{row['peak_mb']:9.1f} MB peak" if "peak_mb" in row else ""
+            print(f"{name:24}{row['median_ms']:11.2f}{row['ratio']:8.2f}  {quartiles}{peak}")
