@@ -16,12 +16,10 @@ from verl_trgrpo.analysis.options import UNIFORM
 from verl_trgrpo.analysis.sharpness import Sharpness
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.tables import text_table
-from verl_trgrpo.runs.statistics import Estimate
+from verl_trgrpo.runs.numbers import interval_text
 
-_COLUMNS = ("weight", "share_at_logits", "share_at_parameters")
 _HEAD = (
-    "quarter",
-    "p of its tokens",
+    "p of the quarter's tokens",
     "tokens",
     "weight",
     "share: logits",
@@ -43,19 +41,18 @@ def gradient_text(figures: Mapping[str, Any]) -> str:
         "(5 %, median, 95 % of the tokens)",
     ]
     for name, effect in figures["shapings"].items():
-        rows = []
-        for q, (facts, range_of_p) in enumerate(zip(figures["quarters"], _ranges(figures), strict=True)):
-            cosine = effect["cosine"][q][-1]
-            rows.append(
-                [
-                    str(q + 1),
-                    range_of_p,
-                    f"{facts['tokens']:,}",
-                    *(f"{effect[column][q]:.4f}" for column in _COLUMNS),
-                    f"{effect['update_norm'][q]:.3g}",
-                    "-" if cosine is None else f"{cosine:.3f}",
-                ]
-            )
+        columns = [effect[name] for name in ("weight", "share_at_logits", "share_at_parameters")]
+        cosines = [row[-1] for row in effect["cosine"]]
+        rows = [
+            [
+                range_of_p,
+                f"{facts['tokens']:,}",
+                *(f"{column[q]:.4f}" for column in columns),
+                f"{effect['update_norm'][q]:.3g}",
+                "-" if cosines[q] is None else f"{cosines[q]:.3f}",
+            ]
+            for q, (facts, range_of_p) in enumerate(zip(figures["quarters"], _ranges(figures), strict=True))
+        ]
         about = "before weighting" if name == UNIFORM else f"mean weight {effect['mean_weight']:.4f}"
         lines += ["", f"{name}: {about}", text_table(rows, _HEAD, "r" * len(_HEAD))]
     return "\n".join(lines)
@@ -70,7 +67,7 @@ def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     """A table with a line for each checkpoint and radius."""
     names = ("gradient_norm", "random_rise", "sam_rise", "sam_curvature")
     rows = [
-        [model, f"{sharpness.radius:.3g}", *(_interval(getattr(sharpness, name)) for name in names)]
+        [model, f"{sharpness.radius:.3g}", *(interval_text(getattr(sharpness, name)) for name in names)]
         for model, radii in found.items()
         for sharpness in radii
     ]
@@ -78,21 +75,15 @@ def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     return text_table(rows, head, "lrrrrr") + "\n95 % intervals over batches, and directions"
 
 
-def _interval(value: Estimate) -> str:
-    if value.low is None or value.high is None:
-        return f"{value.mean:.3g} (n/a)"
-    return f"{value.mean:.3g} ({value.low:.3g} to {value.high:.3g})"
-
-
 def plot_gradients(
     figures: Mapping[str, Any], at_logits: LogitGradients, norms: torch.Tensor, path: Path, title: str
 ) -> None:
-    """Draw norms against probability with their envelope, shares by quarter, and cosines into a PNG file."""
+    """Draw norms against probability with their envelope, and shares by quarter, into a PNG file."""
     from matplotlib.figure import Figure  # not pyplot, which would keep it alive
 
-    figure = Figure(figsize=(12, 9), layout="constrained")
+    figure = Figure(figsize=(15, 5), layout="constrained")
     figure.suptitle(title)
-    logits, parameters, shares, cosines = figure.subplots(2, 2).flatten()
+    logits, parameters, shares = figure.subplots(1, 3)
     misses = at_logits.misses.numpy()
     _norms(logits, misses, at_logits.norms.numpy(), {"1 - p": 1.0, "sqrt(2) (1 - p)": math.sqrt(2)})
     logits.set(title="gradient norm of log p at the logits")
@@ -105,15 +96,6 @@ def plot_gradients(
     by_shaping = {name: effect["share_at_parameters"] for name, effect in effects.items()}
     pandas.DataFrame(by_shaping, _ranges(figures)).plot.bar(ax=shares, rot=0, width=0.8, ylim=(0, 1), fontsize=8)
     shares.set(title="share of the summed gradient norms |A| w ||g|| (parameters)", xlabel="p of the quarter's tokens")
-
-    name = [*effects][min(1, len(effects) - 1)]
-    values = np.array(effects[name]["cosine"], dtype=np.float64)  # None becomes NaN, which stays white
-    cosines.imshow(values, vmin=-1, vmax=1, cmap="RdBu_r", alpha=0.6)
-    for (i, j), value in np.ndenumerate(values):
-        cosines.text(j, i, "none" if np.isnan(value) else f"{value:.2f}", ha="center", va="center")
-    ticks = ["1: rarest", "2", "3", "4"]
-    cosines.set(title=f"cosine between the quarters' updates ({name})")
-    cosines.set(xticks=range(4), yticks=range(4), xticklabels=ticks, yticklabels=ticks)
     with replaced_file(path) as temporary:
         figure.savefig(temporary, dpi=110, format="png")
 

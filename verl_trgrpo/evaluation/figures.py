@@ -12,11 +12,12 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
+from verl_trgrpo.runs.numbers import interval_text
 from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
 
 _METHOD = (
-    "[...]: 95 % bootstrap over prompts, each drawn with all its samples; n/a where all prompts agree. "
+    "[...]: 95 % bootstrap over prompts, each drawn with all its samples; none where all prompts agree. "
     "pass@k is the unbiased estimate."
 )
 
@@ -27,13 +28,12 @@ class Verdict:
 
     acc: 1.0 right, 0.0 wrong, None not known.
     reason: why it is not known: ``timed_out``, ``gold`` (the ground truth was not understood) or the reward's error.
-    format_ok, f1: as in the reward's Score.
+    format_ok: as in the reward's Score.
     failed_searches: of a searching response.
     """
 
     acc: float | None
     format_ok: float = 0.0
-    f1: float = 0.0
     reason: str = ""
     failed_searches: int = 0
 
@@ -57,7 +57,7 @@ def _score(row: EvalRow, response: Response) -> Item:
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
     acc = None if reason else score["acc"]
-    return row, response, Verdict(acc, score["format_ok"], score["f1"], reason, failed)
+    return row, response, Verdict(acc, score["format_ok"], reason, failed)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Source:
     pass_at: probability that at least one of k samples is right, by k; without those k that no prompt has samples for.
     avg_low, avg_high: `avg` if every response with an unknown verdict were wrong, or right.
     timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
-    format_ok, f1, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
+    format_ok, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
     """
 
     prompts: int
@@ -81,7 +81,6 @@ class Source:
     timed_out: int
     unscorable: int
     format_ok: float
-    f1: float
     tokens: float
     cut: float
     failed_searches: int
@@ -130,7 +129,7 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
             )
         unknown, late = responses["acc"].isna().sum(), (responses["reason"] == "timed_out").sum()
         low, high = (responses["acc"].fillna(x).groupby(responses["prompt"]).mean().mean() for x in (0.0, 1.0))
-        means = responses[["format_ok", "f1", "tokens", "cut"]].mean().astype(float).to_dict()
+        means = responses[["format_ok", "tokens", "cut"]].mean().astype(float).to_dict()
         sources[str(name)] = Source(
             prompts=len(by_prompt),
             responses=len(responses),
@@ -153,34 +152,20 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
 
 def render(summary: Summary) -> str:
     """Return the table and what has to be said about it, ending with a line break."""
-    k = summary.k
-    header = [
-        "data source",
-        "prompts",
-        "n",
-        f"avg@{k}",
-        f"pass@{k}",
-        "format ok",
-        "tokens",
-        "cut",
-        "timed out",
-        "unscorable",
-    ]
-    lines, notes = [], []
+    rows, notes = [], []
     for name, source in summary.sources.items():
-        lines.append(
-            [
-                name,
-                f"{source.prompts:,}",
-                f"{source.responses / source.prompts:g}",
-                _shown(source.avg),
-                _shown(source.pass_at.get(k)),
-                f"{source.format_ok:.3f}",
-                f"{source.tokens:.1f}",
-                f"{source.cut:.3f}",
-                str(source.timed_out),
-                str(source.unscorable),
-            ]
+        rows.append(
+            {
+                "data source": name,
+                "prompts": f"{source.prompts:,}",
+                "n": f"{source.responses / source.prompts:g}",
+                **_accuracies(summary.k, source.avg, source.pass_at),
+                "format ok": f"{source.format_ok:.3f}",
+                "tokens": f"{source.tokens:.1f}",
+                "cut": f"{source.cut:.3f}",
+                "timed out": str(source.timed_out),
+                "unscorable": str(source.unscorable),
+            }
         )
         if unknown := source.timed_out + source.unscorable:
             notes.append(
@@ -190,16 +175,13 @@ def render(summary: Summary) -> str:
         if source.failed_searches:
             notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
     if summary.mean_of_sources:
-        means = [summary.mean_of_sources, summary.mean_of_sources_pass_at.get(k)]
-        lines.append(["mean of sources", "", "", *map(_shown, means), *[""] * 5])
-    if k == 1:  # pass@1 is avg@1
-        header, *lines = [[*line[:4], *line[5:]] for line in [header, *lines]]
-    return "\n".join([text_table(lines, header, align="l".ljust(len(header), "r")), *notes, _METHOD]) + "\n"
+        means = _accuracies(summary.k, summary.mean_of_sources, summary.mean_of_sources_pass_at)
+        rows.append({"data source": "mean of sources", **means})
+    header = [*rows[0]]
+    cells = [[row.get(name, "") for name in header] for row in rows]
+    return "\n".join([text_table(cells, header, align="l".ljust(len(header), "r")), *notes, _METHOD]) + "\n"
 
 
-def _shown(value: Estimate | None) -> str:
-    if value is None:
-        return "n/a"
-    if value.low is None or value.high is None:
-        return f"{value.mean:.3f} [n/a]"
-    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
+def _accuracies(k: int, avg: Estimate | None, pass_at: dict[int, Estimate]) -> dict[str, str]:
+    found = {f"avg@{k}": avg} if k == 1 else {f"avg@{k}": avg, f"pass@{k}": pass_at.get(k)}  # pass@1 is avg@1
+    return {name: interval_text(value) if value else "n/a" for name, value in found.items()}
