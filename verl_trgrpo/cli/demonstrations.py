@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import random
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
 
 _EXAMPLES = """\
 examples:
@@ -82,11 +80,10 @@ def search_demo(words: Sequence[str]) -> int:
         print(f"server: {url} (log: {out / 'server.log'})", file=sys.stderr)
         address = f"actor_rollout_ref.rollout.custom.search.url={url}"
         run_dir = _train(options, "search_demo", CHECKPOINT, "search", address)
-    example = example_trajectory(run_dir / "validation", options.seed)
-    if example is not None:
-        print(f"\na response of step {example['step']} (score {example['score']:g}):\n")
-        print(example["input"].strip())
-        print(example["output"].strip())
+    if example := example_trajectory(run_dir / DIRECTORY):
+        print(
+            f"\na response of the last validation (score {example.score}):\n\n{example.prompt.strip()}\n{example.text.strip()}"
+        )
     return 0
 
 
@@ -112,26 +109,9 @@ def _train(options: QuickstartOptions, config_name: str, checkpoint: Path, task:
     return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
 
 
-def example_trajectory(generations: Path, seed: int = 0) -> dict[str, Any] | None:
-    """Return a response of the latest validation, or None where there is none.
-
-    It is a right one with the most searches, or where none is right any one with the most searches.
-
-    Args:
-        generations: directory of veRL's validation dumps, a file ``STEP.jsonl`` for each, with ``input``, ``output`` and
-            ``score`` per line.
-        seed: chooses among equals.
-
-    Returns:
-        the line, and the step under ``step``.
-    """
-    steps = [int(path.stem) for path in generations.glob("*.jsonl") if path.stem.isdecimal()]
-    if not steps:
-        return None
-    # A line ends at a line feed only: the text may hold other separators.
-    lines = (generations / f"{max(steps)}.jsonl").read_text(encoding="utf-8").split("\n")
-    rows = [json.loads(line) for line in lines if line]
-    right = [row for row in rows if row["score"] == 1] or rows
-    most = max((row["output"].count("</search>") for row in right), default=0)
-    candidates = [row for row in right if row["output"].count("</search>") == most]
-    return {**random.Random(seed).choice(candidates), "step": max(steps)} if candidates else None
+def example_trajectory(dumps: Path) -> Response | None:
+    """Return the response of the latest validation with the most searches, a right one if there is any; None without one."""
+    files = dump_files(dumps)
+    responses = read_responses(files[max(files)]) if files else []
+    right = [response for response in responses if response.right] or responses
+    return max(right, key=lambda response: response.text.count("</search>"), default=None)

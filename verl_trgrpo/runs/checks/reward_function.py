@@ -2,17 +2,14 @@
 
 veRL would load it after the model and the rollout engine are up. It is loaded in a process of its own, because importing it
 may set variables, take a GPU or a port, or print; and in the directory and the environment of the training.
-``python -m verl_trgrpo.runs.checks.reward_function RESULT`` is that process.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -23,6 +20,22 @@ from verl_trgrpo.runs.environment import training_environment
 
 # A module that loads a model of its own may take long; then it is left to veRL.
 _SECONDS = 120.0
+
+# Writes why the function cannot be loaded into a file, or nothing.
+_PROGRAM = """
+import os, sys
+from verl.utils.import_utils import load_extern_object
+path, name, result = sys.argv[1:]
+try:
+    function = load_extern_object(module_path=path, object_name=name)
+    reason = "" if callable(function) else f"{name} is {type(function).__name__}, not a function"
+except (Exception, SystemExit) as error:
+    cause = error.__cause__ or error  # veRL wraps what a file raises
+    reason = f"{type(cause).__name__}: {cause}"
+with open(result, "w") as file:
+    file.write(reason)
+os._exit(0)  # whatever the module started must not hold this up
+"""
 
 
 def reward_findings(config: DictConfig) -> list[Finding]:
@@ -42,8 +55,7 @@ def reward_findings(config: DictConfig) -> list[Finding]:
         result = Path(directory) / "result"
         try:
             process = subprocess.run(
-                [sys.executable, "-m", __name__, str(result)],
-                input=json.dumps([path, name]),
+                [sys.executable, "-c", _PROGRAM, path, str(name), str(result)],
                 env=training_environment(config.trainer.device == "cpu", os.devnull),
                 capture_output=True,
                 text=True,
@@ -67,32 +79,3 @@ def _workers_place(config: DictConfig) -> str:
         "ray_kwargs.ray_init.runtime_env": any((ray_init.get("runtime_env") or {}).values()),
     }
     return next((name for name, value in places.items() if value), "")
-
-
-def _load(path: str, name: str | None) -> str:
-    """Load a function as veRL does; returns why that is not possible, or nothing."""
-    from verl.utils.import_utils import load_extern_object
-
-    if not name:
-        return f"{REWARD}.name is not set; give the function's name"
-    file = Path(path.removeprefix("file://")).resolve()
-    try:
-        function = load_extern_object(module_path=path, object_name=name)
-    except (Exception, SystemExit) as error:  # a module that is imported may raise anything
-        # veRL wraps what a file raises.
-        cause = error.__cause__ if str(error).startswith("Error loading module") and error.__cause__ else error
-        frames = [frame for frame in traceback.extract_tb(cause.__traceback__) if Path(frame.filename) == file]
-        place = f" at line {frames[-1].lineno}" if frames else ""
-        return f"{type(cause).__name__}: {cause}{place}"
-    return "" if callable(function) else f"{name} is {type(function).__name__}, not a function"
-
-
-def main() -> None:
-    reason = _load(*json.load(sys.stdin))
-    Path(sys.argv[1]).write_text(reason)
-    sys.stderr.flush()
-    os._exit(0)  # whatever the module started must not hold this up
-
-
-if __name__ == "__main__":
-    main()
