@@ -50,15 +50,6 @@ print("HEAVY", sorted(heavy & set(sys.modules)))
     assert result.stdout.endswith("HEAVY []\n")
 
 
-def test_wrong_input_is_one_clear_error(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["train", "data.train_files=/nowhere.parquet", "data.val_files=/nowhere.parquet"]) == 2
-    error = capsys.readouterr().err
-    assert "data.train_files=/nowhere.parquet does not exist" in error
-    assert "Traceback" not in error
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_doctor_passes_here():
     findings = {finding.name: finding for finding in doctor.examine()}
     assert all(finding.ok for finding in findings.values()), findings

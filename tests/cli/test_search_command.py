@@ -59,12 +59,6 @@ def test_wrong_input_is_one_clear_error(capsys, corpus, tmp_path, monkeypatch, n
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
 
 
-def test_a_server_that_is_not_there_is_a_failure(capsys):
-    code, _, error = run(capsys, "query", "--url", "http://127.0.0.1:1", "question")
-    assert code == 1
-    assert error.startswith("error: http://127.0.0.1:1: the search engine is not available")
-
-
 def test_a_missing_package_is_named_with_its_remedy(corpus, tmp_path):
     # A module of this name that fails like one that is not there stands before the installed one.
     (tmp_path / "hidden").mkdir()

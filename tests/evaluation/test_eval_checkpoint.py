@@ -23,12 +23,6 @@ def test_a_checkpoint_is_found_by_its_step_or_its_actor(checkpoint):
     assert find_model(str(checkpoint)) == find_model(str(checkpoint / "actor")) == str(checkpoint / "actor")
 
 
-def test_a_model_directory_and_a_hub_name_are_taken_as_they_are(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert find_model(str(tmp_path)) == str(tmp_path)
-    assert find_model("Qwen/Qwen2.5-3B-Instruct") == "Qwen/Qwen2.5-3B-Instruct"
-
-
 def test_weights_that_the_checkpoint_holds_in_hugging_face_form_are_used(checkpoint):
     (checkpoint / "actor" / "huggingface" / "model.safetensors").write_bytes(b"")
     assert find_model(str(checkpoint)) == str(checkpoint / "actor" / "huggingface")

@@ -40,14 +40,6 @@ def test_presets_are_valid_and_what_is_given_overrides_them(tmp_path):
     assert options.sampling == Sampling(16, 0.7, 0.95, 4096)
 
 
-def test_search_settings_keep_their_types(tmp_path):
-    file = write(tmp_path / "a.parquet", [raw_row()])
-    options = EvalOptions(model="model", data=(file,), search=("url=http://127.0.0.1:8000/retrieve", "topk=2"))
-    assert options.search_settings == {"url": "http://127.0.0.1:8000/retrieve", "topk": 2}
-    with pytest.raises(ValueError, match="topk is None"):
-        EvalOptions(model="model", data=(file,), search=("topk",))
-
-
 def test_limit_draws_rows_with_the_seed(tmp_path):
     file = write(tmp_path / "a.parquet", [raw_row() for _ in range(100)])
 

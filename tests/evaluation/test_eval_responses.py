@@ -27,11 +27,6 @@ def test_what_is_appended_is_read_in_order_of_row_and_sample(tmp_path, data):
         assert store.read(0) == store.read(2) == []
 
 
-def test_files_of_the_same_name_are_kept_apart(tmp_path, data):
-    with open_store(tmp_path / "out", {}, data) as store:
-        assert len({store.path(number) for number in range(3)}) == 3
-
-
 def test_a_line_cut_short_by_a_kill_is_dropped_and_the_file_goes_on(tmp_path, data):
     with open_store(tmp_path / "out", {}, data) as store:
         store.append(0, response(0, 0))

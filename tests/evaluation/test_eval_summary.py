@@ -52,12 +52,6 @@ def test_unknown_verdicts_are_left_out_counted_and_bounded():
     assert "as wrong avg is 0.333, as right 0.833" in text
 
 
-def test_nothing_known_gives_no_figure_rather_than_zero():
-    summary = summarize(items([[None], [None]]), k=1, seed=0)
-    assert summary.sources["math500"].avg is None
-    assert " n/a " in render(summary).splitlines()[1]
-
-
 def test_a_problem_that_a_file_repeats_is_one_prompt():
     repeated = [
         (row(position, text="the same"), Response(position, 0, "", 1, False), Verdict(float(position < 4)))

@@ -54,10 +54,6 @@ def test_a_sound_checkpoint_is_left_alone(run_dir):
     assert {path: path.stat().st_mtime_ns for path in run_dir.rglob("*") if path.is_file()} == before
 
 
-def test_without_a_tracker_file_a_run_starts_from_scratch(tmp_path):
-    assert settle_checkpoint(tmp_path) == [] and latest_checkpoint(tmp_path) is None
-
-
 def test_a_half_written_checkpoint_after_the_tracked_one_does_not_matter(run_dir):
     (run_dir / TRACKER).write_text("2")
     (run_dir / "global_step_4" / "data.pt").unlink()

@@ -43,12 +43,6 @@ def test_a_run_without_an_accelerator():
     assert composed_by_hydra(run.arguments) == run.config
 
 
-def test_an_accelerator_keeps_verls_defaults():
-    run = compose()
-    assert run.config.actor_rollout_ref.actor.strategy == "fsdp" and not run.on_cpu
-    assert run.config.actor_rollout_ref.model.external_lib is None
-
-
 def test_a_platform_that_the_user_chooses_is_respected():
     """A head node without a GPU may start a run on GPUs."""
     assert compose(overrides=["platform=accelerator"], platform="cpu").on_cpu is False
@@ -57,18 +51,6 @@ def test_a_platform_that_the_user_chooses_is_respected():
     eager = "actor_rollout_ref.model.override_config.attn_implementation=eager"
     config = compose(overrides=[eager], platform="cpu").config
     assert config.actor_rollout_ref.model.override_config.attn_implementation == "eager"
-
-
-def test_stock_configurations_get_the_platform_too():
-    run = compose("ppo_trainer", [*STOCK, "+algorithm=tr_grpo"], platform="cpu")
-    assert "+platform=cpu" in run.arguments and run.on_cpu
-
-
-@pytest.mark.parametrize("algorithm", ["tr_grpo", "dr_grpo"])
-def test_each_algorithm_has_its_own_run_directory(algorithm):
-    chosen = f"algorithm={algorithm}"
-    assert compose(overrides=[chosen]).directory == Path("runs/verl_trgrpo") / algorithm
-    assert compose(overrides=[chosen, "trainer.experiment_name=mine"]).directory.name == "mine"
 
 
 def test_a_stock_configuration_is_not_named_after_an_algorithm_that_nobody_chose():

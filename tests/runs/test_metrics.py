@@ -37,14 +37,6 @@ def test_a_line_still_being_written_waits(tmp_path):
     assert [step.reward for step in log.read()] == [1.0, 4.0]
 
 
-def test_accuracy_is_the_mean_over_data_sources(tmp_path):
-    write(
-        tmp_path / "metrics-1.jsonl",
-        [(4, {"val-core/kk_2ppl/acc/mean@1": 0.5, "val-core/kk_3ppl/acc/mean@1": 0.1, "val-aux/x": 9.0})],
-    )
-    assert MetricsLog(tmp_path).read()[0].accuracy == pytest.approx(0.3)
-
-
 def test_summary(tmp_path):
     records = [(i, {"critic/score/mean": float(i), "timing_s/step": 2.0}) for i in range(1, 11)]
     records[0][1]["val-core/a/acc/mean@1"] = 0.2
@@ -76,9 +68,3 @@ def test_what_is_not_a_number_is_not_what_was_not_logged(tmp_path):
     )
     (step,) = MetricsLog(tmp_path).read()
     assert math.isnan(step.metrics["actor/grad_norm"])
-
-
-def test_later_attempts_alone(tmp_path):
-    write(tmp_path / "metrics-1.jsonl", [(1, {"critic/score/mean": 1.0}), (9, {"critic/score/mean": 9.0})])
-    write(tmp_path / "metrics-2.jsonl", [(2, {"critic/score/mean": 2.0})])
-    assert [step.number for step in MetricsLog(tmp_path, first=2).read()] == [2]

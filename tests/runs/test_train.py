@@ -21,14 +21,6 @@ from verl_trgrpo.runs.train import TrainingFailedError, latest_checkpoint, run_t
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
-def test_latest_checkpoint_believes_the_tracker_and_the_directory(tmp_path):
-    assert latest_checkpoint(tmp_path) is None
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")
-    assert latest_checkpoint(tmp_path) is None  # the tracker alone is not a checkpoint
-    (tmp_path / "global_step_7").mkdir()
-    assert latest_checkpoint(tmp_path) == tmp_path / "global_step_7"
-
-
 def test_a_finished_run_is_only_shown(sound_run, tmp_path):
     run_dir = tmp_path / "run"
     (run_dir / "global_step_3").mkdir(parents=True)

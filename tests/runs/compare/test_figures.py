@@ -43,13 +43,6 @@ def test_figures_of_one_source():
     assert {*figures} == {*FIGURES}
 
 
-def test_without_a_metric_sources_are_averaged():
-    figures = run_figures(steps(), None)
-    assert figures["final_accuracy"] == pytest.approx(0.5)
-    assert figures["best_accuracy"] == pytest.approx(0.7)
-    assert figures["gap"] == pytest.approx(0.3)
-
-
 def test_the_last_five_steps_count_for_entropy_and_length():
     many = [Step(i, {"actor/entropy": float(i), "response_length/mean": 2.0 * i}) for i in range(1, 21)]
     assert run_figures(many, None) == {"entropy": 18.0, "response_length": 36.0}

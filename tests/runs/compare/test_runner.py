@@ -166,8 +166,3 @@ def test_tables(tmp_path):
     assert table["runs"]["worse"]["1"]["final_accuracy"] == pytest.approx(0.11)
     assert found["grpo"]["final_accuracy"]["estimate"]["mean"] == pytest.approx(0.51)
     assert "| tr_grpo (primary) | +0.100 p=0.25 " in text
-
-
-def test_no_table_without_runs(tmp_path):
-    with pytest.raises(ValueError, match="no finished run"):
-        write_tables(STUDY, tmp_path)

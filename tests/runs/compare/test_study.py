@@ -42,13 +42,6 @@ def test_a_study_and_its_paths(directory):
     )
 
 
-def test_counts_of_puzzles_may_be_overridden(tmp_path, directory):
-    text = TEXT.replace("data: {train: train.parquet, test: test.parquet}", "puzzles: {train: {3: 8}, test: {3: 4}}")
-    (directory / "study.yaml").write_text(text)
-    study = read_study(directory / "study.yaml", ["puzzles.test.3=2", "puzzles.seed=7"])
-    assert study.puzzles == {"train": {3: 8}, "test": {3: 2}, "seed": 7}
-
-
 def test_some_arms_of_a_study(directory):
     (directory / "study.yaml").write_text(TEXT + "  other: {height: 1}\n")
     assert [*read_study(directory / "study.yaml", arms=["tr_grpo", "grpo"]).arms] == ["tr_grpo", "grpo"]

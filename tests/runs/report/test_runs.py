@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runs.report.files import metrics, write_comparison, write_generations, write_record, write_run, write_steps
+from tests.runs.report.files import write_comparison, write_generations, write_record, write_run, write_steps
 from verl_trgrpo.runs.report.runs import read_runs, split_label
 
 
@@ -46,14 +46,6 @@ def test_a_directory_of_runs_expands_and_leaves_other_files_alone(tmp_path):
     (tmp_path / "data" / "test.jsonl").write_text('{"question": "x"}\n')
     write_generations(tmp_path / "dumps", {0: [{"input": "a", "output": "b"}]})
     assert names(read_runs([str(tmp_path)])) == [("grpo", 0), ("grpo", 9), ("grpo", 10)]
-
-
-def test_files_of_verls_file_logger_are_runs_of_their_own(tmp_path):
-    """veRL itself writes PROJECT/EXPERIMENT.jsonl."""
-    for seed in (0, 1):
-        write_steps(tmp_path / "project" / f"exp-seed{seed}.jsonl", {1: metrics(1, 0.1, seed)})
-    assert names(read_runs([str(tmp_path / "project")])) == [("exp", 0), ("exp", 1)]
-    assert names(read_runs([f"A={tmp_path / 'project' / 'exp-seed1.jsonl'}"])) == [("A", 1)]
 
 
 def test_all_problems_come_out_at_once(tmp_path):

@@ -45,12 +45,6 @@ def test_the_verdict_goes_by_acc_and_then_by_the_score(tmp_path, score, more, ve
     assert pair.kind == f"{verdict} to {verdict}"
 
 
-def test_nothing_to_show(tmp_path):
-    assert read_samples(write_generations(tmp_path / "one", {0: rows([1])}), 3) is None
-    other = write_generations(tmp_path / "other", {0: rows([1]), 1: [generation("elsewhere", "o", 1.0)]})
-    assert read_samples(other, 3) is None
-
-
 def test_the_first_of_several_responses_counts_and_equal_prompts_are_told_apart_by_their_answers(tmp_path):
     twice = [
         generation("p", "first", 0.0),
