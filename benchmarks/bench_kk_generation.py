@@ -2,7 +2,7 @@
 
 Compares `generate_puzzles`, which also wards off repetition up to renaming and writes the quiz, with reasoning-gym's own
 solver on the same sampler, which does neither; and measures the builder as a whole, from the sampler to the files and
-their manifest, without and with worked solutions. Run ``python benchmarks/bench_kk_generation.py``.
+their manifest. Run ``python benchmarks/bench_kk_generation.py``.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def puzzles_per_second(
     return best
 
 
-def built_per_second(n_people: int, count: int, repeats: int, with_reasoning: bool) -> float:
+def built_per_second(n_people: int, count: int, repeats: int) -> float:
     """Return the best of several builds of `count` puzzles, a tenth of them for testing."""
     test = max(1, count // 10)
     best = 0.0
@@ -58,7 +58,6 @@ def built_per_second(n_people: int, count: int, repeats: int, with_reasoning: bo
                 train=count - test,
                 test=test,
                 seed=seed,
-                with_reasoning=with_reasoning,
             )
             start = time.perf_counter()
             build(options)
@@ -83,19 +82,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write JSON to this file")
     arguments = parser.parse_args()
     figures = {}
-    print("| people | puzzles/s | reasoning-gym solver | ratio | built/s | built with reasoning/s | canonical key |")
-    print("|---|---|---|---|---|---|---|")
+    print("| people | puzzles/s | reasoning-gym solver | ratio | built/s | canonical key |")
+    print("|---|---|---|---|---|---|")
     for n_people in arguments.people:
         here = puzzles_per_second(generated_here, n_people, arguments.count, arguments.repeats)
         there = puzzles_per_second(generated_by_reference, n_people, arguments.reference_count, arguments.repeats)
         key = microseconds_per_key(n_people, arguments.count)
-        built, worked = (
-            built_per_second(n_people, arguments.count, arguments.repeats, reasoning) for reasoning in (False, True)
-        )
+        built = built_per_second(n_people, arguments.count, arguments.repeats)
         figures[n_people] = {"puzzles_per_second": here, "reference_per_second": there, "built_per_second": built}
-        print(
-            f"| {n_people} | {here:,.0f} | {there:,.0f} | {here / there:.1f} | {built:,.0f} | {worked:,.0f} | {key:.0f} us |"
-        )
+        print(f"| {n_people} | {here:,.0f} | {there:,.0f} | {here / there:.1f} | {built:,.0f} | {key:.0f} us |")
     if arguments.out:
         arguments.out.write_text(json.dumps({"people": figures}, indent=2) + "\n", encoding="utf-8")
 

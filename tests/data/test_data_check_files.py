@@ -27,7 +27,6 @@ COLUMN_DEFECTS = {
     "data source a number": (replace(data_source=3), "data source", "error", "no reward for 3"),
     "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),
     "no ground truth": (replace(reward_model={"style": "rule"}), "ground truth", "error", "is None"),
-    "extra_info a text": (replace(extra_info="{}"), "index", "warning", "extra_info.index is None"),
     "all null": (replace(prompt=None), "prompt", "error", "the prompt is None"),
 }
 
@@ -40,10 +39,9 @@ def test_a_wrong_column_is_found(tmp_path, name):
     assert any(example in text for text in found.examples), found
 
 
-def test_an_index_and_a_split_of_odd_types_are_findings(tmp_path):
+def test_a_split_of_an_odd_type_is_a_finding(tmp_path):
     data = write(tmp_path / "data.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
     found = results(data)
-    assert "extra_info.index is [1]" in found["index"].examples[0]
     assert (found["split"].status, "no split in its first row" in found["split"].note) == ("not checked", True)
     given = results(train=(data,))
     assert "extra_info.split is ['train'] in a train file" in given["split"].examples[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_trgrpo.common.problems import Finding, Level, error, first_line, not_checked, shorten, warning
 from verl_trgrpo.data.parquet import extra_info_of, ground_truth_of
-from verl_trgrpo.data.schema import is_chat, order_findings, prompt_findings, tag_findings, truth_findings
+from verl_trgrpo.data.schema import is_chat, prompt_findings, tag_findings, truth_findings
 from verl_trgrpo.data.tokens import render_prompt
 
 TRAIN, TEST = "train", "test"
@@ -38,7 +38,6 @@ class Scan:
     def start_file(self, path: str, role: str | None) -> None:
         """Begin a file; files of one role belong together in a run."""
         self.role, self.group = role, role or f"file {path}"
-        self.indices: set[Any] = set()
         self.lengths: list[int] = []
         self.length: int | None = None
         self.prompts.setdefault(self.group, {})
@@ -63,19 +62,6 @@ def role_of(row: Mapping[str, Any]) -> str | None:
     """Return the part of a run that a row belongs to, None where it does not say; all but "train" is for testing."""
     split = extra_info_of(row).get("split")
     return (TRAIN if split == TRAIN else TEST) if isinstance(split, str) else None
-
-
-def index_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
-    """Yield a missing or repeated index."""
-    index = extra_info_of(row).get("index")
-    if not isinstance(index, (int, str)):
-        yield warning(
-            where, f"extra_info.index is {shorten(index)}; number the rows, veRL calls it row 0 in its traces"
-        )
-    elif index in scan.indices:
-        yield warning(where, f"extra_info.index {shorten(index)} is there before; number the rows")
-    else:
-        scan.indices.add(index)
 
 
 def split_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
@@ -155,9 +141,7 @@ def length_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[
 
 ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]]] = {
     "prompt": lambda row, where, scan: prompt_findings(row, where),
-    "message order": lambda row, where, scan: order_findings(row, where),
     "chat tags": lambda row, where, scan: tag_findings(row, where, scan.tags),
-    "index": index_findings,
     "split": split_findings,
     "data source": source_findings,
     "ground truth": lambda row, where, scan: truth_findings(row, where),

@@ -119,17 +119,6 @@ def prompt_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
         yield error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
 
 
-def order_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
-    """Yield whether user and assistant do not take turns, after an optional system message."""
-    if not is_chat(row.get("prompt")):
-        return
-    roles = [str(message.get("role")) for message in row["prompt"]]
-    turns = roles[1:] if roles[0] == "system" else roles
-    if turns != [("user", "assistant")[turn % 2] for turn in range(len(turns))]:
-        text = f"the roles are {', '.join(roles)}; many chat templates want user and assistant to take turns"
-        yield warning(where, text)
-
-
 def tag_findings(row: Mapping[str, Any], where: str, tags: Sequence[str] = CHAT_TAGS) -> Iterator[Finding]:
     """Yield what a chat template or the response brings, and the prompt has already."""
     if not is_chat(row.get("prompt")):

@@ -1,6 +1,5 @@
 """What is in the written files, and which options are refused."""
 
-import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -21,11 +20,10 @@ from tests.data.builder_files import (
 )
 from tests.tasks.knights_and_knaves.kk_files import build_kk, write_jsonl
 from tests.tasks.knights_and_knaves.kk_oracle import smallest_renaming, solutions
-from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions, build
 from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
-from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION, puzzle_prompt
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import NAMES, generate_puzzles
 
 main = load_script("kk").main
 WORDS = ["--people", "3", "--train", "6", "--test", "3"]
@@ -65,7 +63,7 @@ def test_rows_are_what_verl_reads_and_right_and_no_puzzle_occurs_twice(tmp_path)
 def test_bytes_depend_on_the_options_alone(tmp_path):
     """Not on the process or the hash seed; another seed gives other puzzles."""
     environment = environment_for(tmp_path)
-    words = ["--people", "5", "2", "3", "--train", "6", "--test", "3", "--with-reasoning"]
+    words = ["--people", "5", "2", "3", "--train", "6", "--test", "3"]
     for name, more in (("1", ()), ("2", ()), ("3", ("--seed", "1"))):
         out = ("--out", tmp_path / name / "kk")
         done = run_script("kk", environment | {"PYTHONHASHSEED": name}, *words, *out, *more)
@@ -82,11 +80,20 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, mo
     write_jsonl(tmp_path / "sources" / "kk.jsonl", generate_puzzles(3, 12, 1))
     monkeypatch.chdir(tmp_path)
     out = Path("some where/kk")
-    words = ["--system", "--seed", "4", "--with-reasoning", "--on-error", "skip"]
+    words = ["--system", "--seed", "4", "--on-error", "skip"]
     assert main(["--out", str(out), *WORDS, "--source", "./sources/kk.jsonl", *words]) == 0
     before = files_in(out)
     repeat_recorded_command(out, tmp_path, environment_for(tmp_path) | {"PYTHONHASHSEED": "77"})
     assert files_in(out) == before
+
+
+def test_the_prompt_is_instructions_and_quiz_in_one_message_or_in_two():
+    (puzzle,) = generate_puzzles(3, 1, 0)
+    (together,) = puzzle_prompt(puzzle)
+    system, user = puzzle_prompt(puzzle, system=True)
+    assert (together["role"], system["role"], user["role"]) == ("user", "system", "user")
+    assert together["content"] == f"{system['content']}\n\n{user['content']}" == f"{INSTRUCTION}\n\n{puzzle.quiz}"
+    assert not [name for name in NAMES if name in INSTRUCTION], "the example must name nobody"
 
 
 def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
@@ -98,23 +105,6 @@ def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
     # Another number of train puzzles leaves the test puzzles as they are.
     build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4))
     assert rows_of(tmp_path / "more" / "test.parquet") == test
-
-
-def test_sft_files_are_the_same_rows_with_a_worked_right_response(tmp_path):
-    data, _ = build_kk(tmp_path, people=(2, 5), with_reasoning=True, system=True)
-    for split, plain in data.items():
-        worked = rows_of(tmp_path / f"sft_{split}.parquet")
-        assert [{name: value for name, value in row.items() if name != "messages"} for row in worked] == plain
-        for row in worked:
-            *prompt, response = row["messages"]
-            assert prompt == row["prompt"] and response["role"] == "assistant"
-            form = r"<think>(.+)</think><answer>(.+)</answer>"
-            reasoning, answer = re.fullmatch(form, response["content"], re.DOTALL).groups()
-            assert reasoning.count("\n") > row["extra_info"]["n_people"]
-            assert (
-                compute_score(row["data_source"], response["content"], row["reward_model"]["ground_truth"])["acc"] == 1
-            )
-            assert answer == row["reward_model"]["ground_truth"]
 
 
 COUNTS = {"people": (3,), "train": 6, "test": 3}

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.data.builder_files import rows_of
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
@@ -43,29 +42,3 @@ def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full
         gold = reward_model["ground_truth"]
         response = f"<think>Clear.</think><answer>{gold}</answer>"
         assert compute_score(source, response, gold, info)["score"] == 3.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("system", [False, True])
-@pytest.mark.parametrize("pad_mode", ["no_padding", "right"])
-def test_the_trainer_for_fine_tuning_trains_on_exactly_the_assistants_text(tmp_path, tokenizer, system, pad_mode):
-    module = pytest.importorskip("verl.utils.dataset.multiturn_sft_dataset")
-    options = {"people": (2, 4), "train": 6, "test": 3, "with_reasoning": True}
-    build(KkOptions(out=tmp_path / "kk", system=system, **options))
-    config = {"pad_mode": pad_mode, "max_length": 8192, "truncation": "error"}
-    for split, count in (("train", 12), ("test", 6)):
-        path = tmp_path / "kk" / f"sft_{split}.parquet"
-        data = module.MultiTurnSFTDataset(str(path), tokenizer, config)
-        assert len(data) == count
-        for item, row in zip(map(data.__getitem__, range(count)), rows_of(path), strict=True):
-            trained = item["loss_mask"].bool()
-            *_, response = row["messages"]
-            assert tokenizer.decode(item["input_ids"][trained]) == response["content"] + "<|im_end|>\n"
-            # In one piece, after the prompt as it stands in reinforcement learning.
-            (positions,) = trained.nonzero(as_tuple=True)
-            assert positions.tolist() == list(range(int(positions[0]), int(positions[-1]) + 1))
-            before = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, tokenize=False)
-            assert tokenizer.decode(item["input_ids"][: positions[0]]) == before
-            assert (
-                compute_score(row["data_source"], response["content"], row["reward_model"]["ground_truth"])["acc"] == 1
-            )

@@ -1,13 +1,5 @@
-"""Build a Knights-and-Knaves data set for veRL.
-
-| file | rows |
-|---|---|
-| ``train.parquet``, ``test.parquet`` | puzzles of all sizes in random order, in the form of `data.schema` |
-| ``sft_train.parquet``, ``sft_test.parquet`` | the same rows with one more column, if asked for |
-
-The further column is ``messages``: the prompt and the assistant's worked response, as veRL's trainer for supervised
-fine-tuning reads it.
-"""
+"""Build a Knights-and-Knaves data set for veRL: ``train.parquet`` and ``test.parquet``, with puzzles of all sizes in random
+order, and ``manifest.json``."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -23,7 +15,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, BuildResult, Counts, DataFile, DataSet
 from verl_trgrpo.data.sources import MALFORMED, RowErrors, load_hub, read_records
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution, puzzle_prompt, search_text
+from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution, puzzle_prompt
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle
 from verl_trgrpo.tasks.knights_and_knaves.sources import Selection, Size, from_generator, from_records, source_files
 
@@ -40,8 +32,6 @@ EXTRA_INFO = [
     pa.field("statements", pa.string()),
     pa.field("origin", pa.string()),
 ]
-
-MESSAGES = pa.field("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +52,6 @@ class KkOptions(BuilderOptions):
         revision: with hf, commit, branch or tag.
         on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
         system: put the instructions into a system message.
-        with_reasoning: write sft_train.parquet and sft_test.parquet, too: the same rows with a column messages, whose last
-            message is a search with backtracking in words, and the answer.
     """
 
     people: tuple[int, ...] = ()
@@ -75,7 +63,6 @@ class KkOptions(BuilderOptions):
     revision: str = HUB_REVISION
     on_error: Literal["raise", "skip"] = "raise"
     system: bool = False
-    with_reasoning: bool = False
 
     @property
     def sizes(self) -> Sequence[Size]:
@@ -134,11 +121,6 @@ def _make(options: KkOptions, files: Mapping[str, Sequence[Path]], progress: Pro
         random.Random(f"order/{split}/{options.seed}").shuffle(puzzles)
         rows = [_row(options, split, index, puzzle) for index, puzzle in enumerate(puzzles)]
         data_files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema(EXTRA_INFO)))
-        if options.with_reasoning:
-            worked = [row | {"messages": _messages(row, puzzle)} for row, puzzle in zip(rows, puzzles, strict=True)]
-            data_files.append(
-                DataFile(f"sft_{split}.parquet", worked, schema.arrow_schema(EXTRA_INFO, None, [MESSAGES]))
-            )
     counts = dict(selection.counts)
     if errors.problems:
         counts["malformed rows"] = Counts(len(errors.problems), 0, {MALFORMED: len(errors.problems)})
@@ -179,8 +161,3 @@ def _row(options: KkOptions, split: str, index: int, puzzle: Puzzle) -> dict[str
             "origin": puzzle.origin,
         },
     )
-
-
-def _messages(row: Mapping[str, Any], puzzle: Puzzle) -> list[dict[str, str]]:
-    response = format_response(search_text(puzzle), puzzle.names, puzzle.solution)
-    return [*row["prompt"], {"role": "assistant", "content": response}]

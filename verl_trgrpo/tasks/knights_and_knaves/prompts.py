@@ -1,4 +1,4 @@
-"""Prompts, answers and worked responses for Knights-and-Knaves puzzles.
+"""Prompts and answers for Knights-and-Knaves puzzles.
 
 A response has the form that `reward` asks for::
 
@@ -8,10 +8,9 @@ A response has the form that `reward` asks for::
 Prompts are plain chat messages: the chat template of the model adds its own tags, exactly once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from verl_trgrpo.tasks.knights_and_knaves.logic import assignments, misfits
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, english
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle
 
 INSTRUCTION = (
     "Solve the following logic puzzle. First reason step by step inside <think> and </think>. Then state the identity "
@@ -21,19 +20,6 @@ INSTRUCTION = (
     "<answer>(1) [first character] is a knight\n"
     "(2) [second character] is a knave</answer>"
 )
-
-BEGIN = (
-    "I settle one person after the other and go back as soon as a claim cannot fit the role of the one who makes it."
-)
-END = "Everybody has a role and every claim fits, so this is the solution."
-
-_TRY = {True: "Suppose {name} is a knight.", False: "Then let {name} be a knave."}
-_FITS = "No claim is ruled out so far."
-_MISFIT = {
-    True: "This cannot be: {speaker}, a knight, claims that {claim}, which is now false.",
-    False: "This cannot be: {speaker}, a knave, claims that {claim}, which is now true.",
-}
-_BACK = "Neither role works for {name} here, so back to {earlier}."
 
 
 def format_solution(names: Sequence[str], solution: Sequence[bool]) -> str:
@@ -57,39 +43,3 @@ def puzzle_prompt(puzzle: Puzzle, system: bool = False) -> list[dict[str, str]]:
     if system:
         return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": puzzle.quiz}]
     return [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
-
-
-def search_text(puzzle: Puzzle) -> str:
-    """Return a search for the solution of `puzzle` in words, one step per line, to warm a model up for the prompt.
-
-    The search gives the people roles in the order in which the puzzle introduces them, a knight first, and goes back as
-    soon as a claim cannot be what its speaker's role asks for any more. A step gives one person a role, in addition to
-    the roles given before. It names the first person with a role whose claim then has the wrong truth whatever the roles
-    of the others are, if there is one. For example::
-
-        Suppose Zoey is a knight. This cannot be: Zoey, a knight, claims that Zoey is a knave, which is now false.
-    """
-    return "\n".join([BEGIN, *_steps(puzzle), END])
-
-
-def _steps(puzzle: Puzzle) -> Iterator[str]:
-    names = puzzle.names
-    cases, unfit = assignments(len(names)), misfits(puzzle.statements)
-    roles = [True]
-    while True:
-        is_open = (cases[:, : len(roles)] == roles).all(axis=1)
-        words = _TRY[roles[-1]].format(name=names[len(roles) - 1])
-        misfit = next((person for person in range(len(roles)) if unfit[person, is_open].all()), None)
-        if misfit is None:
-            yield f"{words} {_FITS}"
-            if len(roles) == len(names):
-                return
-            roles.append(True)
-            continue
-        claim = english(puzzle.statements[misfit], names)
-        yield f"{words} {_MISFIT[roles[misfit]].format(speaker=names[misfit], claim=claim)}"
-        # A puzzle with a solution always has roles that are yet to be tried.
-        while not roles[-1]:
-            roles.pop()
-            yield _BACK.format(name=names[len(roles)], earlier=names[len(roles) - 1])
-        roles[-1] = False
