@@ -30,18 +30,14 @@ def turns(*roles):
 # What replaces row 2 of a clean file of six rows -> the check, its status, a part of its example.
 ROW_DEFECTS = {
     "no prompt": ({"prompt": None}, "prompt", "error", "the prompt is None"),
-    "no messages": ({"prompt": []}, "prompt", "error", "the prompt is []"),
     "unknown role": ({"prompt": turns("human")}, "prompt", "error", "role 'human'"),
     "empty content": ({"prompt": user(" \n")}, "prompt", "error", "message 0 (user) is empty"),
-    "no content": ({"prompt": user(None)}, "prompt", "error", "the prompt is [{"),
     "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is the assistant's"),
     "chat tags": ({"prompt": user("<|im_start|>user\nHi<|im_end|>")}, "chat tags", "error", "<|im_start|>, <|im_end|>"),
     "opened think": ({"prompt": user("Solve it. <think>\n")}, "chat tags", "error", "<think>"),
     "unknown source": ({"data_source": ""}, "data source", "error", "no reward for ''"),
-    "null source": ({"data_source": None}, "data source", "error", "no reward for None"),
     "empty truth": (truth(" "), "ground truth", "error", "says nothing"),
     "no truth": (truth(None), "ground truth", "error", "says nothing"),
-    "no reward_model": ({"reward_model": None}, "ground truth", "error", "says nothing"),
     "malformed truth": (truth("Zoey is a knight"), "reward of gold", "error", "Error: malformed"),
     "duplicate": (row(1), "duplicates", "warning", "same prompt as data.parquet row 1"),
     "duplicate in capitals": (

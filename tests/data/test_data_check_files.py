@@ -18,16 +18,11 @@ def replace(**values):
 
 COLUMN_DEFECTS = {
     "no data source": (drop("data_source"), "columns", "error", "it has no data_source"),
-    "no prompt": (drop("prompt", "reward_model"), "columns", "error", "it has no prompt, reward_model"),
     "no extra_info": (drop("extra_info"), "columns", "warning", "no extra_info"),
     "prompt a text": (replace(prompt="Who is who?"), "prompt", "error", "must be a list of chat messages"),
-    "prompt of texts": (replace(prompt=["Who is who?"]), "prompt", "error", "must be a list of chat messages"),
     "prompt without role": (replace(prompt=[{"content": "Who?"}]), "prompt", "error", "the role None"),
-    "content a number": (replace(prompt=[{"role": "user", "content": 1}]), "prompt", "error", "list of chat messages"),
-    "data source a number": (replace(data_source=3), "data source", "error", "no reward for 3"),
     "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),
     "no ground truth": (replace(reward_model={"style": "rule"}), "ground truth", "error", "is None"),
-    "all null": (replace(prompt=None), "prompt", "error", "the prompt is None"),
 }
 
 

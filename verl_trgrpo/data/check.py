@@ -51,14 +51,13 @@ class CheckResult:
 class FileFacts:
     """A checked file: path as given, rows read, and "train", "test" or None where that is not known.
 
-    lengths: min, median, p95 (nearest rank) and max of its prompts, in tokens of the rendered chat or in characters.
+    lengths: min, median, p95 (nearest rank) and max of its prompts in tokens of the rendered chat, with a tokenizer.
     """
 
     path: str
     rows: int
     role: str | None
     lengths: dict[str, int]
-    unit: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Report:
         lines = []
         for facts in self.files:
             lengths = ", ".join(f"{name} {length}" for name, length in facts.lengths.items())
-            prompts = f"; {facts.unit} of a prompt: {lengths}" if lengths else ""
+            prompts = f"; tokens of a prompt: {lengths}" if lengths else ""
             lines.append(
                 f"{facts.path}: {count_of(facts.rows, 'row')}, {facts.role or 'train or test not known'}{prompts}"
             )
@@ -140,7 +139,7 @@ def check_files(
                 read += 1
         except UnreadableError as problem:
             found.add("file", [error(names[path], f"{problem} (after {read} rows)")])
-        facts[path] = FileFacts(str(path), read, roles[path], _summary(scan.lengths), scan.unit)
+        facts[path] = FileFacts(str(path), read, roles[path], _summary(scan.lengths))
     if not any(file.rows for file in facts.values()):
         for name in ROW_CHECKS:
             found.add(name, [not_checked("", "no rows were read")])

@@ -24,14 +24,13 @@ class Scan:
     Args:
         rewards: `verl_trgrpo.tasks`, or a module with the same functions.
         gold: whether responses that state the ground truth are scored.
-        tokenizer: with a chat template; None: prompts are measured in characters.
+        tokenizer: with a chat template, or None.
         tags: that must not be in a prompt.
         limit: of a prompt in tokens, if there is one.
     """
 
     def __init__(self, rewards: ModuleType, gold: bool, tokenizer: Any, tags: Sequence[str], limit: int | None) -> None:
         self.rewards, self.gold, self.tokenizer, self.tags, self.limit = rewards, gold, tokenizer, tags, limit
-        self.unit = "tokens" if tokenizer else "characters"
         # Group of files -> hash of a prompt's key -> where it was met first, and its ground truth.
         self.prompts: dict[str, dict[int, tuple[str, str]]] = {}
 
@@ -118,11 +117,10 @@ def overlap_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator
 def template_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield why the chat template refuses the prompt; else note the length, for a row that is a chat."""
     scan.length = None
-    if not is_chat(row.get("prompt")):
-        return
     if scan.tokenizer is None:
-        scan.lengths.append(sum(len(message["content"]) for message in row["prompt"]))
         yield not_checked("", "no --tokenizer")
+        return
+    if not is_chat(row.get("prompt")):
         return
     try:
         _, scan.length = render_prompt(scan.tokenizer, row["prompt"])

@@ -4,7 +4,7 @@ import gzip
 import json
 import random
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,6 +98,17 @@ def read_records(path: Path, errors: RowErrors, where: str = "") -> Iterator[Rec
                 errors.add(where, number, f"it is of type {type(row).__name__}; expected an object")
     except (OSError, EOFError, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+
+
+def parse_records(records: Iterable[Record], parse: Callable[[Record], Item], errors: RowErrors) -> Iterator[Item]:
+    """Yield what `parse` makes of each record; where it raises ValueError, the row goes to `errors`."""
+    for record in records:
+        try:
+            item = parse(record)
+        except ValueError as error:
+            errors.add(record.where, record.number, str(error))
+        else:
+            yield item
 
 
 def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:

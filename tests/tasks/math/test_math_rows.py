@@ -4,12 +4,13 @@ import math
 
 import pytest
 
+from verl_trgrpo.data.sources import Record
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_answers, read_problem
 
 
 def test_columns_of_the_known_data_sets():
-    assert read_problem({"problem": " Why?\n", "answer": "1", "level": 3}, "a#1") == Problem("Why?", ["1"], "a#1")
-    assert read_problem({"question": "Why?", "final_answer": ["1"], "subfield": "Logic"}) == Problem("Why?", ["1"])
+    for row in ({"problem": " Why?\n", "answer": "1", "level": 3}, {"question": "Why?", "final_answer": ["1"]}):
+        assert read_problem(Record(row, "a", 1)) == Problem("Why?", ["1"], "a#1")
 
 
 MALFORMED = {
@@ -32,7 +33,7 @@ MALFORMED = {
 def test_a_malformed_row_is_refused_with_its_reason(name):
     row, reason = MALFORMED[name]
     with pytest.raises(ValueError) as caught:
-        read_problem(row)
+        read_problem(Record(row, "a", 1))
     assert reason in str(caught.value)
 
 
@@ -42,7 +43,7 @@ def test_pictures_beside_words_and_in_asymptote_are_fine():
         "[asy] draw((0,0)--(1,1)); [/asy]",
         "\\includegraphics{a.jpg} $x$?",
     ):
-        assert read_problem({"problem": text, "answer": "1"}).text == text
+        assert read_problem(Record({"problem": text, "answer": "1"}, "a", 1)).text == text
 
 
 ANSWERS = {

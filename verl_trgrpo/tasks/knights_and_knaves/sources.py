@@ -17,7 +17,7 @@ from typing import Any
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.build import Counts
-from verl_trgrpo.data.sources import Record, RowErrors, find_files
+from verl_trgrpo.data.sources import Record, RowErrors, find_files, parse_records
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
@@ -131,13 +131,8 @@ def source_files(path: Path) -> dict[str, list[Path]]:
 
 def _by_size(records: Iterable[Record], errors: RowErrors) -> defaultdict[int, list[Puzzle]]:
     by_size: defaultdict[int, list[Puzzle]] = defaultdict(list)
-    for record in records:
-        try:
-            puzzle = puzzle_from_row(record.row, record.origin)
-        except ValueError as error:
-            errors.add(record.where, record.number, str(error))
-        else:
-            by_size[len(puzzle.names)].append(puzzle)
+    for puzzle in parse_records(records, lambda record: puzzle_from_row(record.row, record.origin), errors):
+        by_size[len(puzzle.names)].append(puzzle)
     return by_size
 
 

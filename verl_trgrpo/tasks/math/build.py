@@ -1,6 +1,6 @@
 """Build DeepScaleR's train set and test sets for veRL: a parquet file for each and ``manifest.json``."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +10,7 @@ import pyarrow as pa
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
-from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, Record, RowErrors, draw
+from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw, parse_records
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_problem
 from verl_trgrpo.tasks.math.sources import SETS, TRAIN, HubData, find_sources, read_set
 
@@ -100,7 +100,7 @@ def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], prog
     counts, files = {}, []
     for name, place in places.items():
         before = len(errors.problems)
-        read = list(_problems(progress(read_set(place, errors), None, name), errors))
+        read = list(parse_records(progress(read_set(place, errors), None, name), read_problem, errors))
         problems = [problem for problem in read if problem.answers]
         malformed = len(errors.problems) - before
         repeated = find_repetitions(problems)
@@ -114,14 +114,6 @@ def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], prog
         files.append(DataFile(f"{file}.parquet", rows, ARROW_SCHEMA))
     errors.finish()
     return DataSet(files, counts, errors.problems)
-
-
-def _problems(records: Iterable[Record], errors: RowErrors) -> Iterator[Problem]:
-    for record in records:
-        try:
-            yield read_problem(record.row, record.origin)
-        except ValueError as error:
-            errors.add(record.where, record.number, str(error))
 
 
 def _row(options: DeepscalerOptions, name: str, index: int, problem: Problem) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
+from verl_trgrpo.data.sources import Record
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
@@ -40,11 +41,12 @@ class Problem:
         return " ".join(self.text.split())
 
 
-def read_problem(row: Mapping[str, Any], origin: str = "") -> Problem:
+def read_problem(record: Record) -> Problem:
     """Return the problem of a row with problem (or question) and answer (or final_answer).
 
     Raises ValueError for a malformed row; the message says why.
     """
+    row = record.row
     if "answer" not in row and "final_answer" not in row:
         raise ValueError(f"the row has no column answer or final_answer; found {', '.join(row) or 'nothing'}")
     problem = row.get("problem") or row.get("question")
@@ -56,7 +58,7 @@ def read_problem(row: Mapping[str, Any], origin: str = "") -> Problem:
     if not re.search(r"\w", _IMAGE.sub("", text)):
         raise ValueError(f"the problem is {shorten(text)}; it has no words beside images")
     answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
-    return Problem(text, read_answers(answer), origin)
+    return Problem(text, read_answers(answer), record.origin)
 
 
 def read_answers(value: Any) -> list[str]:

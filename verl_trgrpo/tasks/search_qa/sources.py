@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, load_hub, read_records
+from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, load_hub, parse_records, read_records
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
 SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
@@ -95,13 +95,7 @@ def read_part(name: str, split: str, path: Path | None, revision: str, errors: R
         records = load_hub(HUB_DATASET, revision, split, name, {split: f"{name}/{split}.jsonl"})
     else:
         records = read_records(path, errors, f"{name}/{split}")
-    questions = []
-    for record in records:
-        try:
-            questions.append(_read_question(record, name, split))
-        except ValueError as error:
-            errors.add(f"{name}/{split}", record.number, str(error))
-    return questions
+    return list(parse_records(records, lambda record: _read_question(record, name, split), errors))
 
 
 def _read_question(record: Record, name: str, split: str) -> Question:
