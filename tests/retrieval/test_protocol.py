@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from verl_trgrpo.retrieval.options import ServerOptions
@@ -69,6 +69,54 @@ def test_a_bad_request_is_refused_with_a_reason(name):
         parse(fields)
     assert caught.value.status == status
     assert reason in str(caught.value)
+
+
+# Characters with a meaning in query languages, control characters, halves of surrogate pairs, and all others.
+QUERIES = (
+    st.text(alphabet=st.characters(), max_size=80)
+    | st.text(alphabet="+-&|!(){}[]^\"~*?:\\/<>=@%'; ANDORT", max_size=80)
+    | st.text(alphabet=[chr(code) for code in (*range(32), 127, 0x85, 0x2028, 0x202E, 0xFEFF, 0xFFFF)], max_size=20)
+    | st.text(alphabet=["\ud800", "\udbff", "\udc00", "\udfff", "a", " "], max_size=20)
+)
+NUMBERS = st.integers() | st.integers(-(10**400), 10**400) | st.floats() | st.booleans()
+VALUES = st.recursive(
+    st.none() | NUMBERS | QUERIES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(QUERIES, inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "queries": st.lists(QUERIES, max_size=6) | VALUES,
+        "topk": st.integers(-5, 12) | st.sampled_from([2**31, 2**63, 2**64, -(2**63), 1e308, 3.0, True]) | VALUES,
+        "return_scores": st.booleans() | VALUES,
+        "more": VALUES,
+    },
+)
+
+
+def is_right(fields) -> bool:
+    """Whether the documented protocol allows the request, written without looking at the server."""
+    queries, topk, scores = fields.get("queries"), fields.get("topk"), fields.get("return_scores", False)
+    right_topk = topk is None or topk == 0 or (type(topk) is int and 1 <= topk <= 10)
+    right_queries = isinstance(queries, list) and all(isinstance(query, str) and len(query) <= 20 for query in queries)
+    return right_queries and len(queries) <= 4 and right_topk and isinstance(scores, bool)
+
+
+@given(FIELDS)
+@example({"queries": ["polonium"], "topk": True})
+@example({"queries": ["polonium"], "topk": False})
+@example({"queries": ["polonium"], "topk": 10**18})
+@example({"queries": ['"', "(", "contents:", "\ud800"]})
+def test_a_request_is_read_where_it_is_right_and_refused_with_a_reason_where_not(fields):
+    if is_right(fields):
+        request = parse(fields)
+        expected = (fields["queries"], fields.get("topk") or 3, fields.get("return_scores", False))
+        assert (request.queries, request.topk, request.return_scores) == expected
+    else:
+        with pytest.raises(RefusedError) as caught:
+            parse(fields)
+        assert caught.value.status in (400, 413, 422) and len(str(caught.value)) > 10
 
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 import requests
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from tests.retrieval.servers import PASSAGES, command, serving, wait_for
 
@@ -51,6 +53,32 @@ def test_a_body_in_pieces_that_becomes_too_large_is_refused_with_a_reason(server
     answer = requests.post(f"{server.url}/retrieve", data=pieces, timeout=600)
     assert answer.status_code == 413 and "larger than" in answer.json()["detail"]
     assert server.post({"queries": ["polonium"]}).status_code == 200
+
+
+def raw(server, data: bytes) -> int:
+    """Send bytes as they are and nothing after them; return the status, 0 where the connection ends without one.
+
+    A server need not answer somebody who hangs up.
+    """
+    address = urlsplit(server.url)
+    with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.recv(1 << 16)
+    return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+@settings(max_examples=150)
+@given(
+    st.binary(max_size=120)
+    | st.binary(max_size=60).map(lambda data: b"POST /retrieve HTTP/1.1\r\n" + data + b"\r\n\r\n")
+)
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n{}\r\n0\r\n\r\n")
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n")
+@example(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: \xff\xfe\r\nContent-Length: 2\r\n\r\n{}")
+def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
+    assert raw(server, data) in {0, 400, 404, 405, 408, 413, 422, 431}  # 408 and 431 are uvicorn's own
+    assert server.process.poll() is None and server.pending() == 0
 
 
 def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path):
