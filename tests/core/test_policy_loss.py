@@ -95,19 +95,6 @@ def test_inside_silences_confident_correct_tokens_and_says_so():
     assert result.metrics["tr_zero_grad_frac_uniform"] == 0.0
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("weighting", [TokenWeighting(), TokenWeighting(shaping=make_shaping("uniform"))])
-def test_lower_precision_agrees_with_double(dtype, weighting):
-    exact, exact_gradient = run(batch(), weighting)
-    result, gradient = run(batch(dtype=dtype), weighting)
-    tolerance = {torch.float32: 1e-5, torch.float16: 5e-3, torch.bfloat16: 5e-2}[dtype]
-    assert result.loss.item() == pytest.approx(exact.loss.item(), abs=tolerance)
-    assert gradient.dtype == dtype
-    # In lower precision a token next to a clip edge may fall on its other side: compare the bulk, not the worst.
-    close = (gradient.double() - exact_gradient).abs() < tolerance
-    assert close.double().mean() > 0.9
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_extreme_log_probs_stay_finite(dtype):
     inf = float("inf")

@@ -84,7 +84,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
     from verl_trgrpo.tiny.search import CHECKPOINT as SEARCHING
-    from verl_trgrpo.tiny.search_dataset import prepare
+    from verl_trgrpo.tiny.search import prepare
     from verl_trgrpo.tiny.search_server import retrieval_server
 
     prepare(tmp_path, 0)

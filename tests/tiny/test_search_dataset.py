@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.tiny.search_dataset import AGENT_NAME, CORPUS, TEST, TRAIN, prepare
+from verl_trgrpo.tiny.search import AGENT_NAME, CORPUS, TEST, TRAIN, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)
 

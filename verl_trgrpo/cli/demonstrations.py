@@ -69,8 +69,7 @@ def quickstart(words: Sequence[str]) -> int:
 
 def search_demo(words: Sequence[str]) -> int:
     options = parse_options(SearchDemoOptions, "verl-trgrpo search demo", _SEARCH_DEMO, words, rest="overrides")
-    from verl_trgrpo.tiny.search import CHECKPOINT
-    from verl_trgrpo.tiny.search_dataset import prepare
+    from verl_trgrpo.tiny.search import CHECKPOINT, prepare
     from verl_trgrpo.tiny.search_server import retrieval_server
 
     out = options.out

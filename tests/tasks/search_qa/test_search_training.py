@@ -13,8 +13,7 @@ import pytest
 
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.train import run_training
-from verl_trgrpo.tiny.search import CHECKPOINT
-from verl_trgrpo.tiny.search_dataset import prepare
+from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 from verl_trgrpo.tiny.search_server import retrieval_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
