@@ -45,7 +45,6 @@ WRONG = {
     "several at once": (["index", "--corpus", "nowhere", "--out", "out", "--threads", "0"], "2 problems"),
     "no index": (["query", "--index", "out", "question"], "not a finished index"),
     "no question": (["query", "--index", "out"], "one or more questions"),
-    "no address": (["query", "--url", "8000", "question"], "url is '8000'"),
 }
 
 

@@ -33,8 +33,7 @@ def test_figures_of_a_small_case_by_hand():
     (source,) = summary.sources.values()
     assert (source.prompts, source.responses) == (4, 8)
     assert source.avg.mean == pytest.approx(0.5) and source.avg.low < 0.5 < source.avg.high
-    assert source.pass_at[1].mean == pytest.approx(0.5)
-    assert source.pass_at[2].mean == pytest.approx(0.75)
+    assert source.pass_at_k.mean == pytest.approx(0.75)
     assert (source.tokens, source.cut, source.format_ok) == (15, 0.5, 0.5)
     assert summary.mean_of_sources is None
 
@@ -46,7 +45,7 @@ def test_unknown_verdicts_are_left_out_counted_and_bounded():
     assert source.avg_low == pytest.approx((0.5 + 0.5 + 0) / 3)
     assert source.avg_high == pytest.approx((1 + 0.5 + 1) / 3)
     assert (source.timed_out, source.unscorable) == (3, 0)
-    assert source.pass_at[2].mean == 1.0, "only one prompt has two known verdicts"
+    assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
     text = render(summary)
     assert "3 responses without a verdict" in text
     assert "as wrong avg is 0.333, as right 0.833" in text
@@ -77,7 +76,7 @@ def test_the_table_lines_up_and_the_report_is_json():
     assert len({len(line) for line in lines[:3]}) == 1
     assert lines[3].startswith("mean of sources")
     read = json.loads(json.dumps(asdict(summary)))
-    assert read["sources"]["aime2024"]["pass_at"]["2"]["mean"] == 1.0
+    assert read["sources"]["aime2024"]["pass_at_k"]["mean"] == 1.0
     assert read["sources"]["aime2024"]["avg"] == {"mean": 0.5, "low": None, "high": None}
 
 

@@ -4,7 +4,6 @@ import functools
 import io
 import json
 import os
-import shutil
 
 import psutil
 import pytest
@@ -18,7 +17,6 @@ from verl_trgrpo.runs.metrics import MetricsLog, Step
 from verl_trgrpo.runs.progress import Progress
 from verl_trgrpo.runs.resume import check_same_run, next_start
 from verl_trgrpo.runs.train import TrainingFailedError, latest_checkpoint, run_training
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def test_a_finished_run_is_only_shown(sound_run, tmp_path):
@@ -73,18 +71,6 @@ def test_starting_over_leaves_no_checkpoint_of_another_configuration(sound_run, 
     assert (run_dir / "train-2.log").is_file() and not (run_dir / "abandoned-3").exists()
     # Curves of the first run would mix with those of the second.
     assert MetricsLog(run_dir).read() == [] and (run_dir / "metrics-1.jsonl.old").is_file()
-
-
-@pytest.mark.parametrize("key", ["path", "lora_adapter_path"])
-@pytest.mark.parametrize("place", ["", "merged_hf"])
-def test_starting_over_does_not_move_away_what_the_run_needs(sound_run, tmp_path, key, place):
-    needed = tmp_path / "run" / "global_step_3" / place
-    shutil.copytree(CHECKPOINT, needed)
-    with pytest.raises(ProblemsError, match=rf"model\.{key}=.* is in a checkpoint.*default_local_dir"):
-        run_training(
-            [*sound_run, f"actor_rollout_ref.model.{key}={needed}", "trainer.resume_mode=disable"], stream=io.StringIO()
-        )
-    assert needed.is_dir() and not (tmp_path / "run" / "config.yaml").exists()
 
 
 def test_a_driver_that_hangs_without_its_engine_is_ended(sound_run, tmp_path, monkeypatch, fake_driver):

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from verl_trgrpo.common.options import parse_options
-
-if TYPE_CHECKING:
-    from verl_trgrpo.retrieval.protocol import Hit
 
 _INDEX = """\
 Build an index of a corpus of passages.
@@ -37,13 +32,10 @@ hold for each worker. With a token every request needs it as its bearer token. S
 """
 
 _QUERY = """\
-Ask an index or a server, and print what it finds.
+Ask an index, and print what it finds.
 
 examples:
-  verl-trgrpo search query --index indexes/wiki-18 "who wrote The Left Hand of Darkness"
-  verl-trgrpo search query --url http://127.0.0.1:8000 --topk 5 "Ursula K. Le Guin"
-
-A server that needs a bearer token gets the one in the environment variable VERL_TRGRPO_SEARCH_TOKEN.
+  verl-trgrpo search query --index indexes/wiki-18 --topk 5 "who wrote The Left Hand of Darkness"
 """
 
 
@@ -81,57 +73,33 @@ def serve(words: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """What to ask, and whom.
+    """What to ask.
 
     Args:
-        questions: One or more questions; quote each.
         index: Directory of an index from `verl-trgrpo search index`.
-        url: Server in Search-R1's protocol, in place of an index.
+        questions: One or more questions; quote each.
         topk: Hits for each question.
     """
 
+    index: Path
     questions: tuple[str, ...]
-    index: Path | None = None
-    url: str | None = None
     topk: int = 3
 
     def __post_init__(self) -> None:
-        if not self.questions or (self.index is None) == (self.url is None):
-            raise ValueError("give one or more questions, and either --index or --url")
+        if not self.questions:
+            raise ValueError("give one or more questions")
 
 
 def query(words: Sequence[str]) -> int:
     options = parse_options(QueryOptions, "verl-trgrpo search query", _QUERY, words, positional=["questions"])
-    if options.index is not None:
-        from verl_trgrpo.retrieval.index import Index
+    from verl_trgrpo.retrieval.index import Index
 
-        for question, hits in zip(
-            options.questions, Index(options.index).search(options.questions, options.topk), strict=True
-        ):
-            _show(question, hits)
-    else:
-        asyncio.run(_query_server(options))
+    for question, hits in zip(
+        options.questions, Index(options.index).search(options.questions, options.topk), strict=True
+    ):
+        print(f"{question}\n{'' if hits else 'nothing found'}".rstrip())
+        for rank, hit in enumerate(hits, start=1):
+            title, _, text = hit.contents.partition("\n")
+            print(f"\n{rank}. {title.strip(chr(34))}  (score {hit.score:.2f}, id {hit.id or 'unknown'})\n   {text}")
+        print()
     return 0
-
-
-async def _query_server(options: QueryOptions) -> None:
-    from verl_trgrpo.tasks.search_qa.client import SearchClient
-    from verl_trgrpo.tasks.search_qa.options import read_options
-
-    client = SearchClient(read_options({"url": options.url, "topk": options.topk}))
-    try:
-        for question in options.questions:
-            result = await client.search(question)
-            if result.failure:
-                raise RuntimeError(f"{options.url}: {result.failure}")
-            _show(question, result.hits)
-    finally:
-        await client.close()
-
-
-def _show(question: str, hits: Sequence[Hit]) -> None:
-    print(f"{question}\n{'' if hits else 'nothing found'}".rstrip())
-    for rank, hit in enumerate(hits, start=1):
-        title, _, text = hit.contents.partition("\n")
-        print(f"\n{rank}. {title.strip(chr(34))}  (score {hit.score:.2f}, id {hit.id or 'unknown'})\n   {text}")
-    print()

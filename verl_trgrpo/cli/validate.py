@@ -2,7 +2,7 @@
 
 examples:
   verl-trgrpo validate recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml trainer.nnodes=2 --show
-  verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ... --json
+  verl-trgrpo validate trgrpo_trainer data.train_files=train.parquet data.val_files=test.parquet ...
 
 Composes the configuration as training on accelerators would, wherever it is asked, builds veRL's dataclasses from it, asks
 veRL's own validate_config, and compares sizes, lengths, files, rewards, clip and token weights. "Not checked" is what could
@@ -12,7 +12,6 @@ Exit code: 0 without errors, 1 with errors, 2 when nothing can be composed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,14 +26,12 @@ class ValidateOptions:
         config: a recipe file, or a configuration's name, such as trgrpo_trainer.
         overrides: Hydra overrides.
         show: also print the configuration and the sizes of a step.
-        json: print the report as JSON.
         no_files: missing data and model files are "not checked", for machines where they are not.
     """
 
     config: str
     overrides: tuple[str, ...] = ()
     show: bool = False
-    json: bool = False
     no_files: bool = False
 
     def __post_init__(self) -> None:
@@ -43,19 +40,11 @@ class ValidateOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    from omegaconf import OmegaConf
-
+    options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.runs.validate import validate
 
-    options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
     report = validate(options.config, options.overrides, need_files=not options.no_files)
-    if options.json:
-        content = report.as_dict()
-        if options.show:
-            content["config"] = OmegaConf.to_container(report.config)
-        print(json.dumps(content, indent=2))
-    else:
-        if options.show:
-            print(report.details_text(), end="\n\n")
-        print(report.findings_text())
+    if options.show:
+        print(report.details_text(), end="\n\n")
+    print(report.findings_text())
     return 0 if report.ok else 1

@@ -66,7 +66,7 @@ class Source:
 
     prompts: different prompts, the units of all intervals; `responses` to them.
     avg: share of right responses, averaged over prompts; None without any known verdict.
-    pass_at: probability that at least one of k samples is right, by k; without those k that no prompt has samples for.
+    pass_at_k: probability that at least one of k samples is right; None where no prompt has k known verdicts.
     avg_low, avg_high: `avg` if every response with an unknown verdict were wrong, or right.
     timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
     format_ok, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
@@ -75,7 +75,7 @@ class Source:
     prompts: int
     responses: int
     avg: Estimate | None
-    pass_at: dict[int, Estimate]
+    pass_at_k: Estimate | None
     avg_low: float
     avg_high: float
     timed_out: int
@@ -93,7 +93,7 @@ class Summary:
     k: int
     sources: dict[str, Source]
     mean_of_sources: Estimate | None
-    mean_of_sources_pass_at: dict[int, Estimate]
+    mean_of_sources_pass_at_k: Estimate | None
 
 
 def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
@@ -118,23 +118,24 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
     ).astype({"acc": float})  # None becomes NaN, which sums and means leave out
     sources: dict[str, Source] = {}
     averages: list[list[float]] = []
-    pass_at: dict[int, list[list[float]]] = {value: [] for value in sorted({k, *(2**i for i in range(k.bit_length()))})}
+    passes: list[list[float]] = []
+
+    def mean(*groups: list[float]) -> Estimate | None:
+        return mean_interval(*groups, seed=seed) if all(groups) else None
+
     for name, responses in table.groupby("source"):
         by_prompt = responses.groupby("prompt", sort=False)["acc"].agg(["count", "sum", "mean"])
         averages.append(by_prompt["mean"].dropna().tolist())
-        for value, groups in pass_at.items():
-            enough = by_prompt[by_prompt["count"] >= value]
-            groups.append(
-                [pass_at_k(int(n), int(c), value) for n, c in zip(enough["count"], enough["sum"], strict=True)]
-            )
+        enough = by_prompt[by_prompt["count"] >= k]
+        passes.append([pass_at_k(int(n), int(c), k) for n, c in zip(enough["count"], enough["sum"], strict=True)])
         unknown, late = responses["acc"].isna().sum(), (responses["reason"] == "timed_out").sum()
         low, high = (responses["acc"].fillna(x).groupby(responses["prompt"]).mean().mean() for x in (0.0, 1.0))
         means = responses[["format_ok", "tokens", "cut"]].mean().astype(float).to_dict()
         sources[str(name)] = Source(
             prompts=len(by_prompt),
             responses=len(responses),
-            avg=mean_interval(averages[-1], seed=seed) if averages[-1] else None,
-            pass_at={value: mean_interval(groups[-1], seed=seed) for value, groups in pass_at.items() if groups[-1]},
+            avg=mean(averages[-1]),
+            pass_at_k=mean(passes[-1]),
             avg_low=float(low),
             avg_high=float(high),
             timed_out=int(late),
@@ -143,11 +144,8 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
             **means,
         )
     if len(sources) < 2:
-        return Summary(k, sources, None, {})
-    mean = mean_interval(*averages, seed=seed) if all(averages) else None
-    return Summary(
-        k, sources, mean, {v: mean_interval(*groups, seed=seed) for v, groups in pass_at.items() if all(groups)}
-    )
+        return Summary(k, sources, None, None)
+    return Summary(k, sources, mean(*averages), mean(*passes))
 
 
 def render(summary: Summary) -> str:
@@ -159,7 +157,7 @@ def render(summary: Summary) -> str:
                 "data source": name,
                 "prompts": f"{source.prompts:,}",
                 "n": f"{source.responses / source.prompts:g}",
-                **_accuracies(summary.k, source.avg, source.pass_at),
+                **_accuracies(summary.k, source.avg, source.pass_at_k),
                 "format ok": f"{source.format_ok:.3f}",
                 "tokens": f"{source.tokens:.1f}",
                 "cut": f"{source.cut:.3f}",
@@ -175,13 +173,13 @@ def render(summary: Summary) -> str:
         if source.failed_searches:
             notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
     if summary.mean_of_sources:
-        means = _accuracies(summary.k, summary.mean_of_sources, summary.mean_of_sources_pass_at)
+        means = _accuracies(summary.k, summary.mean_of_sources, summary.mean_of_sources_pass_at_k)
         rows.append({"data source": "mean of sources", **means})
     header = [*rows[0]]
     cells = [[row.get(name, "") for name in header] for row in rows]
     return "\n".join([text_table(cells, header, align="l".ljust(len(header), "r")), *notes, _METHOD]) + "\n"
 
 
-def _accuracies(k: int, avg: Estimate | None, pass_at: dict[int, Estimate]) -> dict[str, str]:
-    found = {f"avg@{k}": avg} if k == 1 else {f"avg@{k}": avg, f"pass@{k}": pass_at.get(k)}  # pass@1 is avg@1
+def _accuracies(k: int, avg: Estimate | None, pass_at: Estimate | None) -> dict[str, str]:
+    found = {f"avg@{k}": avg} if k == 1 else {f"avg@{k}": avg, f"pass@{k}": pass_at}  # pass@1 is avg@1
     return {name: interval_text(value) if value else "n/a" for name, value in found.items()}

@@ -16,7 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 
 from verl_trgrpo.common.files import lock, name_holder, replaced_file, write_text
 from verl_trgrpo.common.problems import Level, ProblemsError, raise_problems
-from verl_trgrpo.runs.checkpoints import abandon_checkpoints, checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.checks.files import missing_files
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, flat, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
@@ -161,8 +161,8 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
     # Before the configuration is replaced: it must not vouch for checkpoints that it did not make.
-    if run.config.trainer.resume_mode == "disable":
-        _start_over(run, attempt, stream)
+    if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
+        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
     try:
         with replaced_file(run_dir / CONFIG_FILE) as file:
             OmegaConf.save(run.config, file)
@@ -210,22 +210,6 @@ def _record(run: ComposedRun) -> None:
     }
     record = {"trainer": "verl", "settings": settings, "command": ["verl.trainer.main_ppo", *run.arguments]}
     write_record(run.directory, record | environment(Path.cwd()))
-
-
-def _start_over(run: ComposedRun, attempt: int, stream: TextIO) -> None:
-    """Move the checkpoints of earlier attempts away, unless the run itself needs one of them: a model, an adapter."""
-    there = {checkpoint.resolve() for checkpoint in checkpoints(run.directory)}
-    needed = [
-        f"{key}={text} is in a checkpoint of this run directory, which trainer.resume_mode=disable would move away; "
-        "choose another trainer.default_local_dir"
-        for key, value in flat(OmegaConf.to_container(run.config, resolve=True)).items()
-        for text in (value if isinstance(value, list) else [value])
-        if isinstance(text, str) and "global_step_" in text
-        if there & {(path := Path(text).expanduser().resolve()), *path.parents}
-    ]
-    raise_problems(needed)
-    if abandoned := abandon_checkpoints(run.directory, attempt):
-        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -40,14 +39,6 @@ class Report:
     def ok(self) -> bool:
         """Whether there is no error."""
         return not self.messages(Level.ERROR)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report for programs, without the configuration."""
-        return {
-            "ok": self.ok,
-            "findings": [asdict(finding) | {"level": finding.level.value} for finding in self.findings],
-            "batches": self.batches._asdict() if self.batches else None,
-        }
 
     def findings_text(self) -> str:
         """Errors, warnings and what was not checked, apart, and a verdict."""

@@ -116,10 +116,9 @@ def test_text_of_others_is_text(tmp_path):
     output = f"</pre>{EVIL} \u202e $x$ \x00 \ud800 end"
     rows = {step: [generation(f"{EVIL} $\\frac", output, float(step))] for step in (0, 1)}
     write_generations(run / "validation", rows)
-    page = Page(build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html", title=EVIL)).page)
+    page = Page(build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html")).page)
     assert page.all("script") == [] and len(page.all("img")) == 11
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
-    assert page.words("h1") == EVIL and page.words("title") == EVIL
     # In the prompt, in its right answer and in both responses; what no page may hold is replaced.
     assert page.words("pre").count("alert(1)") == 4
     assert page.words("pre").endswith("$x$ \ufffd ? end")
@@ -151,8 +150,8 @@ def test_many_arms_with_odd_names(tmp_path):
 
 
 def test_wrong_options_come_out_at_once(tmp_path):
-    with pytest.raises(ValueError, match=r"(?s)3 problems.*no runs.*is a directory.*--samples is -1"):
-        ReportOptions(runs=(), out=tmp_path, samples=-1)
+    with pytest.raises(ValueError, match=r"(?s)2 problems.*no runs.*is a directory"):
+        ReportOptions(runs=(), out=tmp_path)
     run = str(write_run(tmp_path / "grpo-seed0", 0.1))
     options = ReportOptions(runs=(run,), out=tmp_path / "r.html", baseline="x", metric="y", upto=7)
     with pytest.raises(ValueError, match="3 problems") as caught:

@@ -13,7 +13,7 @@ def rows(verdicts):
 
 def test_first_and_last_step_of_the_same_prompts(tmp_path):
     write_generations(tmp_path, {2: rows([0, 0]), 10: rows([1, 0]), 9: rows([1, 1]), 0: rows([0, 1, 0])[::-1]})
-    found = read_samples(tmp_path, 4)
+    found = read_samples(tmp_path, most=4)
     assert (found.first, found.last, found.prompts) == (0, 10, 2)
     assert found.counts == {"wrong to right": 1, "right to wrong": 1}
     learned, lost = found.pairs
@@ -25,11 +25,11 @@ def test_first_and_last_step_of_the_same_prompts(tmp_path):
 def test_half_of_the_prompts_shown_were_learned_if_there_are_others(tmp_path):
     before, after = [0] * 20 + [1] * 5 + [0] * 5, [1] * 20 + [0] * 5 + [0] * 5
     write_generations(tmp_path, {0: rows(before), 8: rows(after)})
-    found = {most: [pair.kind for pair in read_samples(tmp_path, most).pairs] for most in (0, 6, 24, 100)}
+    found = {most: [pair.kind for pair in read_samples(tmp_path, most=most).pairs] for most in (0, 6, 24, 100)}
     assert {most: (len(kinds), kinds.count("wrong to right")) for most, kinds in found.items()} == {
         0: (0, 0), 6: (6, 3), 24: (24, 14), 100: (30, 20),
     }  # fmt: skip
-    assert read_samples(tmp_path, 6) == read_samples(tmp_path, 6), "drawn with a seed"
+    assert read_samples(tmp_path, most=6) == read_samples(tmp_path, most=6), "drawn with a seed"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_half_of_the_prompts_shown_were_learned_if_there_are_others(tmp_path):
 )  # fmt: skip
 def test_the_verdict_goes_by_acc_and_then_by_the_score(tmp_path, score, more, verdict):
     write_generations(tmp_path, {step: [generation("p", "o", score, **more)] for step in (0, 1)})
-    (pair,) = read_samples(tmp_path, 1).pairs
+    (pair,) = read_samples(tmp_path, most=1).pairs
     assert pair.kind == f"{verdict} to {verdict}"
 
 
@@ -52,7 +52,7 @@ def test_the_first_of_several_responses_counts_and_equal_prompts_are_told_apart_
         generation("p", "x", 1.0) | {"gts": "other"},
     ]
     write_generations(tmp_path, {0: twice, 1: twice})
-    assert sorted((pair.before.truth, pair.before.text) for pair in read_samples(tmp_path, 9).pairs) == [
+    assert sorted((pair.before.truth, pair.before.text) for pair in read_samples(tmp_path, most=9).pairs) == [
         ("answer of p", "first"), ("other", "x"),
     ]  # fmt: skip
 
@@ -62,10 +62,10 @@ def test_an_unfinished_line_waits_and_a_damaged_one_is_an_error(tmp_path):
     path = tmp_path / "1.jsonl"
     whole = path.read_text()
     path.write_text(whole[:-10])
-    assert read_samples(tmp_path, 9).prompts == 1
+    assert read_samples(tmp_path, most=9).prompts == 1
     path.write_text("[]\n" + whole)
     with pytest.raises(ValueError, match=r"1\.jsonl has a line that veRL did not dump"):
-        read_samples(tmp_path, 9)
+        read_samples(tmp_path, most=9)
 
 
 @pytest.mark.slow
@@ -76,6 +76,6 @@ def test_what_verl_dumps_is_read(tmp_path):
         PPOTrainer._write_generations(
             ["prompt"], [f"output {step}"], ["truth"], [score], {"acc": [score], "uid": ["u"]}, str(tmp_path), step
         )
-    (pair,) = read_samples(tmp_path, 1).pairs
+    (pair,) = read_samples(tmp_path, most=1).pairs
     assert pair.before == ("prompt", "truth", "output 0", False, 0.0, "")
     assert pair.after == ("prompt", "truth", "output 5", True, 1.0, "")

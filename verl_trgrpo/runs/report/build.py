@@ -30,11 +30,9 @@ class ReportOptions:
     Args:
         runs: [LABEL=]PATH: directories with veRL's logs, files of its file logger, or directories with such runs below.
         out: HTML file, replaced if there; its pictures go to NAME_figures beside it.
-        title: of the page.
         baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
         metric: validation metric; mean accuracy over data sources if left out.
         upto: step to compare at; runs that end before are not compared. The last that all finished runs reached if left out.
-        samples: prompts shown of each arm.
 
     Raises:
         ValueError: with all problems.
@@ -42,18 +40,14 @@ class ReportOptions:
 
     runs: tuple[str, ...]
     out: Path = Path("report.html")
-    title: str = "Training runs compared"
     baseline: str | None = None
     metric: str | None = None
     upto: int | None = None
-    samples: int = 4
 
     def __post_init__(self) -> None:
         problems = [] if self.runs else ["no runs were given; name at least one directory"]
         if self.out.is_dir():
             problems.append(f"--out {self.out} is a directory; name a file, such as {self.out / 'report.html'}")
-        if self.samples < 0:
-            problems.append(f"--samples is {self.samples}; use 0 or more")
         raise_problems(problems)
 
 
@@ -103,13 +97,12 @@ def build_report(options: ReportOptions) -> Report:
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, upto)
     page = render(
-        title=options.title,
         upto=upto,
         tables=comparison_tables(comparison, baseline, primary, margin),
         glance=glance,
         notes=remarks,
         charts=charts,
-        samples=list(_samples(arms, options.samples)),
+        samples=list(_samples(arms)),
         arms=arms,
         same=same,
         different=different,
@@ -150,8 +143,8 @@ def compare_arms(
     return compare(figures, baseline, primary, margin)
 
 
-def _samples(arms: Sequence[Arm], most: int) -> Iterator[Samples]:
+def _samples(arms: Sequence[Arm]) -> Iterator[Samples]:
     """Samples of the first run of each arm that has some."""
     for arm in arms:
-        found = (read_samples(run.path / DIRECTORY, most, run.name) for run in arm.runs)
+        found = (read_samples(run.path / DIRECTORY, run.name) for run in arm.runs)
         yield from itertools.islice(filter(None, found), 1)

@@ -44,13 +44,13 @@ class Samples(NamedTuple):
     pairs: list[Pair]
 
 
-def read_samples(directory: Path, most: int, name: str = "") -> Samples | None:
+def read_samples(directory: Path, name: str = "", most: int = 4) -> Samples | None:
     """Read the first and the last of veRL's validation dumps.
 
     Args:
         directory: with ``STEP.jsonl``.
-        most: so many prompts at most.
         name: whose they are.
+        most: so many prompts at most.
 
     Returns:
         the samples; None when there are not two steps with a common prompt. Of several responses to one prompt the first
