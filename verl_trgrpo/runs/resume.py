@@ -53,7 +53,11 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
     recorded = run_dir / CONFIG_FILE
     if not recorded.is_file():
         return
-    asked, found = flat(config), flat(_read(recorded))
+    try:
+        asked, found = flat(config), flat(OmegaConf.load(recorded))
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        message = f"{recorded} cannot be read ({error}); {_REMEDY}"
+        raise ProblemsError([message]) from error
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -83,13 +87,3 @@ def next_start(config: DictConfig, run_dir: Path) -> str:
         return "no checkpoint was saved (trainer.save_freq), so the same command starts from scratch"
     command = "the same command" if mode == "auto" else "with trainer.resume_mode=auto the command"
     return f"{command} goes on from the latest checkpoint, {checkpoint.name}"
-
-
-def _read(path: Path) -> DictConfig:
-    try:
-        found = OmegaConf.load(path)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ProblemsError([f"{path} cannot be read ({error}); {_REMEDY}"]) from error
-    if not isinstance(found, DictConfig) or not found:
-        raise ProblemsError([f"{path} does not hold a configuration; {_REMEDY}"])
-    return found

@@ -94,15 +94,8 @@ def _search_findings(config: DictConfig) -> list[Finding]:
     except ValueError as problem:
         return [*findings, error(key, str(problem))]
     response, searches = config.data.max_response_length, loop.max_searches
-    one = loop.max_turn_tokens * 2 + loop.max_observation_tokens
     budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
-    if one > response:
-        message = (
-            f"{key}: one search and an answer take up to {one} tokens, more than data.max_response_length={response}: no "
-            f"response could use what it found. Raise it, to {budget} for all searches"
-        )
-        findings.append(error(key, message))
-    elif budget > response:
+    if budget > response:
         message = (
             f"{key}: {searches + 1} turns of {loop.max_turn_tokens} tokens and {searches} observations of "
             f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}: a response "
