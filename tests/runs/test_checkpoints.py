@@ -150,5 +150,5 @@ def test_a_damaged_record_of_the_configuration_is_named(sound_run, tmp_path, con
     run_dir = tmp_path / "run"
     save(run_dir, 4)
     (run_dir / "config.yaml").write_text(content)
-    with pytest.raises(ProblemsError, match="trainer.resume_mode=disable"):
+    with pytest.raises(ProblemsError, match=r"trainer\.resume_mode=disable"):
         run_training(sound_run, stream=io.StringIO())

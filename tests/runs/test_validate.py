@@ -200,16 +200,6 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     assert "error (1)" in capsys.readouterr().out
 
 
-def test_the_configuration_is_the_one_that_accelerators_train():
-    """Also on a machine without any; the name decides about the run directory."""
-    config = validate(PUZZLES, ["algorithm=grpo"], need_files=False).config
-    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-grpo"
-    assert config.trainer.device != "cpu"
-    config = validate(PUZZLES, ["platform=cpu"], need_files=False).config
-    assert config.trainer.default_local_dir == "runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo"
-    assert config.trainer.device == "cpu"
-
-
 def test_what_cannot_be_composed_is_wrong_input(capsys):
     assert main(["validate", "recipes/nowhere/x.yaml"]) == 2
     assert main(["validate", "data.train_batch_size=8"]) == 2
