@@ -53,7 +53,8 @@ class _Comparison:
     def forms(self, gold: Form, answer: Form) -> bool:
         if gold.items and answer.items and _names_differ(gold, answer):
             return False  # before a set of one value loses its name: A={5} and B={5}
-        gold, answer = _unwrap(gold), _unwrap(answer)
+        # A set of one value is that value.
+        gold, answer = (f.items[0] if f.kind == LIST and len(f.items) == 1 else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.values(gold, answer)
         if not gold.items or not answer.items or _names_differ(gold, answer):
@@ -120,11 +121,6 @@ class _Comparison:
         long = len(answer) > max(80, 3 * len(gold))
         hard = len(_LEFT_TO_DO.findall(answer)) > len(_LEFT_TO_DO.findall(gold))
         return not long and not hard and self.same_formula(gold, answer)
-
-
-def _unwrap(form: Form) -> Form:
-    """A set of one value is that value."""
-    return form.items[0] if form.kind == LIST and len(form.items) == 1 else form
 
 
 def _names_differ(gold: Form, answer: Form) -> bool:

@@ -28,10 +28,6 @@ class Judge:
     """One judge process; safe to use from several threads, which wait for one another."""
 
     def __init__(self) -> None:
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin without a process. For a forked child, whose parent keeps the process it has."""
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self.process: subprocess.Popen[bytes] | None = None
@@ -99,7 +95,8 @@ class Judge:
 judge = Judge()
 """This process's judge."""
 
-os.register_at_fork(after_in_child=judge.forget)
+# A forked child begins without a process: the parent keeps the one it has.
+os.register_at_fork(after_in_child=judge.__init__)  # type: ignore[misc]
 
 
 def _work(connection: Connection) -> None:
@@ -126,9 +123,10 @@ def main(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setrecursionlimit(2000)
     try:
-        from verl_trgrpo.tasks.math.formulas import warm_up
+        from verl_trgrpo.tasks.math.formulas import WARM_UP, same_formula
 
-        warm_up()
+        for gold, answer in [("(x+1)^2", "x^2+2x+1"), *zip(WARM_UP, WARM_UP, strict=True)]:
+            same_formula(gold, answer)
     except Exception as error:
         connection.send(f"{type(error).__name__}: {error}")
         return

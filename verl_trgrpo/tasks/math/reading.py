@@ -95,11 +95,6 @@ def split_top_level(text: str, separator: str) -> list[str]:
     return [*parts, text[begin:].strip()]
 
 
-def nesting(text: str) -> int:
-    """Return the depth of nested brackets."""
-    return max([0, *(depth for _, depth in _walk(text))])
-
-
 def _walk(text: str, pattern: str = "") -> Iterator[tuple[re.Match[str], int]]:
     """Yield brackets and what else `pattern` finds, each with the number of brackets open behind it."""
     depth = 0
@@ -260,7 +255,7 @@ _GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+")
 
 def read_forms(text: str) -> tuple[Form, ...]:
     """Return the readings of a normalized text; two only for `1,234`, which is a number or a list."""
-    if nesting(text) > _MAX_NESTING or len(_NAME_SIGN.findall(text)) > _MAX_NAMES:
+    if any(depth > _MAX_NESTING for _, depth in _walk(text)) or len(_NAME_SIGN.findall(text)) > _MAX_NAMES:
         return (Form(VALUE, text),)
     form = _read(text)
     return (form, _read_list(text.split(","))) if _GROUPED.fullmatch(text) else (form,)
