@@ -221,18 +221,6 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monk
     assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
 
 
-def test_the_papers_merge_of_files_takes_what_is_left_without_repeats(tmp_path):
-    """As in the public data, where some sizes have fewer than 900 different train puzzles."""
-    for n_people in (3, 4, 5, 6, 7):
-        puzzles = list(generate_puzzles(n_people, 40, 1))
-        write_jsonl(tmp_path / "copy" / "train" / f"{n_people}.jsonl", [*puzzles[7:], puzzles[-1]])
-        write_jsonl(tmp_path / "copy" / "test" / f"{n_people}.jsonl", puzzles[:10])
-    counts = build(KkOptions(out=tmp_path / "out", paper=True, source=str(tmp_path / "copy"))).manifest["counts"]
-    dropped = {"repeats a puzzle up to names and order": 1, "equals a test puzzle up to names and order": 3}
-    for n_people in (3, 7):
-        assert counts[f"{n_people}ppl"] == {"read": 44, "kept": 40, "dropped": dropped}
-
-
 def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
     source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
     with source.open("a") as file:

@@ -15,7 +15,6 @@ from verl_trgrpo.tasks.knights_and_knaves.sources import (
     LEAKS,
     REPEATS,
     Size,
-    from_generator,
     from_records,
     puzzle_from_row,
     source_files,
@@ -110,15 +109,6 @@ def sizes_of(selection):
     return [[len(puzzle.names) for puzzle in puzzles] for puzzles in (selection.train, selection.test)]
 
 
-def test_the_generator_gives_what_is_asked_for_and_test_puzzles_do_not_depend_on_the_train_set():
-    selection = from_generator([Size(n, 60, 35) for n in (2, 3, 4)], seed=3)
-    every = [*selection.train, *selection.test]
-    assert sizes_of(selection) == [[2] * 60 + [3] * 60 + [4] * 60, [2] * 35 + [3] * 35 + [4] * 35]
-    assert len(identities(every)) == len(every)
-    fewer = from_generator([Size(4, 5, 35)], seed=3)
-    assert fewer.test == selection.test[-35:] and fewer.train == selection.train[-60:][:5]
-
-
 def test_one_source_is_split_without_overlap_although_it_repeats_puzzles():
     puzzles = list(generate_puzzles(3, 30, seed=4))
     every = [*puzzles, *(same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:8]))]
@@ -139,15 +129,6 @@ def test_train_rows_give_up_what_the_test_rows_have():
     assert len(selection.test) == 6 and all(puzzle.origin.startswith("test.jsonl#") for puzzle in selection.test)
     # Also the four test puzzles that were not asked for must not be trained on.
     assert identities(selection.train) == identities(puzzles[10:])
-
-
-def test_without_counts_everything_is_taken_that_is_no_repeat():
-    puzzles = list(generate_puzzles(4, 30, seed=4))
-    leaks = [same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:4])]
-    train = [*leaks, *puzzles[10:], same_in_other_words(puzzles[20], 2)]
-    selection = choose([4], None, None, train, [*puzzles[:10], same_in_other_words(puzzles[3], 1)])
-    assert sizes_of(selection) == [[4] * 20, [4] * 10]
-    assert selection.counts == {"4ppl": Counts(36, 30, {REPEATS: 2, LEAKS: 4, "not asked for": 0})}
 
 
 TOO_FEW = {
