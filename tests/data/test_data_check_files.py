@@ -34,14 +34,6 @@ def test_a_wrong_column_is_found(tmp_path, name):
     assert any(example in text for text in found.examples), found
 
 
-def test_a_split_of_an_odd_type_is_a_finding(tmp_path):
-    data = write(tmp_path / "data.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
-    found = results(data)
-    assert (found["split"].status, "no split in its first row" in found["split"].note) == ("not checked", True)
-    given = results(train=(data,))
-    assert "extra_info.split is ['train'] in a train file" in given["split"].examples[0]
-
-
 def damaged(path):
     content = write(path, clean(count=2000)).read_bytes()
     middle = len(content) // 4
@@ -104,13 +96,9 @@ def test_puzzles_with_renamed_people_are_equal(tmp_path):
 def test_the_role_of_a_file_follows_from_its_first_row_or_from_the_user(tmp_path):
     mixed = write(tmp_path / "mixed.parquet", [row(0, "train"), row(1, "test")])
     validation = write(tmp_path / "val.parquet", clean("validation"))
-    found = report(mixed, validation)
-    assert [facts.role for facts in found.files] == ["train", "test"]
-    split = next(check for check in found.checks if check.name == "split")
-    assert (split.status, split.examples) == (
-        "warning",
-        ["mixed.parquet row 1: extra_info.split is 'test' in a train file"],
-    )
+    odd = write(tmp_path / "odd.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
+    assert [facts.role for facts in report(mixed, validation, odd).files] == ["train", "test", None]
+    assert "odd.parquet has no split in its first row" in results(mixed, validation, odd)["overlap"].note
     assert [facts.role for facts in report(train=(validation,), test=(mixed,)).files] == ["train", "test"]
 
 

@@ -196,8 +196,7 @@ def _role(path: Path, name: str, options: CheckOptions, found: _Found) -> str | 
     except UnreadableError:
         return None  # `check_files` meets the same damage and reports it
     if role is None:
-        found.add("split", [not_checked("", f"{name} has no split in its first row; use --train or --test")])
-        found.add("columns", [not_checked("", f"{name} may be for training or for tests")])
+        found.add("overlap", [not_checked("", f"{name} has no split in its first row; use --train or --test")])
     return role
 
 

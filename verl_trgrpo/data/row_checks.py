@@ -63,12 +63,6 @@ def role_of(row: Mapping[str, Any]) -> str | None:
     return (TRAIN if split == TRAIN else TEST) if isinstance(split, str) else None
 
 
-def split_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
-    """Yield a split that is not the file's."""
-    if scan.role is not None and role_of(row) != scan.role:
-        yield warning(where, f"extra_info.split is {shorten(extra_info_of(row).get('split'))} in a {scan.role} file")
-
-
 def source_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield a data source without a reward."""
     source = row.get("data_source")
@@ -140,7 +134,6 @@ def length_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[
 ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]]] = {
     "prompt": lambda row, where, scan: prompt_findings(row, where),
     "chat tags": lambda row, where, scan: tag_findings(row, where, scan.tags),
-    "split": split_findings,
     "data source": source_findings,
     "ground truth": lambda row, where, scan: truth_findings(row, where),
     "reward of gold": gold_findings,
