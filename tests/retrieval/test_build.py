@@ -2,13 +2,10 @@
 
 import json
 import os
-import random
-import signal
-import subprocess
 
 import pytest
 
-from tests.retrieval.servers import COMMAND, PASSAGES, command, wait_for, write_corpus
+from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.retrieval.index import Index, check_complete
 
@@ -94,29 +91,3 @@ def test_what_is_not_a_finished_index_is_refused(tmp_path, corpus):
     os.truncate(store, store.stat().st_size - 1)
     with pytest.raises(ValueError, match="damaged"):
         Index(out)
-
-
-@pytest.fixture(scope="module")
-def large_corpus(tmp_path_factory):
-    rng = random.Random(0)
-    words = [f"word{n}" for n in range(5000)]
-    passages = {str(n): " ".join(rng.choices(words, k=100)) for n in range(30_000)}
-    return write_corpus(tmp_path_factory.mktemp("large") / "corpus.jsonl", passages)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_build_that_is_stopped_leaves_the_old_index_and_starts_over(tmp_path, corpus, large_corpus, number):
-    out = tmp_path / "out"
-    build_index(IndexOptions(corpus, out))
-    words = ["index", "--corpus", large_corpus, "--out", out, "--force"]
-    process = subprocess.Popen([*COMMAND, *map(str, words)], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: any(tmp_path.glob(".out.building/index/*.store")) or process.poll() is not None)
-    process.send_signal(number)
-    process.communicate(timeout=600)
-    assert process.returncode == (-number if number == signal.SIGKILL else 130)
-    assert [hit.id for hit in search(out, "polonium")] == ["1", "0"]
-    assert command(*words).returncode == 0
-    assert check_complete(out)["documents"] == 30_000
-    assert len(search(out, "word17", topk=10)) == 10
-    assert visible(tmp_path) == ["corpus.jsonl", "out"]

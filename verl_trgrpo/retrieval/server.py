@@ -18,6 +18,8 @@ from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.options import ServerOptions
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     from starlette.applications import Starlette
 
 # Seconds that an idle connection lives: longer than clients keep it in their pools.
@@ -45,7 +47,7 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
     index = Index(options.index)
     with _listen(options.host, options.port) as listener:
         config = Config(
-            partial(_worker_app if options.workers > 1 else _app, options),
+            partial(_app, options),
             factory=True,
             workers=options.workers,
             lifespan="on",
@@ -82,19 +84,13 @@ def _address(listener: socket.socket) -> str:
 
 
 def _app(options: ServerOptions) -> Starlette:
+    """Return the application; a worker process ends when the process that started it is gone."""
     from verl_trgrpo.retrieval.app import create_app
 
+    def end_with(parent: BaseProcess) -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if parent := multiprocessing.parent_process():
+        threading.Thread(target=end_with, args=[parent], daemon=True).start()
     return create_app(options, Index(options.index))
-
-
-def _worker_app(options: ServerOptions) -> Starlette:
-    """Return the application in a worker process, which ends when the process that started it is gone."""
-
-    def end_with_parent() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    return _app(options)
