@@ -38,17 +38,13 @@ def test_figures_of_a_small_case_by_hand():
     assert summary.mean_of_sources is None
 
 
-def test_unknown_verdicts_are_left_out_counted_and_bounded():
+def test_unknown_verdicts_are_left_out_and_counted():
     summary = summarize(items([[1.0, None], [0.0, 1.0], [None, None]]), k=2, seed=0)
     (source,) = summary.sources.values()
     assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
-    assert source.avg_low == pytest.approx((0.5 + 0.5 + 0) / 3)
-    assert source.avg_high == pytest.approx((1 + 0.5 + 1) / 3)
     assert (source.timed_out, source.unscorable) == (3, 0)
     assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
-    text = render(summary)
-    assert "3 responses without a verdict" in text
-    assert "as wrong avg is 0.333, as right 0.833" in text
+    assert "3 responses without a verdict" in render(summary)
 
 
 def test_a_problem_that_a_file_repeats_is_one_prompt():

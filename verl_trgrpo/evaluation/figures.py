@@ -67,7 +67,6 @@ class Source:
     prompts: different prompts, the units of all intervals; `responses` to them.
     avg: share of right responses, averaged over prompts; None without any known verdict.
     pass_at_k: probability that at least one of k samples is right; None where no prompt has k known verdicts.
-    avg_low, avg_high: `avg` if every response with an unknown verdict were wrong, or right.
     timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
     format_ok, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
     """
@@ -76,8 +75,6 @@ class Source:
     responses: int
     avg: Estimate | None
     pass_at_k: Estimate | None
-    avg_low: float
-    avg_high: float
     timed_out: int
     unscorable: int
     format_ok: float
@@ -129,15 +126,12 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
         enough = by_prompt[by_prompt["count"] >= k]
         passes.append([pass_at_k(int(n), int(c), k) for n, c in zip(enough["count"], enough["sum"], strict=True)])
         unknown, late = responses["acc"].isna().sum(), (responses["reason"] == "timed_out").sum()
-        low, high = (responses["acc"].fillna(x).groupby(responses["prompt"]).mean().mean() for x in (0.0, 1.0))
         means = responses[["format_ok", "tokens", "cut"]].mean().astype(float).to_dict()
         sources[str(name)] = Source(
             prompts=len(by_prompt),
             responses=len(responses),
             avg=mean(averages[-1]),
             pass_at_k=mean(passes[-1]),
-            avg_low=float(low),
-            avg_high=float(high),
             timed_out=int(late),
             unscorable=int(unknown - late),
             failed_searches=int(responses["failed_searches"].sum()),
@@ -167,8 +161,7 @@ def render(summary: Summary) -> str:
         )
         if unknown := source.timed_out + source.unscorable:
             notes.append(
-                f"{name}: {unknown} responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file); "
-                f"counted as wrong avg is {source.avg_low:.3f}, as right {source.avg_high:.3f}"
+                f"{name}: {unknown} responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file)"
             )
         if source.failed_searches:
             notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")

@@ -8,7 +8,7 @@ import pytest
 from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
 from verl_trgrpo.runs.report.charts import MOST_INTERVALS, curves
-from verl_trgrpo.runs.report.notes import notes, settings
+from verl_trgrpo.runs.report.notes import notes
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
 NORM = "actor/grad_norm"
@@ -114,23 +114,3 @@ def test_a_run_that_is_known_to_be_unfinished_does_not_shorten_the_others(tmp_pa
     assert last_common_step(read_runs([str(tmp_path)])) == 6
     assert last_common_step(read_runs([str(late)])) == 1
     assert "Not finished: grpo seed 1." in notes(arms_of(tmp_path), "grpo", 6)
-
-
-def test_what_is_common_and_what_differs(tmp_path):
-    for seed, lr in ((0, 1e-4), (1, 1e-4)):
-        run = write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed)
-        write_record(run, arm="grpo", seed=seed, commit=f"c{seed}", machine="m", versions={"torch": "2.13"},
-                     settings={"lr": lr, "algorithm": "grpo", "steps": 6})  # fmt: skip
-    run = write_run(tmp_path / "tr_grpo-seed0", 0.1)
-    write_record(run, arm="tr_grpo", seed=0, commit="c0", machine="m", versions={"torch": "2.13"},
-                 settings={"lr": 1e-3, "algorithm": "tr_grpo", "steps": 6, "tau": 9})  # fmt: skip
-    arms = arms_of(tmp_path)
-    assert settings(arms) == (
-        {"machine": "m", "torch": "2.13", "steps": "6"},
-        {
-            "commit": ["c0 or c1", "c0"],
-            "lr": ["0.0001", "0.001"],
-            "algorithm": ["grpo", "tr_grpo"],
-            "tau": ["not set", "9"],
-        },
-    )

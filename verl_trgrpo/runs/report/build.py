@@ -16,7 +16,7 @@ from verl_trgrpo.runs.compare.figures import run_figures
 from verl_trgrpo.runs.compare.table import comparison_tables
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.charts import curve_charts
-from verl_trgrpo.runs.report.notes import notes, settings
+from verl_trgrpo.runs.report.notes import notes
 from verl_trgrpo.runs.report.page import render, summary
 from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.report.samples import Samples, read_samples
@@ -92,7 +92,6 @@ def build_report(options: ReportOptions) -> Report:
     arms = group_arms(runs, baseline)
     primary, margin = study.get("primary", ""), study.get("margin")
     comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
-    same, different = settings(arms)
     charts = curve_charts(arms, options.metric, upto)
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, upto)
@@ -104,8 +103,6 @@ def build_report(options: ReportOptions) -> Report:
         charts=charts,
         samples=list(_samples(arms)),
         arms=arms,
-        same=same,
-        different=different,
     )
     figures = options.out.with_name(f"{options.out.stem}_figures")
     figures.mkdir(parents=True, exist_ok=True)

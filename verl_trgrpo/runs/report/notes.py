@@ -1,4 +1,4 @@
-"""What was run, and what has to be kept in mind when the figures are read."""
+"""What has to be kept in mind when the figures are read."""
 
 from __future__ import annotations
 
@@ -6,28 +6,6 @@ import math
 from collections.abc import Sequence
 
 from verl_trgrpo.runs.report.runs import Arm
-
-
-def settings(arms: Sequence[Arm]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Return what ``run.json`` says of the arms, by name: what is the same for all, and what differs, in the arms' order."""
-    facts = ("trainer", "commit", "uncommitted_changes", "machine")
-    tables = [
-        [
-            {name: run.record[name] for name in facts if name in run.record}
-            | run.record.get("versions", {})
-            | run.record.get("settings", {})
-            for run in arm.runs
-        ]
-        for arm in arms
-    ]
-    same, different = {}, {}
-    for name in dict.fromkeys(name for runs in tables for table in runs for name in table):
-        values = [" or ".join(dict.fromkeys(str(table.get(name, "not set")) for table in runs)) for runs in tables]
-        if len({*values}) == 1:
-            same[name] = values[0]
-        else:
-            different[name] = values
-    return same, different
 
 
 def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
