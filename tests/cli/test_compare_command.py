@@ -46,20 +46,6 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(study, tmp_path, capsys):
     assert main(words) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["nowhere.yaml"], "nowhere.yaml is not a file"),
-        (["{study}", "--jobs", "0"], "--jobs is 0"),
-        (["{study}", "baseline=ppo"], "baseline is 'ppo'"),
-        (["{study}", "--table", "--out", "{study}.none"], "no finished run"),
-    ],
-)
-def test_wrong_input_gives_exit_code_2(study, capsys, words, reason):
-    assert main(["compare", *(word.format(study=study) for word in words)]) == 2
-    assert reason in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_study_of_the_recipe_runs_and_repeats_itself(tmp_path):
     """The real trainer, two arms, two steps: a table, and the same curve from the same seed."""

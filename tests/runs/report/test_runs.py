@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runs.report.files import write_comparison, write_generations, write_record, write_run, write_steps
-from verl_trgrpo.runs.report.runs import read_runs, split_label
+from verl_trgrpo.runs.report.runs import read_runs
 
 
 def names(runs):
@@ -17,13 +17,6 @@ def test_label_and_seed_come_from_the_name(tmp_path):
     assert names(read_runs([str(run) for run in runs])) == [
         ("tr_grpo", 12), ("a ", 3), ("plain", None), ("arm", 7), ("reseeded", None),
     ]  # fmt: skip
-
-
-def test_an_existing_path_with_an_equals_sign_is_a_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_run(tmp_path / "lr=0.1-seed0", 0.1)
-    assert names(read_runs(["lr=0.1-seed0"])) == [("lr=0.1", 0)]
-    assert split_label("GRPO=some/where")[0] == "GRPO"
 
 
 def test_a_comparison_expands_to_its_runs_by_their_records(tmp_path):

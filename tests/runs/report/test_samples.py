@@ -16,20 +16,11 @@ def test_first_and_last_step_of_the_same_prompts(tmp_path):
     found = read_samples(tmp_path, most=4)
     assert (found.first, found.last, found.prompts) == (0, 10, 2)
     assert found.counts == {"wrong to right": 1, "right to wrong": 1}
-    learned, lost = found.pairs
+    assert read_samples(tmp_path, most=4) == found, "drawn with a seed"
+    learned, lost = sorted(found.pairs, key=lambda pair: pair.before.prompt)
     assert learned.before[:2] == learned.after[:2] == ("p0", "answer of p0")
     assert (learned.before.text, learned.after.text) == ("o0 0", "o0 1")
     assert (learned.kind, lost.kind) == ("wrong to right", "right to wrong")
-
-
-def test_half_of_the_prompts_shown_were_learned_if_there_are_others(tmp_path):
-    before, after = [0] * 20 + [1] * 5 + [0] * 5, [1] * 20 + [0] * 5 + [0] * 5
-    write_generations(tmp_path, {0: rows(before), 8: rows(after)})
-    found = {most: [pair.kind for pair in read_samples(tmp_path, most=most).pairs] for most in (0, 6, 24, 100)}
-    assert {most: (len(kinds), kinds.count("wrong to right")) for most, kinds in found.items()} == {
-        0: (0, 0), 6: (6, 3), 24: (24, 14), 100: (30, 20),
-    }  # fmt: skip
-    assert read_samples(tmp_path, most=6) == read_samples(tmp_path, most=6), "drawn with a seed"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from pathlib import Path
@@ -33,7 +32,7 @@ class Samples(NamedTuple):
         first, last: the steps.
         prompts: number of prompts that both validations have.
         counts: of them by kind.
-        pairs: those shown: half of them learned, the others drawn by chance, so that nobody sees successes only.
+        pairs: those shown, drawn by chance.
     """
 
     name: str
@@ -70,9 +69,5 @@ def read_samples(directory: Path, name: str = "", most: int = 4) -> Samples | No
     pairs = [Pair(before[key], after[key]) for key in reversed(before) if key in after]
     if not pairs:
         return None
-    drawn = random.Random(0).sample(pairs, len(pairs))
-    learned = [pair for pair in drawn if pair.kind == "wrong to right"]
-    others = [pair for pair in drawn if pair.kind != "wrong to right"]
-    half = max(math.ceil(most / 2), most - len(others))
-    shown = (learned[:half] + others)[:most]
-    return Samples(name, first, last, len(pairs), dict(Counter(pair.kind for pair in pairs).most_common()), shown)
+    counts = dict(Counter(pair.kind for pair in pairs).most_common())
+    return Samples(name, first, last, len(pairs), counts, random.Random(0).sample(pairs, min(most, len(pairs))))
