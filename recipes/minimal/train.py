@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet
 import torch
 import tyro
-from torch.nn.functional import pad
+from torch.nn.functional import cross_entropy, pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
@@ -215,23 +215,33 @@ def end_tokens(model: Any) -> list[int]:
     return ids if isinstance(ids, list) else [ids]
 
 
-def response_log_probs(model: Any, batch: Batch, temperature: float, rows: int) -> torch.Tensor:
-    """(B, R) log-probabilities of the responses' tokens; responses of like length share a pass, to save padding."""
-    order = batch.mask.sum(-1).argsort()
-    parts = []
-    for chunk in order.split(rows):
-        mask = batch.mask[chunk]
-        mask = mask[:, : int(mask.sum(-1).max())]
+def response_log_probs(model: Any, batch: Batch, options: Options) -> torch.Tensor:
+    """(B, R) log-probabilities of the responses' tokens, 0 elsewhere.
+
+    Responses of like length share a pass, to save padding. In a pass each prompt is computed once for all its responses, and
+    the output layer, which is large, sees the positions of response tokens only.
+    """
+    decoder, head = model.get_decoder(), model.get_output_embeddings()
+    result = torch.zeros_like(batch.log_probs)
+    for chunk in batch.mask.sum(-1).argsort().split(options.rows):
+        mask = batch.mask[chunk, : int(batch.mask[chunk].sum(-1).max())]
         tokens = batch.responses[chunk, : mask.shape[1]]
-        seen = torch.cat([batch.prompt_mask[chunk], mask], -1)
+        groups, place = (chunk // options.samples).unique(return_inverse=True)
+        prompts, seen = (x[groups * options.samples] for x in (batch.prompts, batch.prompt_mask))
         positions = (seen.cumsum(-1) - 1).clamp(min=0)
-        ids = torch.cat([batch.prompts[chunk], tokens], -1)
-        kept = mask.shape[1] + 1  # the token at t is predicted at t - 1
-        output = model(ids, attention_mask=seen, position_ids=positions, logits_to_keep=kept, use_cache=False)
-        logits = output.logits[:, :-1].float() / temperature
-        values = logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(-1)
-        parts.append(pad(values, (0, batch.mask.shape[1] - mask.shape[1])))
-    return torch.cat(parts)[order.argsort()]
+        cache = DynamicCache()
+        hidden = decoder(prompts, attention_mask=seen, position_ids=positions, past_key_values=cache)[0][place, -1:]
+        if mask.shape[1] > 1:  # the token at t is predicted at t - 1
+            cache.batch_select_indices(place)
+            seen = torch.cat([seen[place], mask[:, :-1]], -1)
+            positions = positions[place, -1:] + torch.arange(1, mask.shape[1], device=place.device)
+            rest = decoder(tokens[:, :-1], attention_mask=seen, position_ids=positions, past_key_values=cache)[0]
+            hidden = torch.cat([hidden, rest], 1)
+        logits = head(hidden[mask]).float() / options.temperature
+        values = torch.zeros_like(result[chunk])
+        values[:, : mask.shape[1]][mask] = -cross_entropy(logits, tokens[mask], reduction="none")
+        result = result.index_put((chunk,), values)
+    return result
 
 
 def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, float]]:
@@ -247,13 +257,13 @@ def update(
 ) -> dict[str, Any]:
     """One optimizer step on one mini-batch; returns its metrics."""
     weighting, clip, scaled = options.objective()
-    log_prob = response_log_probs(model, batch, options.temperature, options.rows)
+    log_prob = response_log_probs(model, batch, options)
     result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, weighting, clip, "token-mean")
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
     if ref is not None:
         with torch.no_grad():
-            ref_log_prob = response_log_probs(ref, batch, options.temperature, options.rows)
+            ref_log_prob = response_log_probs(ref, batch, options)
         tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
         plain = weighting.kl == "plain"
         weights = torch.ones_like(log_prob) if plain else token_weights(tokens, weighting)

@@ -32,7 +32,7 @@ def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run,
     _, batch, _ = sampled_batch(model, tokenizer, options(tiny_run, temperature=0.7))
     for rows in (1, 5, 100):
         with torch.no_grad():
-            log_probs = trainer.response_log_probs(model, batch, 0.7, rows)
+            log_probs = trainer.response_log_probs(model, batch, options(tiny_run, temperature=0.7, rows=rows))
         torch.testing.assert_close(log_probs[batch.mask], batch.log_probs[batch.mask], rtol=0, atol=2e-5)
 
 

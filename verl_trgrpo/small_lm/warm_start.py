@@ -6,9 +6,8 @@ As it comes the model cannot be trained by reward: it hardly ever gives an answe
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.tiny.training import NO_LABEL, Demonstration, encode, padded, summed_loss
+
+Example = tuple[list[int], list[int]]  # token ids and labels
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class WarmStartOptions:
         threads: CPU threads.
     """
 
-    steps: int = 160
+    steps: int = 120
     batch: int = 16
     lr: float = 1e-3
     rank: int = 8
     seed: int = 0
-    bf16: bool = True
+    bf16: bool = False
     threads: int = 2
 
     def __post_init__(self) -> None:
@@ -76,11 +77,9 @@ def train_adapter(
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, options.steps)
     examples = [encode(tokenizer, demonstration) for demonstration in demonstrations]
-    rng = random.Random(options.seed)
-    drawn = chain.from_iterable(rng.sample(examples, len(examples)) for _ in count())
     losses = []
-    for _ in progress(range(options.steps), options.steps, "warm start"):
-        ids, labels = padded([*islice(drawn, options.batch)], tokenizer.pad_token_id)
+    for batch in progress(_batches(examples, options), options.steps, "warm start"):
+        ids, labels = padded(batch, tokenizer.pad_token_id)
         # Entered anew for each pass: its cache of cast weights outlives an optimizer step.
         with torch.autocast("cpu", torch.bfloat16, enabled=options.bf16):
             loss = summed_loss(model.get_base_model(), ids, labels) / (labels != NO_LABEL).sum()
@@ -93,6 +92,18 @@ def train_adapter(
     with staged_directory(out) as stage:
         model.to(torch.bfloat16).save_pretrained(stage)
     return losses
+
+
+def _batches(examples: Sequence[Example], options: WarmStartOptions) -> Iterator[list[Example]]:
+    """Examples of like length share a batch, to save padding; each occurs once before any occurs again."""
+    rng = random.Random(options.seed)
+    drawn: list[list[Example]] = []
+    for _ in range(options.steps):
+        if not drawn:
+            ordered = sorted(rng.sample(examples, len(examples)), key=lambda example: len(example[0]))
+            drawn = [ordered[i : i + options.batch] for i in range(0, len(ordered), options.batch)]
+            rng.shuffle(drawn)
+        yield drawn.pop()
 
 
 def merge(base: Path, adapter: Path, out: Path) -> None:

@@ -1,0 +1,21 @@
+"""Rows that the mathematics reward can score, none of which the warm start has seen."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from verl_trgrpo.small_lm import dataset
+from verl_trgrpo.tasks import compute_score
+
+
+@pytest.mark.slow
+def test_test_train_and_warm_start_problems_are_different_ones(tmp_path):
+    assert dataset.build_dataset(tmp_path) and not dataset.build_dataset(tmp_path)
+    rows = {split: pq.read_table(tmp_path / f"{split}.parquet").to_pylist() for split in ("train", "test")}
+    assert [len(rows[split]) for split in ("train", "test")] == [dataset.TRAIN, dataset.TEST]
+    prompts = [row["prompt"][0]["content"] for split in rows.values() for row in split]
+    prompts += [shown.messages[0]["content"] for shown in dataset.warm_start_demonstrations(0)]
+    assert len({*prompts}) == len(prompts) == dataset.TRAIN + dataset.TEST + dataset.WARM_START
+    for row in rows["test"]:
+        truth = row["reward_model"]["ground_truth"]
+        assert compute_score(row["data_source"], rf"So it is \boxed{{{truth}}}.", truth)["acc"] == 1.0
+        assert compute_score(row["data_source"], rf"So it is \boxed{{{int(truth) + 1}}}.", truth)["acc"] == 0.0

@@ -1,0 +1,81 @@
+"""Word problems as veRL parquet: those to train on, to test on, and to warm up with are different ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from verl_trgrpo.data import schema
+from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.small_lm.demonstrations import demonstration
+from verl_trgrpo.small_lm.word_problems import WordProblem, two_step_problems
+from verl_trgrpo.tasks.math.build import INSTRUCTION
+from verl_trgrpo.tiny.training import Demonstration, Segment
+
+TEST, TRAIN, WARM_START = 256, 2048, 1600
+DATA_SOURCE = "math"
+
+
+def build_dataset(directory: Path) -> bool:
+    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there; return whether they were built.
+
+    Raises:
+        ValueError: the directory cannot be written or has data files of another origin.
+    """
+    return build_data_set(
+        "small-lm",
+        directory,
+        {"test": TEST, "train": TRAIN, "warm_start": WARM_START},
+        _make,
+        command=["verl-trgrpo", "small-lm"],
+        libraries=["reasoning-gym"],
+    ).built
+
+
+def warm_start_demonstrations(seed: int) -> list[Demonstration]:
+    """Return a worked solution of each of the warm start's problems; `seed` chooses wordings and mistakes."""
+    rng = random.Random(seed)
+    return [
+        Demonstration(prompt_messages(problem), [Segment(demonstration(problem, rng), True)])
+        for problem in _problems()["warm_start"]
+    ]
+
+
+def prompt_messages(problem: WordProblem) -> list[dict[str, str]]:
+    """Return the chat messages that ask for the answer: the question, and the instruction of the mathematics task."""
+    return [{"role": "user", "content": f"{problem.question} {INSTRUCTION}"}]
+
+
+def _problems() -> dict[str, list[WordProblem]]:
+    # Test first: another number of others would leave the test set as it is.
+    stream = two_step_problems(TEST + WARM_START + TRAIN)
+    return {name: [*islice(stream, n)] for name, n in (("test", TEST), ("warm_start", WARM_START), ("train", TRAIN))}
+
+
+def _make() -> DataSet:
+    problems = _problems()
+    splits: dict[str, Sequence[WordProblem]] = {split: problems[split] for split in ("train", "test")}
+    files = [
+        DataFile(
+            f"{split}.parquet",
+            [
+                schema.build_row(
+                    data_source=DATA_SOURCE,
+                    prompt=prompt_messages(problem),
+                    ability="math",
+                    ground_truth=str(problem.answer),
+                    index=index,
+                    split=split,
+                    extra_info={"question": problem.question},
+                )
+                for index, problem in enumerate(found)
+            ],
+            schema.arrow_schema([pa.field("question", pa.string())]),
+        )
+        for split, found in splits.items()
+    ]
+    return DataSet(files, {split: Counts(len(found), len(found)) for split, found in splits.items()})
