@@ -48,9 +48,6 @@ build_data() {
     case $1 in
         knights_and_knaves/*) python data_prep/kk.py --out data/kk --paper ;;
         deepscaler/*) python data_prep/deepscaler.py --out data/deepscaler --source "$DATA_SOURCE" ;;
-        search_qa/*-tools)
-            python data_prep/search_qa.py --out data/search_qa_tools --source "$DATA_SOURCE" --val-per-set 100 --loop tool_agent
-            ;;
         search_qa/*) python data_prep/search_qa.py --out data/search_qa --source "$DATA_SOURCE" --val-per-set 100 ;;
         *) fail "nobody knows how to build the data of $1; build it yourself and leave --build-data out" ;;
     esac

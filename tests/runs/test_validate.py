@@ -15,7 +15,6 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 RECIPES = Path(__file__).parents[2] / "recipes"
 PUZZLES = str(RECIPES / "knights_and_knaves/qwen2.5-3b-instruct.yaml")
 SEARCH = str(RECIPES / "search_qa/qwen2.5-3b.yaml")
-TOOLS = str(RECIPES / "search_qa/qwen2.5-3b-instruct-tools.yaml")
 ACTOR, ROLLOUT, LOSS = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.actor.policy_loss"
 FIXED = [
     f"{ACTOR}.use_dynamic_bsz=false", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8",
@@ -110,7 +109,6 @@ def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, pa
             [f"{ROLLOUT}.custom.search.max_searches=6"],
             ["7 turns of 500", "6500 tokens", "max_response_length=4500"],
         ),
-        (TOOLS, [f"{ROLLOUT}.multi_turn.max_tool_response_length=256"], ["256 characters", "use 2000"]),
     ],
 )
 def test_what_may_surprise_is_a_warning(recipe, overrides, parts):

@@ -3,17 +3,15 @@
 import pytest
 from aiohttp import web
 from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 from transformers import AutoTokenizer
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop, SearchToolAgentLoop
+from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 from verl_trgrpo.tasks.search_qa.tags import CORRECTION, LAST_TURN
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
-from verl_trgrpo.verl_plugin.resolvers import _path_of
 
 QUESTION = [{"role": "user", "content": "What is the capital of Italy?"}]
 PASSAGE = 'Doc 1(Title: "Rome") Rome is in Italy.\n'
@@ -40,19 +38,18 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(CHECKPOINT)
 
 
-def make_loop(loop_class, tokenizer, model, url, agent="search_tags", tools=(), **settings):
+def make_loop(tokenizer, model, url, **settings):
     overrides = [
-        f"agent={agent}",
+        "agent=search_tags",
         f"actor_rollout_ref.model.path={CHECKPOINT}",
         "data.max_prompt_length=64",
         f"data.max_response_length={settings.pop('response_length', 400)}",
     ]
-    if agent == "search_tags":
-        settings["url"] = url
+    settings["url"] = url
     overrides += [f"++actor_rollout_ref.rollout.custom.search.{key}={value}" for key, value in settings.items()]
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("trgrpo_trainer", overrides)
-    return loop_class(
+    return SearchAgentLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=model,
         tokenizer=tokenizer,
@@ -60,7 +57,7 @@ def make_loop(loop_class, tokenizer, model, url, agent="search_tags", tools=(), 
         dataset_cls=RLHFDataset,
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2",
-        tools=ToolListWrap(list(tools)),
+        tools=ToolListWrap([]),
     )
 
 
@@ -72,7 +69,7 @@ def respond(with_server, tokenizer):
         async def scenario(server):
             server.behave = behave
             model = ScriptedModel(tokenizer, turns, log_probs)
-            loop = make_loop(SearchAgentLoop, tokenizer, model, server.url, **settings)
+            loop = make_loop(tokenizer, model, server.url, **settings)
             output = await loop.run({"temperature": 1.0}, raw_prompt=QUESTION)
             return output, model.asked, server.requests
 
@@ -113,7 +110,7 @@ def test_a_tokenisation_of_its_own_is_kept(with_server, tokenizer):
     async def scenario(server):
         model = ScriptedModel(tokenizer, ["", "<answer>Rome</answer>"])
         model.turns[0] = letters
-        loop = make_loop(SearchAgentLoop, tokenizer, model, server.url)
+        loop = make_loop(tokenizer, model, server.url)
         return await loop.run({}, raw_prompt=QUESTION)
 
     assert with_server(scenario).response_ids[: len(letters)] == letters
@@ -196,58 +193,3 @@ def test_a_passage_with_an_answer_earns_nothing(respond, tokenizer):
     score = compute_score("search_qa", forged, gold, output.extra_fields)
     assert score["score"] == 0.0
     assert score["searches"] == 1.0
-
-
-def test_verls_tool_loop_tells_what_the_model_wrote(with_server, tokenizer):
-    from verl.tools.tool_registry import initialize_tools_from_config
-
-    call = '<tool_call>\n{"name": "search", "arguments": {"query": "capital"}}\n</tool_call>'
-
-    async def scenario(server, monkeypatch):
-        monkeypatch.setenv("VERL_TRGRPO_SEARCH_URL", server.url)
-        tools = initialize_tools_from_config(_path_of("tasks/search_qa/search_tool.yaml"))
-        model = ScriptedModel(tokenizer, [f"{call}<|im_end|>", "<answer>Rome</answer><|im_end|>"])
-        loop = make_loop(SearchToolAgentLoop, tokenizer, model, server.url, agent="search_tool", tools=tools)
-        loop.server_manager.generate = _without_budget(model)
-        output = await loop.run({}, raw_prompt=QUESTION, tools_kwargs={})
-        return output, server.requests
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        output, requests = with_server(lambda server: scenario(server, monkeypatch))
-    assert [request["queries"] for request in requests] == [["capital"]]
-    assert PASSAGE.strip() in tokenizer.decode(output.response_ids)
-    assert output.extra_fields["model_text"] == [call, "<answer>Rome</answer>"]
-    assert 0 in output.response_mask
-
-
-def _without_budget(model):
-    generate = model.generate
-
-    async def unlimited(request_id, *, prompt_ids, sampling_params, **rest):
-        return await generate(
-            request_id, prompt_ids=prompt_ids, sampling_params={**sampling_params, "max_tokens": 1000}, **rest
-        )
-
-    return unlimited
-
-
-def test_a_tool_that_is_called_wrongly_says_so(with_server):
-    from verl.tools.schemas import OpenAIFunctionToolSchema
-
-    from verl_trgrpo.tasks.search_qa.tool import SearchTool
-
-    schema = OmegaConf.load(_path_of("tasks/search_qa/search_tool.yaml")).tools[0].tool_schema
-
-    async def scenario(server):
-        described = OpenAIFunctionToolSchema.model_validate(OmegaConf.to_container(schema))
-        tool = SearchTool({"type": "native", "url": server.url}, described)
-        instance, _ = await tool.create()
-        answers = [await tool.execute(instance, wrong) for wrong in ({}, {"query": 3}, {"query": " "}, [])]
-        right = await tool.execute(instance, {"query": "Rome"})
-        return answers, right, server.requests
-
-    answers, right, requests = with_server(scenario)
-    assert all('one parameter "query"' in response.text for response, _, _ in answers)
-    assert right[0].text == PASSAGE
-    assert right[2] == {"failed_searches": 0.0}
-    assert len(requests) == 1

@@ -1,13 +1,11 @@
 """What the rows hold: prompts, golds, and what veRL's agent loops read."""
 
-import json
-
 import pytest
 
 from tests.data.builder_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
+from verl_trgrpo.tasks.search_qa.prompts import build_prompt
 from verl_trgrpo.tasks.search_qa.sources import SETS
 
 TEST_SPLITS = {
@@ -23,16 +21,14 @@ TEST_SPLITS = {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Directories with the data set for each loop."""
     directory = tmp_path_factory.mktemp("search_qa")
     source = write_collection(directory / "collection")
-    for loop in LOOPS:
-        assert run(directory / loop, "--source", source, "--loop", loop, "--val-per-set", "2") == 0
-    return directory
+    assert run(directory / "out", "--source", source, "--val-per-set", "2") == 0
+    return directory / "out"
 
 
 def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
-    train, test = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("train", "test"))
+    train, test = (rows_of(built / f"{name}.parquet") for name in ("train", "test"))
     assert [row["extra_info"]["origin"] for row in train] == [
         f"{name}/train#train_{number}" for name in ("nq", "hotpotqa") for number in range(6)
     ]
@@ -45,14 +41,13 @@ def test_train_and_test_hold_every_row_of_search_r1s_splits_in_order(built):
         assert {row["extra_info"]["split"] for row in data} == {split}
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_a_row_asks_its_question_and_accepts_its_answers(built, loop):
+def test_a_row_asks_its_question_and_accepts_its_answers(built):
     for name in ("train", "test", "val"):
-        for row in rows_of(built / loop / f"{name}.parquet"):
+        for row in rows_of(built / f"{name}.parquet"):
             info = row["extra_info"]
             number = info["origin"].rpartition("_")[2]
             assert info["question"].endswith(f" number is {number}?")
-            assert row["prompt"] == build_prompt(info["question"], loop)
+            assert row["prompt"] == build_prompt(info["question"])
             assert row["prompt"][0]["content"].endswith(f"\n\nQuestion: {info['question']}")
             assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": [number, f"number {number}"]}}
             assert row["ability"] == "fact-reasoning"
@@ -63,21 +58,14 @@ def test_a_row_asks_its_question_and_accepts_its_answers(built, loop):
                 )
 
 
-@pytest.mark.parametrize(
-    ("loop", "agent", "tools"), [("search_tags", "trgrpo_search", False), ("tool_agent",) * 2 + (True,)]
-)
-def test_rows_name_their_agent_loop_and_hand_no_gold_to_the_tools(built, loop, agent, tools):
-    for row in rows_of(built / loop / "test.parquet"):
-        info = row["extra_info"]
-        assert row["agent_name"] == agent
-        assert info["need_tools_kwargs"] is tools
-        assert info["tools_kwargs"] == {"search": {"create_kwargs": {"question": info["question"]}}}
-        assert "golden" not in json.dumps(row)
-        assert set(info) == {"index", "split", "question", "origin", "need_tools_kwargs", "tools_kwargs"}
+def test_rows_name_their_agent_loop(built):
+    for row in rows_of(built / "test.parquet"):
+        assert row["agent_name"] == "trgrpo_search"
+        assert set(row["extra_info"]) == {"index", "split", "question", "origin"}
 
 
 def test_val_is_a_balanced_sample_of_test(built):
-    test, val = (rows_of(built / "search_tags" / f"{name}.parquet") for name in ("test", "val"))
+    test, val = (rows_of(built / f"{name}.parquet") for name in ("test", "val"))
     known = {row["extra_info"]["origin"]: row["prompt"] for row in test}
     drawn = [row["extra_info"]["origin"] for row in val]
     assert len(set(drawn)) == len(drawn) == 2 * len(SETS)
@@ -115,23 +103,20 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loop", LOOPS)
-def test_rlhf_dataset_loads_all_files_together_and_golds_score_full_marks(tmp_path, load_in_verl, tokenizer, loop):
+def test_rlhf_dataset_loads_all_files_together_and_golds_score_full_marks(tmp_path, load_in_verl, tokenizer):
     source = write_collection(tmp_path / "source", count=3)
-    assert run(tmp_path / "out", "--source", source, "--loop", loop, "--val-per-set", "1") == 0
+    assert run(tmp_path / "out", "--source", source, "--val-per-set", "1") == 0
     data, batch = load_in_verl([tmp_path / "out" / f"{name}.parquet" for name in ("train", "test", "val")])
     assert len(data) == 2 * 3 + 7 * 3 + 7, "no prompt may be lost to an error in the chat template"
-    assert set(batch["agent_name"]) == {LOOPS[loop].agent_name}
-    for messages, source_name, reward_model, tools_kwargs, info in zip(
-        *(batch[key] for key in ("raw_prompt", "data_source", "reward_model", "tools_kwargs", "extra_info")),
+    assert set(batch["agent_name"]) == {"trgrpo_search"}
+    for messages, source_name, reward_model, info in zip(
+        *(batch[key] for key in ("raw_prompt", "data_source", "reward_model", "extra_info")),
         strict=True,
     ):
         ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
         text = tokenizer.decode(ids)
         assert text.count("<|im_start|>") == 2
         assert f"Question: {info['question']}<|im_end|>" in text
-        # The loop hands over this mapping by tool name, and the tool gets only what is below it.
-        assert tools_kwargs.get("search").get("create_kwargs") == {"question": info["question"]}
         for answer in reward_model["ground_truth"]["target"]:
             response = f"<think>x</think><answer>{answer}</answer>"
             assert compute_score(source_name, response, reward_model["ground_truth"], dict(info))["score"] == 1.0

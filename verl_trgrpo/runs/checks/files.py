@@ -21,7 +21,6 @@ _BUILDERS = {
     "kk": "python data_prep/kk.py --out {} --paper",
     "deepscaler": "python data_prep/deepscaler.py --out {} --source hf",
     "search_qa": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100",
-    "search_qa_tools": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100 --loop tool_agent",
 }
 
 

@@ -81,18 +81,14 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
 
 def _search_findings(config: DictConfig) -> list[Finding]:
     """The response has to hold what the searches may put into it."""
-    multi_turn, key = config.actor_rollout_ref.rollout.multi_turn, f"{_ROLLOUT}.custom.search"
-    findings = []
-    if multi_turn.enable and multi_turn.tool_config_path and multi_turn.max_tool_response_length == 256:
-        name = f"{_ROLLOUT}.multi_turn.max_tool_response_length"
-        findings.append(warning(name, f"{name}=256 characters, veRL's default, cuts the first passage; use 2000"))
+    key = f"{_ROLLOUT}.custom.search"
     settings = OmegaConf.select(config, key)
     if settings is None:
-        return findings
+        return []
     try:
         loop = read_options(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
     except ValueError as problem:
-        return [*findings, error(key, str(problem))]
+        return [error(key, str(problem))]
     response, searches = config.data.max_response_length, loop.max_searches
     budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
     if budget > response:
@@ -101,5 +97,5 @@ def _search_findings(config: DictConfig) -> list[Finding]:
             f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}: a response "
             "that uses its whole budget ends without an answer. Raise the length or lower the budget"
         )
-        findings.append(warning(key, message))
-    return findings
+        return [warning(key, message)]
+    return []

@@ -6,14 +6,12 @@ smaller sample of it, with equally many questions of each set: all tests togethe
 Repeated questions. In train, rows of a set that ask the same question (up to case and white space) become one row that
 accepts the answers of all; otherwise the same answer would be right in one row and wrong in the next. The tests keep
 every row, for comparability with published figures.
-
-No gold answer is where a tool could see it: `tools_kwargs`, which veRL hands to the tools, holds only the question.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +20,7 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
 from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw
-from verl_trgrpo.tasks.search_qa.prompts import LOOPS, build_prompt
+from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
     HUB_REVISION,
     SETS,
@@ -36,14 +34,8 @@ from verl_trgrpo.tasks.search_qa.sources import (
 
 REPEATED = "repeats a question; its answers were added to the first"
 
-_CREATE_KWARGS = pa.struct([("question", pa.string())])  # parquet has no empty structs
 SCHEMA = schema.arrow_schema(
-    [
-        pa.field("question", pa.string()),
-        pa.field("origin", pa.string()),
-        pa.field("need_tools_kwargs", pa.bool_()),
-        pa.field("tools_kwargs", pa.struct([("search", pa.struct([("create_kwargs", _CREATE_KWARGS)]))])),
-    ],
+    [pa.field("question", pa.string()), pa.field("origin", pa.string())],
     pa.struct([("target", pa.list_(pa.string()))]),
     [pa.field("agent_name", pa.string())],
 )
@@ -59,7 +51,6 @@ class SearchQaOptions(SourceOptions):
         revision: with source hf, commit, branch or tag.
         train_sets: sets to train on; no name for no train file.
         test_sets: sets to test on; no name for no test file.
-        loop: this project's agent loop over <search> tags, or veRL's own loop with a tool named search.
         val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
             validation.
     """
@@ -68,7 +59,6 @@ class SearchQaOptions(SourceOptions):
     revision: str = HUB_REVISION
     train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
     test_sets: tuple[SetName, ...] = SETS
-    loop: Literal["search_tags", "tool_agent"] = "search_tags"
     val_per_set: int | None = None
 
     def problems(self) -> list[str]:
@@ -138,7 +128,7 @@ def _make(
         counts[f"{name}/{split} for {role}"] = Counts(len(found) + malformed, len(drawn), dropped)
     errors.finish()
     files = [
-        DataFile(f"{file}.parquet", [_row(question, i, file, options) for i, question in enumerate(asked)], SCHEMA)
+        DataFile(f"{file}.parquet", [_row(question, i, file) for i, question in enumerate(asked)], SCHEMA)
         for file, asked in questions.items()
     ]
     return DataSet(files, counts, errors.problems)
@@ -153,19 +143,14 @@ def _merge_repeated(questions: Sequence[Question]) -> list[Question]:
     return list(merged.values())
 
 
-def _row(question: Question, index: int, file: str, options: SearchQaOptions) -> dict[str, Any]:
+def _row(question: Question, index: int, file: str) -> dict[str, Any]:
     return schema.build_row(
         data_source=f"searchR1_{question.set_name}",
-        prompt=build_prompt(question.text, options.loop),
+        prompt=build_prompt(question.text),
         ability="fact-reasoning",
         ground_truth={"target": list(question.answers)},
         index=index,
         split="train" if file == "train" else "test",
-        extra_info={
-            "question": question.text,
-            "origin": question.origin,
-            "need_tools_kwargs": options.loop == "tool_agent",
-            "tools_kwargs": {"search": {"create_kwargs": {"question": question.text}}},
-        },
-        columns={"agent_name": LOOPS[options.loop].agent_name},
+        extra_info={"question": question.text, "origin": question.origin},
+        columns={"agent_name": AGENT_NAME},
     )

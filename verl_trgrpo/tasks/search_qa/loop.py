@@ -1,8 +1,4 @@
-"""Agent loops for veRL whose responses search.
-
-`SearchAgentLoop` speaks Search-R1's tags and needs no model that was trained on tool calls. `SearchToolAgentLoop` is
-veRL's own tool loop, which in addition tells the reward what the model wrote.
-"""
+"""The agent loop for veRL whose responses search in Search-R1's tags; no model has to be trained on tool calls for it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from typing import Any
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
-from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
@@ -151,14 +146,3 @@ class SearchAgentLoop(AgentLoopBase):
                 "rollout_metrics": trajectory.counts,
             },
         )
-
-
-class SearchToolAgentLoop(ToolAgentLoop):
-    """veRL's tool loop, whose reward then scores only what the model wrote."""
-
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
-        """Return veRL's response with `model_text` for the reward."""
-        output = await super().run(sampling_params, **kwargs)
-        text = tags.model_text(output.response_ids, output.response_mask, self.tokenizer)
-        output.extra_fields["model_text"] = text
-        return output
