@@ -5,7 +5,7 @@ which any is right, and DIR/manifest.json. Within a set, a problem that occurs a
 the answers differ, all its copies are. Rows without an answer are dropped, too. All are counted.
 
 examples:
-  from the hub (not run against the hub itself so far; where a place fails, give --hf-dataset):
+  from the hub (not run against the hub itself so far; where a place fails, download the sets and give --source):
     python data_prep/deepscaler.py --out data/deepscaler
   from a directory with deepscaler.json, aime.json, amc.json, math.json, minerva.json, olympiad_bench.json (or .jsonl,
   .jsonl.gz, .parquet):

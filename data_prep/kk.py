@@ -13,8 +13,7 @@ words.
 examples:
   python data_prep/kk.py --out data/kk --people 3 4 5 --train 900 --test 100
   python data_prep/kk.py --out data/kk --paper
-  python data_prep/kk.py --out data/kk --paper --source hf
-  python data_prep/kk.py --out data/kk --mix 3=1000 5=500 7=200 --test 100"""
+  python data_prep/kk.py --out data/kk --paper --source hf"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.sources import RowErrors, draw, find_files, load_hub, read_records
+from verl_trgrpo.data.sources import draw, find_files, load_hub, read_records
 
 ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
 
@@ -25,45 +25,27 @@ def write(path, rows=ROWS):
     return path
 
 
-def read(path, skip=False):
-    errors = RowErrors(skip)
-    records = list(read_records(path, errors))
-    errors.finish()
-    return records, errors.problems
-
-
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"])
 def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, name):
-    records, _ = read(write(tmp_path / name))
+    records = list(read_records(write(tmp_path / name)))
     assert [record.row for record in records] == ROWS
     assert [record.origin for record in records] == [f"{name}#{number}" for number in (1, 2, 3)]
 
 
-BAD_LINES = '{"n": 1}\n\n{"n": \n[2]\n"text"\nnull\n{"n": 6}\n'
-
-
-def test_malformed_lines_are_reported_together_with_their_numbers(tmp_path):
-    (tmp_path / "a.jsonl").write_text(BAD_LINES)
-    with pytest.raises(ValueError, match="--on-error skip") as error:
-        read(tmp_path / "a.jsonl")
-    for number, reason in ((3, "not JSON"), (4, "type list"), (5, "type str"), (6, "type NoneType")):
-        assert f"a.jsonl, row {number}: it is " in str(error.value)
-        assert reason in str(error.value)
-
-
-def test_malformed_lines_can_be_skipped_and_are_counted(tmp_path):
-    (tmp_path / "a.jsonl").write_text(BAD_LINES)
-    records, problems = read(tmp_path / "a.jsonl", skip=True)
-    assert [record.row["n"] for record in records] == [1, 6]
-    assert len(problems) == 4
-
-
-def test_a_file_of_bad_lines_is_not_read_to_its_end(tmp_path):
-    (tmp_path / "a.jsonl").write_text("x\n" * 1000)
-    errors = RowErrors()
-    with pytest.raises(ValueError, match="there may be more"):
-        list(read_records(tmp_path / "a.jsonl", errors))
-    assert len(errors.problems) < 10
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"n": ', "not JSON"),
+        (b"[2]", "type list"),
+        (b'"text"', "type str"),
+        (b"null", "type NoneType"),
+        (b'{"t": "\xff"}', "not JSON"),
+    ],
+)
+def test_a_malformed_line_is_an_error_with_its_number(tmp_path, line, reason):
+    (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n\n' + line + b'\n{"n": 6}\n')
+    with pytest.raises(ValueError, match=rf"a\.jsonl, row 3: it is .*{reason}"):
+        list(read_records(tmp_path / "a.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +61,7 @@ def test_a_file_of_bad_lines_is_not_read_to_its_end(tmp_path):
 def test_a_file_that_cannot_be_read_is_one_clear_error(tmp_path, name, content, reason):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=reason):
-        read(tmp_path / name)
+        list(read_records(tmp_path / name))
 
 
 @pytest.mark.parametrize("damage", ["cut short", "overwritten"])
@@ -90,15 +72,8 @@ def test_a_damaged_gzip_file_is_one_clear_error(tmp_path, damage):
     if damage == "overwritten":
         content[middle : middle + 100] = b"\xff" * 100
     path.write_bytes(content[:middle] if damage == "cut short" else content)
-    with pytest.raises(ValueError, match=r"cannot read .*a\.jsonl\.gz"):
-        read(path, skip=True)
-
-
-def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b'{"n": 1}\n{"t": "\xff"}\n{"n": 3}\n')
-    records, problems = read(tmp_path / "a.jsonl", skip=True)
-    assert [record.number for record in records] == [1, 3]
-    assert len(problems) == 1
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz"):
+        list(read_records(path))
 
 
 def test_files_of_a_directory_come_in_order_of_their_names(tmp_path):

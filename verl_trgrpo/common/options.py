@@ -22,7 +22,7 @@ def parse_options(
     positional: Collection[str] = (),
     rest: str = "",
 ) -> Options:
-    """Return `options` from command-line words; every field is a flag, ``on_error`` is ``--on-error``.
+    """Return `options` from command-line words; every field is a flag, ``val_per_set`` is ``--val-per-set``.
 
     What a flag means is read from the field's line under ``Args:`` in the docstrings of the class and its bases, which
     values it takes from the annotation. A tuple takes several words; a bool, whose default is False, takes none.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -26,47 +26,23 @@ from verl_trgrpo.data import parquet, schema
 
 
 @dataclass(frozen=True)
-class DataFile:
-    """One parquet file to write: its name, its rows (see `schema.build_row`) and their Arrow schema."""
-
-    name: str
-    rows: Sequence[Mapping[str, Any]]
-    schema: pa.Schema
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many rows of a source were read and kept, and why the others were dropped."""
-
-    read: int
-    kept: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for the manifest, without reasons that dropped nothing."""
-        return {"read": self.read, "kept": self.kept, "dropped": {why: n for why, n in self.dropped.items() if n}}
-
-
-@dataclass(frozen=True)
 class DataSet:
     """What a builder makes.
 
-    files: to write.
-    counts: of each source.
-    skipped: malformed rows that were left out, as they were reported.
+    files: by name of the split, such as train: its rows, see `schema.build_row`.
+    schema: of each file.
+    counts: of each source that was read, see `counts`.
     """
 
-    files: Sequence[DataFile]
-    counts: Mapping[str, Counts]
-    skipped: Sequence[str] = ()
+    files: Mapping[str, Sequence[Mapping[str, Any]]]
+    schema: pa.Schema
+    counts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class BuildResult:
-    """The manifest of the data set, and whether it was built now or found complete."""
-
-    manifest: dict[str, Any]
-    built: bool
+def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many rows of a source were read and kept, and why the others were dropped, for the manifest."""
+    reasons = {why: n for why, n in dropped.items() if n}
+    return {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
 
 
 def build_data_set(
@@ -78,10 +54,10 @@ def build_data_set(
     command: Sequence[str],
     libraries: Sequence[str] = (),
     force: bool = False,
-) -> BuildResult:
+) -> dict[str, Any] | None:
     """Build the data set that `make` returns, or find it already built with the same arguments.
 
-    The files and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
+    The files, ``NAME.parquet``, and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
 
     Args:
         builder: short name of what builds it; a directory with another builder's data set is not replaced.
@@ -91,6 +67,9 @@ def build_data_set(
         command: words of the command that builds it.
         libraries: names of installed packages that the rows depend on.
         force: build even where `out` has the same data set already, or data files that are not from here.
+
+    Returns:
+        the manifest, or None where the data set was there.
 
     Raises:
         ValueError: an output directory that cannot be written or has data files of another origin, rows that veRL would
@@ -108,7 +87,7 @@ def build_data_set(
     own = [*recorded["files"], parquet.MANIFEST] if recorded.get("builder") == builder else []
     if not force:
         if identity.items() <= recorded.items() and parquet.is_intact(out, recorded):
-            return BuildResult(recorded, built=False)
+            return None
         here = [*out.glob("*.parquet"), *out.glob(parquet.MANIFEST)]
         if foreign := sorted(path.name for path in here if path.name not in own):
             raise ValueError(
@@ -117,24 +96,24 @@ def build_data_set(
             )
     with staged_directory(out, replaces=own) as stage:
         data_set = make()
-        facts = {file.name: _write(stage, file) for file in data_set.files}
+        facts = {f"{name}.parquet": _write(stage / f"{name}.parquet", data_set, name) for name in data_set.files}
         manifest = {
             **identity,
             "command": shlex.join(command),
-            "counts": {name: counts.as_dict() for name, counts in data_set.counts.items()},
-            "skipped": list(data_set.skipped),
+            "counts": dict(data_set.counts),
             "files": facts,
         }
         parquet.write_manifest(stage, manifest)
-    return BuildResult(manifest, built=True)
+    return manifest
 
 
-def _write(stage: Path, file: DataFile) -> dict[str, Any]:
-    if not file.rows:
-        raise ValueError(f"{file.name} would have no rows; give a source that has some")
-    schema.check_rows(file.rows)
-    parquet.write_parquet(stage / file.name, file.rows, file.schema)
-    return {"rows": len(file.rows), "sha256": parquet.file_sha256(stage / file.name)}
+def _write(path: Path, data_set: DataSet, name: str) -> dict[str, Any]:
+    rows = data_set.files[name]
+    if not rows:
+        raise ValueError(f"{path.name} would have no rows; give a source that has some")
+    schema.check_rows(rows)
+    parquet.write_parquet(path, rows, data_set.schema)
+    return {"rows": len(rows), "sha256": parquet.file_sha256(path)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +147,7 @@ class BuilderOptions:
         inputs: Mapping[str, Path] | None = None,
         libraries: Sequence[str] = (),
         **arguments: Any,
-    ) -> BuildResult:
+    ) -> dict[str, Any] | None:
         """Build the data set that `make` returns with these options; see `build_data_set`.
 
         Args:
@@ -199,23 +178,11 @@ class BuilderOptions:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceOptions(BuilderOptions):
-    """Options of builders that read other people's rows.
-
-    Args:
-        limit: at most this many rows per file, drawn with the seed; all if left out.
-        on_error: a malformed row stops the build (raise), or is skipped and counted (skip).
-    """
-
-    limit: int | None = None
-    on_error: Literal["raise", "skip"] = "raise"
-
-    def __post_init__(self) -> None:
-        problems = self.problems()
-        if self.limit is not None and self.limit < 1:
-            problems.append(f"limit is {self.limit}; ask for at least 1 row, or leave it out for all")
-        raise_problems(problems)
+def limit_problems(limit: int | None) -> list[str]:
+    """Return what is wrong with an option for at most so many rows."""
+    if limit is None or limit >= 1:
+        return []
+    return [f"limit is {limit}; ask for at least 1 row, or leave it out for all"]
 
 
 Options = TypeVar("Options", bound=BuilderOptions)
@@ -223,7 +190,7 @@ Options = TypeVar("Options", bound=BuilderOptions)
 
 def run_builder(
     options_class: type[Options],
-    build: Callable[[Options, Progress], BuildResult],
+    build: Callable[[Options, Progress], dict[str, Any] | None],
     prog: str,
     description: str,
     argv: Sequence[str] | None = None,
@@ -234,7 +201,7 @@ def run_builder(
 
     Args:
         options_class: the builder's options.
-        build: called with the options and a progress display; returns a `BuildResult`.
+        build: called with the options and a progress display; returns what `build_data_set` returns.
         prog: the script's path as its help names it, such as ``data_prep/kk.py``.
         description: what is built, with examples.
         argv: command-line words; those of this process if left out.
@@ -259,16 +226,14 @@ def run_builder(
     return 0
 
 
-def _report(out: Path, result: BuildResult) -> str:
+def _report(out: Path, manifest: Mapping[str, Any] | None) -> str:
     """Return what was read, dropped and written, as text."""
-    if not result.built:
+    if manifest is None:
         return f"{out} already has this data set, built with the same arguments; --force builds it again\n"
     lines = []
-    for source, counts in result.manifest["counts"].items():
-        dropped = "".join(f"; {count} dropped: {reason}" for reason, count in counts["dropped"].items())
-        lines.append(f"{source}: {counts['kept']} kept of {counts['read']} read{dropped}")
-    if skipped := result.manifest["skipped"]:
-        lines.append(f"{count_of(len(skipped), 'malformed row')} skipped, the first: {skipped[0]}")
-    for name, facts in result.manifest["files"].items():
+    for source, found in manifest["counts"].items():
+        dropped = "".join(f"; {count} dropped: {reason}" for reason, count in found["dropped"].items())
+        lines.append(f"{source}: {found['kept']} kept of {found['read']} read{dropped}")
+    for name, facts in manifest["files"].items():
         lines.append(f"{out / name}: {count_of(facts['rows'], 'row')}")
     return "".join(f"{line}\n" for line in lines)

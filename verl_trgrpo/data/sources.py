@@ -14,10 +14,7 @@ from verl_trgrpo.data.parquet import UnreadableError, read_rows, read_schema
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
-MAX_REPORTED = 5
-
 # Why rows are left out, in the manifest.
-MALFORMED = "malformed"
 NOT_DRAWN = "not drawn for the limit"
 
 Item = TypeVar("Item")
@@ -40,33 +37,6 @@ class Record:
         return f"{self.where}#{self.number}"
 
 
-class RowErrors:
-    """What happens to malformed rows: they stop the build, or they are skipped and counted.
-
-    `add` notes one. If rows are not skipped, `add` raises ValueError as soon as enough are known to show, and `finish`
-    raises if there are any, so that a user sees the first few at once.
-    """
-
-    def __init__(self, skip: bool = False) -> None:
-        self.skip = skip
-        self.problems: list[str] = []
-
-    def add(self, where: str, number: int, reason: str) -> None:
-        """Note that row `number` of `where` is malformed."""
-        self.problems.append(f"{where}, row {number}: {reason}")
-        if not self.skip and len(self.problems) > MAX_REPORTED:
-            self.finish()
-
-    def finish(self) -> None:
-        """Raise ValueError for the rows noted, unless they are to be skipped."""
-        if self.problems and not self.skip:
-            shown = self.problems[:MAX_REPORTED]
-            rest = "\n- there may be more" if len(self.problems) > MAX_REPORTED else ""
-            raise ValueError(
-                "malformed rows; correct them, or skip them with --on-error skip:\n- " + "\n- ".join(shown) + rest
-            )
-
-
 def find_files(path: Path) -> list[Path]:
     """Return `path` if it is a file, or the data files of that directory, in order of their names.
 
@@ -84,31 +54,33 @@ def find_files(path: Path) -> list[Path]:
     return [path]
 
 
-def read_records(path: Path, errors: RowErrors, where: str = "") -> Iterator[Record]:
-    """Yield the rows of one file, which are from `where` (its name if left out); those that are no object go to `errors`.
+def read_records(path: Path, where: str = "") -> Iterator[Record]:
+    """Yield the rows of one file, which are from `where` (its name if left out).
 
-    Raises ValueError where the file as a whole cannot be read.
+    Raises ValueError for a row that is no object, and where the file as a whole cannot be read.
     """
     where = where or path.name
     try:
-        for number, row in _numbered_rows(path, errors, where):
-            if isinstance(row, Mapping):
-                yield Record(row, where, number)
-            else:
-                errors.add(where, number, f"it is of type {type(row).__name__}; expected an object")
+        for number, row in _numbered_rows(path, where):
+            if not isinstance(row, Mapping):
+                raise _malformed(where, number, f"it is of type {type(row).__name__}; expected an object")
+            yield Record(row, where, number)
     except (OSError, EOFError, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
 
 
-def parse_records(records: Iterable[Record], parse: Callable[[Record], Item], errors: RowErrors) -> Iterator[Item]:
-    """Yield what `parse` makes of each record; where it raises ValueError, the row goes to `errors`."""
+def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:
+    """Yield what `parse` makes of each record; a ValueError that it raises then says which row it was."""
     for record in records:
         try:
             item = parse(record)
         except ValueError as error:
-            errors.add(record.where, record.number, str(error))
-        else:
-            yield item
+            raise _malformed(record.where, record.number, str(error)) from error
+        yield item
+
+
+def _malformed(where: str, number: int, reason: str) -> ValueError:
+    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or take it out")
 
 
 def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
@@ -149,12 +121,12 @@ def _is_data(path: Path) -> bool:
     return path.name.endswith(FILE_TYPES) and not path.name.startswith(".")
 
 
-def _numbered_rows(path: Path, errors: RowErrors, where: str) -> Iterator[tuple[int, Any]]:
+def _numbered_rows(path: Path, where: str) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
         return enumerate(read_rows(path, read_schema(path)[0].names), start=1)
     if path.suffix == ".json":
         return enumerate(_read_json(path), start=1)
-    return _read_json_lines(path, errors, where)
+    return _read_json_lines(path, where)
 
 
 def _read_json(path: Path) -> list[Any]:
@@ -164,7 +136,7 @@ def _read_json(path: Path) -> list[Any]:
     return rows
 
 
-def _read_json_lines(path: Path, errors: RowErrors, where: str) -> Iterator[tuple[int, Any]]:
+def _read_json_lines(path: Path, where: str) -> Iterator[tuple[int, Any]]:
     # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -172,6 +144,5 @@ def _read_json_lines(path: Path, errors: RowErrors, where: str) -> Iterator[tupl
                 try:
                     row = json.loads(line)
                 except (ValueError, RecursionError) as error:
-                    errors.add(where, number, f"it is not JSON ({error})")
-                else:
-                    yield number, row
+                    raise _malformed(where, number, f"it is not JSON ({error})") from error
+                yield number, row

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.small_lm.demonstrations import demonstration
 from verl_trgrpo.small_lm.word_problems import WordProblem, two_step_problems
 from verl_trgrpo.tasks.math.build import INSTRUCTION
@@ -26,14 +26,15 @@ def build_dataset(directory: Path) -> bool:
     Raises:
         ValueError: the directory cannot be written or has data files of another origin.
     """
-    return build_data_set(
+    manifest = build_data_set(
         "small-lm",
         directory,
         {"test": TEST, "train": TRAIN, "warm_start": WARM_START},
         _make,
         command=["verl-trgrpo", "small-lm"],
         libraries=["reasoning-gym"],
-    ).built
+    )
+    return manifest is not None
 
 
 def warm_start_demonstrations(seed: int) -> list[Demonstration]:
@@ -59,23 +60,19 @@ def _problems() -> dict[str, list[WordProblem]]:
 def _make() -> DataSet:
     problems = _problems()
     splits: dict[str, Sequence[WordProblem]] = {split: problems[split] for split in ("train", "test")}
-    files = [
-        DataFile(
-            f"{split}.parquet",
-            [
-                schema.build_row(
-                    data_source=DATA_SOURCE,
-                    prompt=prompt_messages(problem),
-                    ability="math",
-                    ground_truth=str(problem.answer),
-                    index=index,
-                    split=split,
-                    extra_info={"question": problem.question},
-                )
-                for index, problem in enumerate(found)
-            ],
-            schema.arrow_schema([pa.field("question", pa.string())]),
-        )
+    files = {
+        split: [
+            schema.build_row(
+                data_source=DATA_SOURCE,
+                prompt=prompt_messages(problem),
+                ability="math",
+                ground_truth=str(problem.answer),
+                index=index,
+                split=split,
+                extra_info={"question": problem.question},
+            )
+            for index, problem in enumerate(found)
+        ]
         for split, found in splits.items()
-    ]
-    return DataSet(files, {split: Counts(len(found), len(found)) for split, found in splits.items()})
+    }
+    return DataSet(files, schema.arrow_schema([pa.field("question", pa.string())]))

@@ -15,7 +15,7 @@ from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuilderOptions, BuildResult, Counts, DataFile, DataSet
+from verl_trgrpo.data.build import BuilderOptions, DataSet
 from verl_trgrpo.tasks.score import Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
@@ -77,7 +77,7 @@ class ReasoningGymOptions(BuilderOptions):
         return problems
 
 
-def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> BuildResult:
+def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Build train.parquet and test.parquet, or find them already built with the same arguments.
 
     Raises ValueError where the task has too few different questions, or its verifier refuses its own answer to a row.
@@ -88,7 +88,7 @@ def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> Bui
 
 def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
     seen: set[str] = set()
-    files, counts = [], {}
+    files = {}
     for split, count in (("test", options.test), ("train", options.train)):
         seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
         config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
@@ -96,9 +96,8 @@ def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
         rows = [_row(options, split, i, e) for i, e in enumerate(progress(islice(entries, count), count, split))]
         if len(rows) < count:
             raise ValueError(f"{options.task} gave only {len(rows)} different questions for {split}; ask for fewer")
-        files.append(DataFile(f"{split}.parquet", rows, schema.arrow_schema([])))
-        counts[split] = Counts(count, count)
-    return DataSet(files, counts)
+        files[split] = rows
+    return DataSet(files, schema.arrow_schema([]))
 
 
 def _different(dataset: Any, seen: set[str]) -> Iterator[dict[str, Any]]:

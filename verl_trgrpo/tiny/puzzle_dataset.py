@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
 from verl_trgrpo.tiny.puzzles import WARM_START, prompt_messages
@@ -43,14 +43,15 @@ def build_dataset(
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
     }
-    return build_data_set(
+    manifest = build_data_set(
         "quickstart",
         directory,
         {**counts, "seed": seed},
         lambda: _make(seed, train, test),
         command=["verl-trgrpo", "quickstart"],
         libraries=["reasoning-gym", "numpy"],
-    ).built
+    )
+    return manifest is not None
 
 
 def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:
@@ -61,11 +62,10 @@ def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataS
         # Test first: another number of train puzzles would leave the test set as it is.
         puzzles["test"] += itertools.islice(stream, tests)
         puzzles["train"] += stream
-    files = []
+    files = {}
     for split, found in puzzles.items():
-        name = f"{split}.parquet"
-        random.Random(f"{name}/{seed}").shuffle(found)
-        rows = [
+        random.Random(f"{split}.parquet/{seed}").shuffle(found)
+        files[split] = [
             schema.build_row(
                 data_source=f"kk_{len(puzzle.names)}ppl",
                 prompt=prompt_messages(puzzle),
@@ -77,5 +77,4 @@ def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataS
             )
             for index, puzzle in enumerate(found)
         ]
-        files.append(DataFile(name, rows, schema.arrow_schema([])))
-    return DataSet(files, {split: Counts(len(found), len(found)) for split, found in puzzles.items()})
+    return DataSet(files, schema.arrow_schema([]))

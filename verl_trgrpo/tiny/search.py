@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import Counts, DataFile, DataSet, build_data_set
+from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.tasks.search_qa.tags import observation_frame, passages_text
@@ -127,14 +127,15 @@ def prepare(directory: Path, seed: int) -> bool:
     """
     world = make_world("training", seed)
     arguments = {"train": TRAIN, "test": TEST, "seed": seed}
-    built = build_data_set(
+    manifest = build_data_set(
         "search demo",
         directory / "data",
         arguments,
         lambda: _data_set(world, seed),
         command=["verl-trgrpo", "search", "demo"],
-    ).built
+    )
     corpus = directory / "data" / CORPUS
+    built = manifest is not None
     if built or not corpus.exists():
         write_text(corpus, corpus_text(world))
     build_index(IndexOptions(corpus=corpus, out=directory / "index", force=built))
@@ -155,9 +156,9 @@ def _data_set(world: World, seed: int) -> DataSet:
         pa.struct([("target", pa.list_(pa.string()))]),
         [pa.field("agent_name", pa.string())],
     )
-    files = []
+    files = {}
     for split, asked in splits.items():
-        rows = [
+        files[split] = [
             schema.build_row(
                 data_source="search_qa",
                 prompt=prompt_messages(question),
@@ -170,5 +171,4 @@ def _data_set(world: World, seed: int) -> DataSet:
             )
             for index, question in enumerate(asked)
         ]
-        files.append(DataFile(f"{split}.parquet", rows, arrow))
-    return DataSet(files, {split: Counts(len(asked), len(asked)) for split, asked in splits.items()})
+    return DataSet(files, arrow)

@@ -15,5 +15,5 @@ def write_jsonl(path, puzzles):
 
 def build_kk(out, *, people=(3,), train=6, test=3, **options):
     """Build into `out`; return the rows by split, and the manifest."""
-    result = build(KkOptions(out=out, people=people, train=train, test=test, **options))
-    return {split: rows_of(out / f"{split}.parquet") for split in ("train", "test")}, result.manifest
+    manifest = build(KkOptions(out=out, people=people, train=train, test=test, **options))
+    return {split: rows_of(out / f"{split}.parquet") for split in ("train", "test")}, manifest

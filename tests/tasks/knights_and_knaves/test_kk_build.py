@@ -20,7 +20,7 @@ from tests.data.builder_files import (
 )
 from tests.tasks.knights_and_knaves.kk_files import build_kk, write_jsonl
 from tests.tasks.knights_and_knaves.kk_oracle import smallest_renaming, solutions
-from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions, build
+from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions
 from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
 from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION, puzzle_prompt
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import NAMES, generate_puzzles
@@ -56,7 +56,6 @@ def test_rows_are_what_verl_reads_and_right_and_no_puzzle_occurs_twice(tmp_path)
             assert info["origin"].startswith(f"generated/{info['n_people']}ppl/seed5#")
     keys = keys_of([*data["train"], *data["test"]])
     assert len(keys) == len(set(keys)) == 3 * 42
-    assert manifest["counts"]["5ppl"] == {"read": 42, "kept": 42, "dropped": {}}
     assert manifest["files"]["train.parquet"]["rows"] == 90
 
 
@@ -69,7 +68,7 @@ def test_bytes_depend_on_the_options_alone(tmp_path):
         done = run_script("kk", environment | {"PYTHONHASHSEED": name}, *words, *out, *more)
         assert done.returncode == 0
         assert "%|" in done.stderr and "%|" not in done.stdout
-        assert "5ppl: 9 kept of 9 read" in done.stdout
+        assert "train.parquet: 18 rows" in done.stdout
     assert data_in(tmp_path / "1" / "kk") == data_in(tmp_path / "2" / "kk")
     assert set(keys_of(rows_of(tmp_path / "1/kk/train.parquet"))) != set(
         keys_of(rows_of(tmp_path / "3/kk/train.parquet"))
@@ -80,31 +79,22 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, mo
     write_jsonl(tmp_path / "sources" / "kk.jsonl", generate_puzzles(3, 12, 1))
     monkeypatch.chdir(tmp_path)
     out = Path("some where/kk")
-    words = ["--system", "--seed", "4", "--on-error", "skip"]
-    assert main(["--out", str(out), *WORDS, "--source", "./sources/kk.jsonl", *words]) == 0
+    assert main(["--out", str(out), *WORDS, "--source", "./sources/kk.jsonl", "--seed", "4"]) == 0
     before = files_in(out)
     repeat_recorded_command(out, tmp_path, environment_for(tmp_path) | {"PYTHONHASHSEED": "77"})
     assert files_in(out) == before
 
 
-def test_the_prompt_is_instructions_and_quiz_in_one_message_or_in_two():
+def test_the_prompt_is_instructions_and_quiz():
     (puzzle,) = generate_puzzles(3, 1, 0)
-    (together,) = puzzle_prompt(puzzle)
-    system, user = puzzle_prompt(puzzle, system=True)
-    assert (together["role"], system["role"], user["role"]) == ("user", "system", "user")
-    assert together["content"] == f"{system['content']}\n\n{user['content']}" == f"{INSTRUCTION}\n\n{puzzle.quiz}"
+    assert puzzle_prompt(puzzle) == [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
     assert not [name for name in NAMES if name in INSTRUCTION], "the example must name nobody"
 
 
-def test_a_mix_has_as_many_train_puzzles_of_each_size_as_it_says(tmp_path):
-    out = ["--out", str(tmp_path / "kk")]
-    assert main([*out, "--mix", "3=10", "5=5", "2=1", "--test", "4"]) == 0
-    assert sizes_in(rows_of(tmp_path / "kk" / "train.parquet")) == {3: 10, 5: 5, 2: 1}
-    test = rows_of(tmp_path / "kk" / "test.parquet")
-    assert sizes_in(test) == {3: 4, 5: 4, 2: 4}
-    # Another number of train puzzles leaves the test puzzles as they are.
-    build(KkOptions(out=tmp_path / "more", mix=("3=12", "5=1", "2=2"), test=4))
-    assert rows_of(tmp_path / "more" / "test.parquet") == test
+def test_another_number_of_train_puzzles_leaves_the_test_puzzles_as_they_are(tmp_path):
+    first, _ = build_kk(tmp_path / "a", people=(2, 3), train=3, test=4)
+    more, _ = build_kk(tmp_path / "b", people=(2, 3), train=5, test=4)
+    assert more["test"] == first["test"]
 
 
 COUNTS = {"people": (3,), "train": 6, "test": 3}
@@ -113,9 +103,7 @@ PROBLEMS = {
     "no train puzzles": ({**COUNTS, "train": 0}, ["train is 0", "at least 1"]),
     "generated puzzles without counts": ({"people": (3,)}, ["train is missing", "test is missing"]),
     "paper and sizes": ({**COUNTS, "paper": True}, ["leave out people, train, test"]),
-    "mix and people": ({**COUNTS, "mix": ("3=4",)}, ["mix takes the place of people and train"]),
-    "a size twice in a mix": ({"mix": ("3=4", "3=5"), "test": 2}, ["each once"]),
-    "a mix in other words": ({"mix": ("3:5",), "test": 2}, ["mix is ['3:5']", "3=1000"]),
+    "a size twice": ({**COUNTS, "people": (3, 3)}, ["each once"]),
     "several at once": (
         {"people": (1,), "train": 0, "test": 3},
         ["2 problems", "[1]", "train is 0"],
@@ -221,15 +209,9 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monk
     assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
 
 
-def test_malformed_rows_stop_the_build_or_are_skipped_and_listed(tmp_path):
+def test_a_malformed_row_stops_the_build(tmp_path):
     source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
     with source.open("a") as file:
-        file.write('{"quiz": "Who?"}\n{"quiz"\n')
-    with pytest.raises(ValueError, match=r"(?s)kk.jsonl, row 13: missing names.*kk.jsonl, row 14: it is not JSON"):
+        file.write('{"quiz": "Who?"}\n')
+    with pytest.raises(ValueError, match=r"kk.jsonl, row 13: missing names"):
         build_kk(tmp_path / "out", source=str(source))
-    _, manifest = build_kk(tmp_path / "out", source=str(source), on_error="skip")
-    assert [problem.partition(": ")[0] for problem in manifest["skipped"]] == ["kk.jsonl, row 13", "kk.jsonl, row 14"]
-    assert manifest["counts"] == {
-        "3ppl": {"read": 12, "kept": 9, "dropped": {"not asked for": 3}},
-        "malformed rows": {"read": 2, "kept": 0, "dropped": {"malformed": 2}},
-    }

@@ -7,9 +7,8 @@ from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", [False, True])
-def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, system):
-    build(KkOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4, system=system))
+def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer):
+    build(KkOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4))
     for split, count in (("train", 16), ("test", 8)):
         data, batch = load_in_verl([tmp_path / "kk" / f"{split}.parquet"])
         assert len(data) == count, "no prompt may be lost to an error in the chat template"
@@ -21,7 +20,7 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, system)
             ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
             text = tokenizer.decode(ids)
             assert text.count("<|im_start|>assistant") == 1
-            assert text.count("<|im_start|>") == (3 if system else 2)
+            assert text.count("<|im_start|>") == 2
             assert text.endswith("<|im_start|>assistant\n")
             names = [line.split(" ")[1] for line in reward_model["ground_truth"].split("\n")]
             assert names == info["names"]
@@ -32,10 +31,10 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer, system)
 @pytest.mark.slow
 def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
     build(KkOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4))
-    build(KkOptions(out=tmp_path / "b", mix=("5=3", "8=2"), test=1))
+    build(KkOptions(out=tmp_path / "b", people=(5, 8), train=3, test=1))
     names = ["a/train", "a/test", "b/train", "b/test"]
     data, batch = load_in_verl([tmp_path / f"{name}.parquet" for name in names])
-    assert len(data) == 16 + 8 + 5 + 2
+    assert len(data) == 16 + 8 + 6 + 2
     for source, reward_model, info in zip(
         batch["data_source"], batch["reward_model"], batch["extra_info"], strict=True
     ):

@@ -7,14 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.tasks.knights_and_knaves.kk_oracle import public_row, renamed, smallest_renaming
-from verl_trgrpo.data.build import Counts
-from verl_trgrpo.data.sources import Record, RowErrors
+from verl_trgrpo.data.sources import Record
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
 from verl_trgrpo.tasks.knights_and_knaves.sources import (
     COLUMNS,
     LEAKS,
     REPEATS,
-    Size,
     from_records,
     puzzle_from_row,
     source_files,
@@ -97,38 +95,37 @@ def identities(puzzles):
 
 
 def choose(people, train, test, puzzles, test_puzzles=None, **options):
-    sizes = [Size(n_people, train, test) for n_people in people]
     test_records = None if test_puzzles is None else records(test_puzzles, "test.jsonl")
-    selection = from_records(sizes, records(puzzles), test_records, RowErrors(), **options)
-    every = [*selection.train, *selection.test]
+    chosen, counts = from_records(people, records(puzzles), test_records, train=train, test=test, **options)
+    every = [*chosen["train"], *chosen["test"]]
     assert len(identities(every)) == len(every), "no puzzle may occur twice, not even in other words"
-    return selection
+    return chosen, counts
 
 
-def sizes_of(selection):
-    return [[len(puzzle.names) for puzzle in puzzles] for puzzles in (selection.train, selection.test)]
+def sizes_of(chosen):
+    return [[len(puzzle.names) for puzzle in chosen[split]] for split in ("train", "test")]
 
 
 def test_one_source_is_split_without_overlap_although_it_repeats_puzzles():
     puzzles = list(generate_puzzles(3, 30, seed=4))
     every = [*puzzles, *(same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:8]))]
-    selection = choose([3], 18, 10, every)
-    assert sizes_of(selection) == [[3] * 18, [3] * 10]
-    assert selection.counts == {"3ppl": Counts(38, 28, {REPEATS: 8, LEAKS: 0, "not asked for": 2})}
+    chosen, counts = choose([3], 18, 10, every)
+    assert sizes_of(chosen) == [[3] * 18, [3] * 10]
+    assert counts == {"3ppl": {"read": 38, "kept": 28, "dropped": {REPEATS: 8, "not asked for": 2}}}
     by_quiz = {puzzle.quiz: f"kk.jsonl#{number}" for number, puzzle in enumerate(every, start=1)}
-    assert all(puzzle.origin == by_quiz[puzzle.quiz] for puzzle in [*selection.train, *selection.test])
-    assert choose([3], 18, 10, every) == selection
-    assert identities(choose([3], 18, 10, every, seed=1).test) != identities(selection.test)
+    assert all(puzzle.origin == by_quiz[puzzle.quiz] for puzzle in [*chosen["train"], *chosen["test"]])
+    assert choose([3], 18, 10, every) == (chosen, counts)
+    assert identities(choose([3], 18, 10, every, seed=1)[0]["test"]) != identities(chosen["test"])
 
 
 def test_train_rows_give_up_what_the_test_rows_have():
     puzzles = list(generate_puzzles(4, 30, seed=4))
     leaks = [same_in_other_words(puzzle, seed) for seed, puzzle in enumerate(puzzles[:10])]
-    selection = choose([4], 20, 6, [*leaks, *puzzles[10:]], puzzles[:10])
-    assert selection.counts == {"4ppl": Counts(40, 26, {REPEATS: 0, LEAKS: 10, "not asked for": 4})}
-    assert len(selection.test) == 6 and all(puzzle.origin.startswith("test.jsonl#") for puzzle in selection.test)
+    chosen, counts = choose([4], 20, 6, [*leaks, *puzzles[10:]], puzzles[:10])
+    assert counts == {"4ppl": {"read": 40, "kept": 26, "dropped": {LEAKS: 10, "not asked for": 4}}}
+    assert len(chosen["test"]) == 6 and all(puzzle.origin.startswith("test.jsonl#") for puzzle in chosen["test"])
     # Also the four test puzzles that were not asked for must not be trained on.
-    assert identities(selection.train) == identities(puzzles[10:])
+    assert identities(chosen["train"]) == identities(puzzles[10:])
 
 
 TOO_FEW = {
@@ -153,8 +150,8 @@ def test_too_few_puzzles_are_an_error_that_counts_them(name):
 def test_upper_bounds_take_less_where_there_is_less():
     sizes = ((3, 12), (4, 30), (5, 12))
     every = [puzzle for n_people, count in sizes for puzzle in generate_puzzles(n_people, count, seed=1)]
-    selection = choose([4, 3], 15, 5, every, at_most=True)
-    assert sizes_of(selection) == [[4] * 15 + [3] * 7, [4] * 5 + [3] * 5]
+    chosen, _ = choose([4, 3], 15, 5, every, at_most=True)
+    assert sizes_of(chosen) == [[4] * 15 + [3] * 7, [4] * 5 + [3] * 5]
 
 
 def test_a_directory_stands_for_its_files_or_for_those_of_train_and_test(tmp_path):

@@ -1,7 +1,5 @@
 """Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn, errors."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +18,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.build import NO_ANSWER
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED
-from verl_trgrpo.tasks.math.sources import HubData, hub_data
+from verl_trgrpo.tasks.math.sources import find_sources
 
 
 @pytest.fixture
@@ -55,13 +53,12 @@ def test_all_files_have_one_arrow_schema_and_json_lines_give_the_same_rows(tmp_p
         assert [row["reward_model"] for row in rows] == [row["reward_model"] for row in files[name]]
 
 
-def test_the_instruction_is_another_one_a_system_message_or_none(tmp_path):
+def test_the_instruction_is_another_one_or_none(tmp_path):
     source = write(tmp_path / "raw.json", [{"problem": "Why?", "answer": "0"}])
     asked = {"role": "user", "content": "Why?"}
     for number, (words, prompt) in enumerate(
         (
             (["Be brief."], [{"role": "user", "content": "Why? Be brief."}]),
-            (["Be brief.", "--instruction-role", "system"], [{"role": "system", "content": "Be brief."}, asked]),
             (["none"], [asked]),
         )
     ):
@@ -99,16 +96,6 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     dropped = {REPEATED: 1, CONTRADICTED: 2, NO_ANSWER: 1}
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"] == {"read": 7, "kept": 3, "dropped": dropped}
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
-
-
-def test_malformed_rows_are_skipped_and_counted_if_wished(tmp_path):
-    lines = [json.dumps(row) for row in RAW["deepscaler"][:2]]
-    lines += ["{not json", '{"problem": "Why?", "answer": NaN}', "[1]", '{"problem": "", "answer": "1"}']
-    (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    build(tmp_path / "out", "--source", tmp_path / "t.jsonl", "--on-error", "skip")
-    manifest = manifest_of(tmp_path / "out")
-    assert manifest["counts"]["deepscaler"] == {"read": 6, "kept": 2, "dropped": {"malformed": 4}}
-    assert [text.partition(":")[0] for text in manifest["skipped"]] == [f"t.jsonl, row {n}" for n in (3, 4, 5, 6)]
 
 
 def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source):
@@ -152,11 +139,10 @@ ERRORS = {
     "a source that is not there": (["--source", "nowhere"], ["nowhere does not exist"]),
     "a directory without sets": (["--source", "SOURCE/empty"], ["has none of the sets"]),
     "a set twice": (["--source", "SOURCE/twice"], ["two files named aime"]),
-    "a hub data set for a directory": (["--hf-dataset", "minerva=a/b"], ["hf_dataset goes with source 'hf' only"]),
     "an empty instruction": (["--instruction", " "], ["instruction is empty"]),
     "a chat tag": (["--instruction", "<|im_start|>"], ["prompt contains <|im_start|>"]),
     "several at once": (["--limit", "0", "--sets", "x"], ["2 problems", "limit is 0", "has no x"]),
-    "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1", "row 3", "--on-error skip"]),
+    "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1"]),
     "no rows": (["--source", "SOURCE/none.jsonl"], ["train.parquet would have no rows"]),
 }
 
@@ -249,7 +235,7 @@ COPIES = {
 def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datasets_cache):
     """The library reads a directory as it reads the hub."""
     for name, (path, rows) in COPIES.items():
-        hub = hub_data([])[name]
+        hub = find_sources("hf")[name]
         write(tmp_path / hub.dataset / path, rows)
         card = CARD.format(configuration=hub.configuration or "default", split=hub.split, path=path)
         (tmp_path / hub.dataset / "README.md").write_text(card)
@@ -267,31 +253,13 @@ def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datas
     origin = files["olympiad_bench.parquet"][0]["extra_info"]["origin"]
     assert origin == "Hothan/OlympiadBench/OE_TO_maths_en_COMP/train#1"
     arguments = manifest_of(tmp_path / "out")["arguments"]
-    assert arguments["hub"]["minerva"]["revision"] == hub_data([])["minerva"].revision
+    assert arguments["hub"]["minerva"]["revision"] == find_sources("hf")["minerva"].revision
 
 
 def test_the_hub_without_a_network(tmp_path):
-    words = ["--out", tmp_path / "out", "--sets", "amc2023", "--hf-dataset", "amc2023=some/copy@v7"]
+    words = ["--out", tmp_path / "out", "--sets", "amc2023"]
     done = run_script("deepscaler", environment_for(tmp_path), *words)
     assert done.returncode == 2
-    assert done.stderr.startswith("deepscaler.py: error: could not load some/copy/train at revision 'v7'")
+    assert done.stderr.startswith("deepscaler.py: error: could not load AI-MO/aimo-validation-amc/train at revision")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_each_set_has_a_pinned_commit_and_may_have_another_place():
-    assert all(len(hub.revision) == 40 for hub in hub_data([]).values())
-    places = hub_data(
-        ["minerva=a/b", "amc2023=a/b@v1:test", "aime2024=a/b:x/y", "math500=@dev", "olympiad_bench=a/b@refs/pr/1:x/y"]
-    )
-    assert places["minerva"] == HubData("a/b", "main", "test")
-    assert places["amc2023"] == HubData("a/b", "v1", "test")
-    assert places["aime2024"] == HubData("a/b", "main", "y", "x")
-    assert places["math500"] == HubData("HuggingFaceH4/MATH-500", "dev", "test")
-    assert places["olympiad_bench"] == HubData("a/b", "refs/pr/1", "y", "x")
-
-
-@pytest.mark.parametrize("overrides", [["a/b"], ["minerva="], ["aime=a/b"]])
-def test_what_names_no_place_is_refused(overrides):
-    with pytest.raises(ValueError, match="hf_dataset is"):
-        hub_data(overrides)

@@ -35,11 +35,6 @@ def format_response(reasoning: str, names: Sequence[str], solution: Sequence[boo
     return f"<think>{reasoning}</think><answer>{format_solution(names, solution)}</answer>"
 
 
-def puzzle_prompt(puzzle: Puzzle, system: bool = False) -> list[dict[str, str]]:
-    """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the solution of `puzzle`.
-
-    The instructions stand before the quiz or, with `system`, in a system message of their own.
-    """
-    if system:
-        return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": puzzle.quiz}]
+def puzzle_prompt(puzzle: Puzzle) -> list[dict[str, str]]:
+    """Return the chat message ``{"role": ..., "content": ...}`` that asks for the solution of `puzzle`."""
     return [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]

@@ -10,14 +10,13 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.build import Counts
-from verl_trgrpo.data.sources import Record, RowErrors, find_files, parse_records
+from verl_trgrpo.data.build import counts
+from verl_trgrpo.data.sources import Record, find_files, parse_records
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
@@ -29,93 +28,76 @@ LEAKS = "equals a test puzzle up to names and order"
 COLUMNS = ("quiz", "names", "solution", "statements")
 
 
-@dataclass(frozen=True)
-class Size:
-    """How many puzzles with `n_people` people; None stands for all that a source has."""
-
-    n_people: int
-    train: int | None
-    test: int | None
+# By split, train and test.
+Puzzles = dict[str, list[Puzzle]]
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The puzzles chosen, and by number of people (``3ppl``) how many were read, kept and dropped."""
-
-    train: list[Puzzle] = field(default_factory=list)
-    test: list[Puzzle] = field(default_factory=list)
-    counts: dict[str, Counts] = field(default_factory=dict)
-
-
-def from_generator(sizes: Iterable[Size], seed: int, progress: Progress = no_progress) -> Selection:
-    """Generate the puzzles of each size.
+def from_generator(
+    people: Iterable[int], train: int, test: int, seed: int, progress: Progress = no_progress
+) -> Puzzles:
+    """Generate `train` and `test` puzzles with each number of people.
 
     The test puzzles come first in the stream of a size, so that they stay the same when only `train` changes. For two
     people, where few puzzles exist, this makes common puzzles a little more frequent in the test set.
     """
-    selection = Selection()
-    for size in sizes:
-        test, count = size.test or 0, (size.train or 0) + (size.test or 0)
-        stream = generate_puzzles(size.n_people, count, seed)
-        puzzles = [*progress(stream, count, f"{size.n_people} people")]
-        selection.test.extend(puzzles[:test])
-        selection.train.extend(puzzles[test:])
-        selection.counts[f"{size.n_people}ppl"] = Counts(count, count)
-    return selection
+    chosen: Puzzles = {"train": [], "test": []}
+    for n_people in people:
+        stream = generate_puzzles(n_people, train + test, seed)
+        puzzles = [*progress(stream, train + test, f"{n_people} people")]
+        chosen["test"] += puzzles[:test]
+        chosen["train"] += puzzles[test:]
+    return chosen
 
 
 def from_records(
-    sizes: Iterable[Size],
+    people: Iterable[int],
     records: Iterable[Record],
     test_records: Iterable[Record] | None,
-    errors: RowErrors,
     *,
+    train: int | None,
+    test: int | None,
     seed: int = 0,
     at_most: bool = False,
-) -> Selection:
-    """Choose puzzles from rows in the public format.
+) -> tuple[Puzzles, dict[str, dict[str, Any]]]:
+    """Choose puzzles from rows in the public format; return them, and the counts of each number of people (``3ppl``).
 
     Args:
-        sizes: what is asked for; rows with another number of people are left out.
+        people: numbers of people; rows with another number are left out.
         records: without `test_records`, both splits are drawn from them, the test puzzles first.
         test_records: rows for the test puzzles; a train puzzle that equals any puzzle in them is dropped, because the
             public split leaks.
-        errors: gets the malformed rows.
+        train: train puzzles of each number of people; None for all.
+        test: test puzzles likewise.
         seed: the order from which puzzles are taken depends on it and on the rows only.
-        at_most: a size may have fewer puzzles than asked for, but some for train and test each.
+        at_most: there may be fewer puzzles than asked for, but some for train and test each.
 
     Raises:
-        ValueError: malformed rows unless skipped, or fewer puzzles than asked for.
+        ValueError: malformed rows, or fewer puzzles than asked for.
     """
-    pool, test_pool = _by_size(records, errors), _by_size(test_records or (), errors)
-    errors.finish()
-    selection = Selection()
-    for size in sizes:
-        n_people = size.n_people
+    if test_records is None and test is None:
+        raise ValueError("test is missing; say how many puzzles per number of people are for testing")
+    pool, test_pool = _by_size(records), _by_size(test_records or ())
+    chosen: Puzzles = {"train": [], "test": []}
+    found = {}
+    for n_people in people:
         read = len(pool[n_people]) + len(test_pool[n_people])
         distinct, distinct_test = _distinct(pool[n_people]), _distinct(test_pool[n_people])
         clean = {key: puzzle for key, puzzle in distinct.items() if key not in distinct_test}
-        train = _shuffled(clean.values(), seed)
+        trains, tests = _shuffled(clean.values(), seed), _shuffled(distinct_test.values(), seed)
         if test_records is None:
-            if size.test is None:
-                raise ValueError("test is missing; say how many puzzles per number of people are for testing")
-            train, test = train[size.test :], train[: size.test]
-        else:
-            test = _shuffled(distinct_test.values(), seed)[: size.test]
-        train = train[: size.train]
-        for split, puzzles, asked in (("train", train, size.train), ("test", test, size.test)):
+            trains, tests = trains[test:], trains
+        trains, tests = trains[:train], tests[:test]
+        for split, puzzles, asked in (("train", trains, train), ("test", tests, test)):
             if not puzzles or (asked is not None and len(puzzles) < asked and not at_most):
                 raise ValueError(
                     f"{n_people} people: {read} rows give only {len(puzzles)} {split} puzzles that differ in more than "
                     f"names and order, not {asked or 'any'}; ask for fewer, or give more rows"
                 )
-        selection.train.extend(train)
-        selection.test.extend(test)
-        kept = len(train) + len(test)
+            chosen[split] += puzzles
+        kept = len(trains) + len(tests)
         dropped = {REPEATS: read - len(distinct) - len(distinct_test), LEAKS: len(distinct) - len(clean)}
-        rest = read - kept - sum(dropped.values())
-        selection.counts[f"{n_people}ppl"] = Counts(read, kept, {**dropped, "not asked for": rest})
-    return selection
+        found[f"{n_people}ppl"] = counts(kept, {**dropped, "not asked for": read - kept - sum(dropped.values())})
+    return chosen, found
 
 
 def source_files(path: Path) -> dict[str, list[Path]]:
@@ -129,9 +111,9 @@ def source_files(path: Path) -> dict[str, list[Path]]:
     return {"train": find_files(path), "test": []}
 
 
-def _by_size(records: Iterable[Record], errors: RowErrors) -> defaultdict[int, list[Puzzle]]:
+def _by_size(records: Iterable[Record]) -> defaultdict[int, list[Puzzle]]:
     by_size: defaultdict[int, list[Puzzle]] = defaultdict(list)
-    for puzzle in parse_records(records, lambda record: puzzle_from_row(record.row, record.origin), errors):
+    for puzzle in parse_records(records, lambda record: puzzle_from_row(record.row, record.origin)):
         by_size[len(puzzle.names)].append(puzzle)
     return by_size
 

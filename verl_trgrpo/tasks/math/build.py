@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
-from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw, parse_records
+from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
+from verl_trgrpo.data.sources import NOT_DRAWN, draw, parse_records
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_problem
 from verl_trgrpo.tasks.math.sources import SETS, TRAIN, HubData, find_sources, read_set
 
@@ -30,7 +30,7 @@ ARROW_SCHEMA = schema.arrow_schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepscalerOptions(SourceOptions):
+class DeepscalerOptions(BuilderOptions):
     """What to build.
 
     Args:
@@ -38,25 +38,20 @@ class DeepscalerOptions(SourceOptions):
             has the name of one (aime.json), otherwise of train problems.
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all that the source
             has if left out.
-        hf_dataset: with source hf, other places of sets, each as SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT], REVISION a
-            commit, branch or tag.
+        limit: at most this many rows per file, drawn with the seed; all if left out.
         instruction: appended to each problem; none for none.
-        instruction_role: after the problem (user), or in a system message of its own (system).
     """
 
     source: str = "hf"
     sets: tuple[str, ...] = ()
-    hf_dataset: tuple[str, ...] = ()
+    limit: int | None = None
     instruction: str = INSTRUCTION
-    instruction_role: Literal["user", "system"] = "user"
 
     def problems(self) -> list[str]:
         """Return what is wrong with the fields above."""
-        problems = []
+        problems = limit_problems(self.limit)
         if not self.instruction.strip():
             problems.append(f"instruction is empty; give a text, or {NO_INSTRUCTION!r}")
-        if self.source != "hf" and self.hf_dataset:
-            problems.append(f"hf_dataset goes with source 'hf' only, but it is {self.source!r}; leave it out")
         try:
             self.places()
         except ValueError as error:
@@ -65,13 +60,13 @@ class DeepscalerOptions(SourceOptions):
 
     def places(self) -> dict[str, Path | HubData]:
         """Return where the sets to build are. Raises ValueError where the source has none, or lacks one asked for."""
-        available = find_sources(self.source, self.hf_dataset)
+        available = find_sources(self.source)
         if missing := [name for name in self.sets if name not in available]:
             raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
         return {name: available[name] for name in SETS if name in (self.sets or available)}
 
 
-def build(options: DeepscalerOptions, progress: Progress = no_progress) -> BuildResult:
+def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Build the data set, or find it already built with the same arguments; see `build_data_set`.
 
     Raises ValueError for a source that cannot be read, malformed rows, or an output directory that cannot be written.
@@ -90,30 +85,23 @@ def build_prompt(problem: str, options: DeepscalerOptions) -> list[dict[str, str
     """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the answer of `problem`."""
     if options.instruction == NO_INSTRUCTION:
         return [{"role": "user", "content": problem}]
-    if options.instruction_role == "system":
-        return [{"role": "system", "content": options.instruction}, {"role": "user", "content": problem}]
     return [{"role": "user", "content": f"{problem} {options.instruction}"}]
 
 
 def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], progress: Progress) -> DataSet:
-    errors = RowErrors(skip=options.on_error == "skip")
-    counts, files = {}, []
+    found, files = {}, {}
     for name, place in places.items():
-        before = len(errors.problems)
-        read = list(parse_records(progress(read_set(place, errors), None, name), read_problem, errors))
+        read = list(parse_records(progress(read_set(place), None, name), read_problem))
         problems = [problem for problem in read if problem.answers]
-        malformed = len(errors.problems) - before
         repeated = find_repetitions(problems)
         rest = [problem for position, problem in enumerate(problems) if position not in repeated]
         chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
         dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
-        dropped |= {NO_ANSWER: len(read) - len(problems), MALFORMED: malformed, NOT_DRAWN: len(rest) - len(chosen)}
-        counts[name] = Counts(len(read) + malformed, len(chosen), dropped)
+        dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
+        found[name] = counts(len(chosen), dropped)
         file = "train" if name == TRAIN else name
-        rows = [_row(options, name, index, problem) for index, problem in enumerate(chosen)]
-        files.append(DataFile(f"{file}.parquet", rows, ARROW_SCHEMA))
-    errors.finish()
-    return DataSet(files, counts, errors.problems)
+        files[file] = [_row(options, name, index, problem) for index, problem in enumerate(chosen)]
+    return DataSet(files, ARROW_SCHEMA, found)
 
 
 def _row(options: DeepscalerOptions, name: str, index: int, problem: Problem) -> dict[str, Any]:

@@ -14,17 +14,16 @@ The places on the hub have been read from local copies of their layout only. Wha
 The commits were seen as those of the repositories. Not seen: that olympiad_bench has its configuration at that commit.
 """
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, find_files, load_hub, read_records
+from verl_trgrpo.data.sources import FILE_TYPES, Record, find_files, load_hub, read_records
 
 
 @dataclass(frozen=True)
 class HubData:
-    """Rows on the hub: repository, commit, branch or tag, split, configuration."""
+    """Rows on the hub: repository, commit, split, configuration."""
 
     dataset: str
     revision: str
@@ -51,31 +50,23 @@ _SETS = {
 }
 SETS = tuple(_SETS)
 
-_OVERRIDE = re.compile(
-    r"(?P<name>[^=]+)=(?P<dataset>[^@:]+)?(?:@(?P<revision>[^:]+))?(?::(?:(?P<configuration>[^/]+)/)?(?P<split>[^/]+))?"
-)
 
-
-def read_set(place: Path | HubData, errors: RowErrors) -> Iterator[Record]:
+def read_set(place: Path | HubData) -> Iterator[Record]:
     """Return the rows of a file or on the hub; see `read_records` and `load_hub`."""
     if isinstance(place, Path):
-        return read_records(place, errors)
+        return read_records(place)
     return load_hub(place.dataset, place.revision, place.split, place.configuration)
 
 
-def find_sources(source: str, overrides: Iterable[str] = ()) -> dict[str, Path | HubData]:
+def find_sources(source: str) -> dict[str, Path | HubData]:
     """Return where each set that `source` has is: "hf" has all six, a directory those it has files of, a file one.
 
     A file is of the set that has a file of its name, otherwise of the train set.
 
-    Args:
-        source: "hf", a directory or a file.
-        overrides: with "hf", see `hub_data`.
-
     Raises ValueError where there are none, or two files of one set.
     """
     if source == "hf":
-        return {**hub_data(overrides)}
+        return {name: hub for name, (_, hub) in _SETS.items()}
     path = Path(source)
     known = {raw: name for name, (raw, _) in _SETS.items()}
     found: dict[str, Path | HubData] = {}
@@ -89,29 +80,3 @@ def find_sources(source: str, overrides: Iterable[str] = ()) -> dict[str, Path |
     if not found:
         raise ValueError(f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json")
     return {name: found[name] for name in SETS if name in found}
-
-
-def hub_data(overrides: Iterable[str]) -> dict[str, HubData]:
-    """Return where each set is on the hub.
-
-    Args:
-        overrides: ``NAME=[REPO][@REVISION][:[CONFIGURATION/]SPLIT]``. What is left out stays, except that another
-            repository is read from its branch main.
-
-    Raises:
-        ValueError: one of another form, or for an unknown set.
-    """
-    found = {name: hub for name, (_, hub) in _SETS.items()}
-    for text in overrides:
-        match = _OVERRIDE.fullmatch(text)
-        given = {key: value for key, value in match.groupdict().items() if value} if match else {}
-        name = given.pop("name", None)
-        if not given or name not in found:
-            raise ValueError(
-                f"hf_dataset is {text!r}; write SET=[REPO][@REVISION][:[CONFIGURATION/]SPLIT], with SET one of "
-                f"{', '.join(SETS)}"
-            )
-        if given.get("dataset", found[name].dataset) != found[name].dataset:
-            given.setdefault("revision", "main")
-        found[name] = replace(found[name], **given)
-    return found

@@ -18,11 +18,10 @@ import pyarrow as pa
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import BuildResult, Counts, DataFile, DataSet, SourceOptions
-from verl_trgrpo.data.sources import MALFORMED, NOT_DRAWN, RowErrors, draw
+from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
+from verl_trgrpo.data.sources import NOT_DRAWN, draw
 from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
-    HUB_REVISION,
     SETS,
     Parts,
     Question,
@@ -42,13 +41,13 @@ SCHEMA = schema.arrow_schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchQaOptions(SourceOptions):
-    """What to build; `limit` counts the questions of each set.
+class SearchQaOptions(BuilderOptions):
+    """What to build.
 
     Args:
         source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a directory with its rows (question,
             golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json and .parquet.
-        revision: with source hf, commit, branch or tag.
+        limit: at most this many questions of each set, drawn with the seed; all if left out.
         train_sets: sets to train on; no name for no train file.
         test_sets: sets to test on; no name for no test file.
         val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
@@ -56,14 +55,14 @@ class SearchQaOptions(SourceOptions):
     """
 
     source: str = "hf"
-    revision: str = HUB_REVISION
+    limit: int | None = None
     train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
     test_sets: tuple[SetName, ...] = SETS
     val_per_set: int | None = None
 
     def problems(self) -> list[str]:
         """Return what is wrong with these fields."""
-        problems = []
+        problems = limit_problems(self.limit)
         if not self.train_sets and not self.test_sets:
             problems.append("train_sets and test_sets are both empty; name at least one set")
         if self.val_per_set is not None and self.val_per_set < 1:
@@ -71,11 +70,11 @@ class SearchQaOptions(SourceOptions):
         return problems
 
 
-def build(options: SearchQaOptions, progress: Progress = no_progress) -> BuildResult:
+def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
     """Build the data set, or find it already built with the same arguments.
 
-    Raises ValueError for a source that cannot be read or lacks a set that was asked for, malformed rows (unless these are
-    skipped), or an output directory that cannot be written or has data files of unknown origin.
+    Raises ValueError for a source that cannot be read or lacks a set that was asked for, malformed rows,
+    or an output directory that cannot be written or has data files of unknown origin.
     """
     parts = hub_parts() if options.source == "hf" else local_parts(Path(options.source))
     selection = _select(options, parts)
@@ -110,28 +109,21 @@ def _select(options: SearchQaOptions, parts: Parts) -> list[tuple[str, str, str]
 def _make(
     options: SearchQaOptions, selection: Sequence[tuple[str, str, str]], parts: Parts, progress: Progress
 ) -> DataSet:
-    errors = RowErrors(skip=options.on_error == "skip")
-    counts: dict[str, Counts] = {}
+    read: dict[str, dict[str, Any]] = {}
     questions: dict[str, list[Question]] = {role: [] for role, _, _ in selection}
     if options.val_per_set and options.test_sets:
         questions["val"] = []
     for role, name, split in progress(selection, len(selection), "splits read"):
-        before = len(errors.problems)
-        found = read_part(name, split, parts[name, split], options.revision, errors)
-        malformed = len(errors.problems) - before
+        found = read_part(name, split, parts[name, split])
         kept = _merge_repeated(found) if role == "train" else found
         drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
         questions[role] += drawn
         if role == "test" and options.val_per_set:
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
-        dropped = {MALFORMED: malformed, REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
-        counts[f"{name}/{split} for {role}"] = Counts(len(found) + malformed, len(drawn), dropped)
-    errors.finish()
-    files = [
-        DataFile(f"{file}.parquet", [_row(question, i, file) for i, question in enumerate(asked)], SCHEMA)
-        for file, asked in questions.items()
-    ]
-    return DataSet(files, counts, errors.problems)
+        dropped = {REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
+        read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
+    files = {file: [_row(question, i, file) for i, question in enumerate(asked)] for file, asked in questions.items()}
+    return DataSet(files, SCHEMA, read)
 
 
 def _merge_repeated(questions: Sequence[Question]) -> list[Question]:

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.sources import FILE_TYPES, Record, RowErrors, load_hub, parse_records, read_records
+from verl_trgrpo.data.sources import FILE_TYPES, Record, load_hub, parse_records, read_records
 
 # The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
 SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
@@ -78,24 +78,22 @@ def local_parts(source: Path) -> Parts:
     return parts
 
 
-def read_part(name: str, split: str, path: Path | None, revision: str, errors: RowErrors) -> list[Question]:
-    """Return the questions of one split of a set; malformed rows go to `errors`.
+def read_part(name: str, split: str, path: Path | None) -> list[Question]:
+    """Return the questions of one split of a set.
 
     Args:
         name: the set.
         split: one of `SPLITS`.
         path: its file, or None to load it from the hub.
-        revision: on the hub.
-        errors: gets the malformed rows.
 
-    Raises ValueError where the part as a whole cannot be read.
+    Raises ValueError for a malformed row, and where the part as a whole cannot be read.
     """
     if path is None:
         # Without the file's name the library would fetch all splits of the set.
-        records = load_hub(HUB_DATASET, revision, split, name, {split: f"{name}/{split}.jsonl"})
+        records = load_hub(HUB_DATASET, HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
     else:
-        records = read_records(path, errors, f"{name}/{split}")
-    return list(parse_records(records, lambda record: _read_question(record, name, split), errors))
+        records = read_records(path, f"{name}/{split}")
+    return list(parse_records(records, lambda record: _read_question(record, name, split)))
 
 
 def _read_question(record: Record, name: str, split: str) -> Question:
