@@ -1,6 +1,5 @@
 """`verl-trgrpo data` as a user meets it: output, exit codes, pipes."""
 
-import json
 import os
 import subprocess
 import sys
@@ -42,7 +41,7 @@ def test_file(tmp_path):
 
 
 def test_check_prints_a_table_and_exits_with_0_where_all_is_well(capsys, train, test_file):
-    assert main(["data", "check", train, test_file]) == 0
+    assert main(["data", "check", "--train", train, "--test", test_file]) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
     assert any(line.startswith(f"{train}: 20 rows, train") for line in lines)
@@ -53,26 +52,18 @@ def test_check_prints_a_table_and_exits_with_0_where_all_is_well(capsys, train, 
 
 def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp_path, train):
     broken = write(tmp_path / "broken.parquet", [row(0, prompt=[{"role": "user", "content": ""}])])
-    assert main(["data", "check", train, broken]) == 1
+    assert main(["data", "check", "--train", train, broken]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "prompt ERROR 1 broken.parquet row 0: message 0 (user) is empty" in printed
     warned = write(tmp_path / "warned.parquet", [row(0), row(0)])
-    assert main(["data", "check", warned]) == 0
-    assert main(["data", "check", warned, "--strict"]) == 1
-
-
-def test_check_prints_json_and_nothing_else_on_stdout(capsys, train, test_file):
-    assert main(["data", "check", "--train", train, "--test", test_file, "--json", "--no-rewards"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert [facts["role"] for facts in report["files"]] == ["train", "test"]
-    statuses = {check["name"]: check["status"] for check in report["checks"]}
-    assert (statuses["overlap"], statuses["reward of gold"]) == ("ok", "not checked")
+    assert main(["data", "check", "--train", warned]) == 0
+    assert main(["data", "check", "--train", warned, "--strict"]) == 1
 
 
 WRONG = {
     "check without files": (["check"], "no file is given"),
-    "check of a missing file": (["check", "nowhere.parquet"], "nowhere.parquet is not a file"),
-    "check with a bad tokenizer": (["check", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
+    "check of a missing file": (["check", "--train", "nowhere.parquet"], "nowhere.parquet is not a file"),
+    "check with a bad tokenizer": (["check", "--train", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
     "show of a missing file": (["show", "nowhere.parquet"], "nowhere.parquet is not a readable parquet file"),
     "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
     "decontaminate onto itself": (
@@ -103,14 +94,14 @@ def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, 
     data = write(tmp_path / "data.parquet", [row(0, data_source="my_family")])
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "no_such_module_here")
-    assert main(["data", "check", data]) == 2
+    assert main(["data", "check", "--train", data]) == 2
     assert "VERL_USE_EXTERNAL_MODULES names no_such_module_here" in capsys.readouterr().err
     environment = os.environ | {
         "VERL_USE_EXTERNAL_MODULES": "my_family_of_rewards",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
     }
     # A process of its own: registered is registered.
-    result = command(["data", "check", data], environment)
+    result = command(["data", "check", "--train", data], environment)
     assert result.returncode == 0, result.stdout
     assert "reward of gold  ok" in result.stdout
 

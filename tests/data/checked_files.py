@@ -33,12 +33,12 @@ def clean(split="train", count=6):
     return [row(i, split) for i in range(count)]
 
 
-def report(*paths, **options):
-    return check_files(CheckOptions(files=paths, **options), tasks, puzzle_key)
+def report(*train, **options):
+    return check_files(CheckOptions(train=train, **options), tasks, puzzle_key)
 
 
-def results(*paths, **options):
-    return {check.name: check for check in report(*paths, **options).checks}
+def results(*train, **options):
+    return {check.name: check for check in report(*train, **options).checks}
 
 
 def truth(value):

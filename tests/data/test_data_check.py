@@ -11,16 +11,12 @@ from verl_trgrpo.data.check import CHECKS, CheckOptions
 def test_clean_files_have_no_finding(tmp_path):
     train, test = write(tmp_path / "train.parquet", clean()), write(tmp_path / "test.parquet", clean("test", 3))
     more = write(tmp_path / "more.parquet", [row(i, prompt=user(f"More of {i}")) for i in range(3)])
-    made = report(test, train, more)
+    made = report(train, more, test=(test,))
     found = {check.name: check.status for check in made.checks}
     assert list(found) == list(CHECKS)
     unchecked = {"chat template", "prompt length"}
     assert found == {name: "not checked" if name in unchecked else "ok" for name in CHECKS}
-    assert [(Path(facts.path).name, facts.rows, facts.role) for facts in made.files] == [
-        ("test.parquet", 3, "test"),
-        ("train.parquet", 6, "train"),
-        ("more.parquet", 3, "train"),
-    ]
+    assert made.files == [f"{train}: 6 rows, train", f"{more}: 3 rows, train", f"{test}: 3 rows, test"]
 
 
 def turns(*roles):
@@ -87,11 +83,11 @@ def test_a_problem_that_all_rows_share_is_shown_once_with_its_number(tmp_path):
 WRONG_OPTIONS = {
     "no file": ({}, ["no file is given"]),
     "missing files": (
-        {"files": ("a.parquet",), "test": ("b.parquet",)},
+        {"train": ("a.parquet",), "test": ("b.parquet",)},
         ["a.parquet is not a file", "b.parquet is not"],
     ),
     "given twice": ({"train": (__file__,), "test": (__file__,)}, ["more than once"]),
-    "limit": ({"files": ("a.parquet",), "max_prompt_length": 0}, ["max_prompt_length is 0", "a.parquet"]),
+    "limit": ({"train": ("a.parquet",), "max_prompt_length": 0}, ["max_prompt_length is 0", "a.parquet"]),
 }
 
 

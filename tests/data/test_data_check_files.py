@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.checked_files import clean, report, results, row, truth, user, write
+from tests.data.checked_files import clean, results, row, truth, user, write
 from tests.data.puzzle_statements import OTHER, RENAMED, STATEMENTS
 
 
@@ -70,11 +70,11 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name):
 def test_train_and_test_files_must_not_share_prompts(tmp_path):
     test = clean("test", 4)
     test[3]["prompt"] = user(row(5)["prompt"][0]["content"].upper())
-    paths = write(tmp_path / "test.parquet", test), write(tmp_path / "train.parquet", clean())
-    found = results(*paths)["overlap"]
+    test_file = write(tmp_path / "test.parquet", test)
+    found = results(write(tmp_path / "train.parquet", clean()), test=(test_file,))["overlap"]
     assert (found.status, found.count) == ("error", 1)
     assert found.examples == ["test.parquet row 3: same prompt as train.parquet row 5"]
-    alone = results(paths[0])["overlap"]
+    alone = results(test=(test_file,))["overlap"]
     assert (alone.status, alone.note) == ("not checked", "no train file; name one with --train")
 
 
@@ -86,20 +86,11 @@ def puzzle(i, split, statements):
 def test_puzzles_with_renamed_people_are_equal(tmp_path):
     train = write(tmp_path / "train.parquet", [puzzle(0, "train", STATEMENTS)])
     for statements, status in ((RENAMED, "error"), (OTHER, "ok"), ("__import__('os')", "ok")):
-        found = results(train, write(tmp_path / "test.parquet", [puzzle(0, "test", statements)]))
+        found = results(train, test=(write(tmp_path / "test.parquet", [puzzle(0, "test", statements)]),))
         assert found["overlap"].status == status
     twice = results(write(train, [puzzle(0, "train", STATEMENTS), puzzle(1, "train", RENAMED)]))
     assert twice["duplicates"].examples == ["train.parquet row 1: same puzzle as train.parquet row 0, names aside"]
     assert twice["duplicates"].status == "warning", "other names, so another ground truth"
-
-
-def test_the_role_of_a_file_follows_from_its_first_row_or_from_the_user(tmp_path):
-    mixed = write(tmp_path / "mixed.parquet", [row(0, "train"), row(1, "test")])
-    validation = write(tmp_path / "val.parquet", clean("validation"))
-    odd = write(tmp_path / "odd.parquet", [row(0, extra_info={"index": [1], "split": ["train"]})])
-    assert [facts.role for facts in report(mixed, validation, odd).files] == ["train", "test", None]
-    assert "odd.parquet has no split in its first row" in results(mixed, validation, odd)["overlap"].note
-    assert [facts.role for facts in report(train=(validation,), test=(mixed,)).files] == ["train", "test"]
 
 
 TYPES = {
@@ -145,5 +136,5 @@ def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
 
 def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
     test = write(tmp_path / "test.parquet", [row(0, "test") | truth(1.0)])
-    found = results(write(tmp_path / "train.parquet", clean()), test, rewards=False)["columns"]
+    found = results(write(tmp_path / "train.parquet", clean()), test=(test,), rewards=False)["columns"]
     assert (found.status, found.note) == ("ok", "")

@@ -36,8 +36,7 @@ def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
     data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
     made = report(data, tokenizer=tokenizer, max_prompt_length=57, rewards=False)
     # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
-    (file,) = made.files
-    assert file.lengths == {"min": 28, "median": 48, "p95": 118, "max": 118}
+    assert made.files == [f"{data}: 5 rows, train; tokens of a prompt: min 28, median 48, p95 118, max 118"]
     found = {check.name: check for check in made.checks}
     assert (found["prompt length"].status, found["prompt length"].count) == ("warning", 2)
     assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
@@ -63,7 +62,7 @@ def test_special_tokens_of_the_tokenizer_are_chat_tags(tmp_path, tokenizer):
 def test_a_limit_without_a_tokenizer_is_said_to_be_unchecked(tmp_path):
     made = report(write(tmp_path / "a.parquet", clean()), max_prompt_length=1)
     found = {check.name: check for check in made.checks}["prompt length"]
-    assert (found.status, "--tokenizer" in found.note, made.files[0].lengths) == ("not checked", True, {})
+    assert (found.status, "--tokenizer" in found.note, "tokens" in made.files[0]) == ("not checked", True, False)
 
 
 @pytest.mark.parametrize(("content", "reason"), [(None, "is not a directory"), ({}, "no tokenizer could be loaded")])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from verl_trgrpo.common.options import parse_options
@@ -12,8 +11,8 @@ _CHECK = """\
 Check parquet files for what veRL and the rewards need.
 
 examples:
-  verl-trgrpo data check data/kk/train.parquet data/kk/test.parquet
-  verl-trgrpo data check train.parquet --tokenizer models/Qwen2.5-3B-Instruct --max-prompt-length 1024
+  verl-trgrpo data check --train data/kk/train.parquet --test data/kk/test.parquet
+  verl-trgrpo data check --train train.parquet --tokenizer models/Qwen2.5-3B-Instruct --max-prompt-length 1024
 
 docs/data.md says what each check means. Rewards of your own are found through VERL_USE_EXTERNAL_MODULES, as in veRL.
 Exit code: 0 without errors, 1 with errors (with --strict also with warnings), 2 for wrong input.
@@ -43,7 +42,7 @@ Exit code: 0 nothing found, or --out written; 1 contaminated rows found and not 
 def check(words: Sequence[str]) -> int:
     from verl_trgrpo.data.options import CheckOptions
 
-    options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words, positional=["files"])
+    options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words)
     from verl_trgrpo import tasks
     from verl_trgrpo.common.problems import Level
     from verl_trgrpo.data.check import check_files
@@ -53,7 +52,7 @@ def check(words: Sequence[str]) -> int:
     import_external_modules()
     with interruptible() as progress:
         report = check_files(options, tasks, puzzle_key, progress)
-    print(json.dumps(report.as_dict(), indent=2) + "\n" if options.json else report.render(), end="")
+    print(report.render(), end="")
     return int(bool(report.count(Level.ERROR) or (options.strict and report.count(Level.WARNING))))
 
 

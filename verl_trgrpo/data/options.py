@@ -15,28 +15,24 @@ class CheckOptions:
     Raises ValueError for files that do not exist, none at all, one given twice, or a limit below 1.
 
     Args:
-        files: parquet files; extra_info.split of the first row says whether one is a train or a test file.
-        train: train files, whatever their rows say.
-        test: test files, whatever their rows say.
+        train: parquet files to train on.
+        test: parquet files to test on.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         max_prompt_length: limit in tokens; needs the tokenizer.
         rewards: whether each data source has a reward, and a response that states the ground truth gets full marks.
         strict: warnings give exit code 1, too.
-        json: print the report as JSON.
     """
 
-    files: tuple[Path, ...] = ()
     train: tuple[Path, ...] = ()
     test: tuple[Path, ...] = ()
     tokenizer: Path | None = None
     max_prompt_length: int | None = None
     rewards: bool = True
     strict: bool = False
-    json: bool = False
 
     def __post_init__(self) -> None:
-        given = [*self.files, *self.train, *self.test]
-        problems = [] if given else ["no file is given; name one or more parquet files"]
+        given = [*self.train, *self.test]
+        problems = [] if given else ["no file is given; name parquet files with --train and --test"]
         problems += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
         if len({path.resolve() for path in given}) < len(given):
             problems.append("a file is given more than once; name each file once")

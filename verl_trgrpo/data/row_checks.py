@@ -31,15 +31,15 @@ class Scan:
 
     def __init__(self, rewards: ModuleType, gold: bool, tokenizer: Any, tags: Sequence[str], limit: int | None) -> None:
         self.rewards, self.gold, self.tokenizer, self.tags, self.limit = rewards, gold, tokenizer, tags, limit
-        # Group of files -> hash of a prompt's key -> where it was met first, and its ground truth.
-        self.prompts: dict[str, dict[int, tuple[str, str]]] = {}
+        # Role of a file -> hash of a prompt's key -> where it was met first, and its ground truth.
+        self.prompts: dict[str, dict[int, tuple[str, str]]] = {TRAIN: {}, TEST: {}}
+        self.rows = 0
 
-    def start_file(self, path: str, role: str | None) -> None:
+    def start_file(self, role: str) -> None:
         """Begin a file; files of one role belong together in a run."""
-        self.role, self.group = role, role or f"file {path}"
+        self.role = role
         self.lengths: list[int] = []
         self.length: int | None = None
-        self.prompts.setdefault(self.group, {})
 
     def start_row(self, row: Mapping[str, Any], keys: Sequence[str]) -> None:
         """Begin a row; `keys` are those of equal prompts."""
@@ -48,19 +48,14 @@ class Scan:
 
     def end_row(self, where: str) -> None:
         """Remember a row for those that follow."""
+        self.rows += 1
         for _, digest in self.keys:
-            self.prompts[self.group].setdefault(digest, (where, self.truth))
+            self.prompts[self.role].setdefault(digest, (where, self.truth))
 
-    def met(self, group: str) -> list[tuple[str, str, str]]:
-        """Return key, place and ground truth of earlier rows of a group that equal this one."""
-        seen = self.prompts.get(group, {})
+    def met(self, role: str) -> list[tuple[str, str, str]]:
+        """Return key, place and ground truth of earlier rows of a role that equal this one."""
+        seen = self.prompts[role]
         return [(key, *seen[digest]) for key, digest in self.keys if digest in seen]
-
-
-def role_of(row: Mapping[str, Any]) -> str | None:
-    """Return the part of a run that a row belongs to, None where it does not say; all but "train" is for testing."""
-    split = extra_info_of(row).get("split")
-    return (TRAIN if split == TRAIN else TEST) if isinstance(split, str) else None
 
 
 def source_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
@@ -95,7 +90,7 @@ def gold_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Fi
 
 def duplicate_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield an equal prompt in the files of the same role; an equal puzzle with other names has rightly another truth."""
-    for key, place, truth in scan.met(scan.group)[:1]:
+    for key, place, truth in scan.met(scan.role)[:1]:
         if key.startswith("text:") and truth != scan.truth:
             yield error(where, f"same prompt as {place}, another ground truth")
         else:
