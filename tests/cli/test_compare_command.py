@@ -32,7 +32,7 @@ def test_runs_and_prints_the_table(study, tmp_path, monkeypatch, capsys):
     assert (out / "table.md").read_text() in shown.out
     assert "0.605 [0.541, 0.669]" in shown.out
     assert "- tr_grpo is higher" in shown.out
-    assert main(["compare", str(study), "--table"]) == 0
+    assert main(["compare", str(study)]) == 0
     assert "0.605 [0.541, 0.669]" in capsys.readouterr().out
 
 

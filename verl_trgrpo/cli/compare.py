@@ -31,7 +31,6 @@ class CompareOptions:
         arms: only these arms; all of the study if left out.
         out: directory of the study; runs/compare/STUDY if left out.
         jobs: runs at once.
-        table: only make the table of the runs that are finished.
     """
 
     study: Path
@@ -39,7 +38,6 @@ class CompareOptions:
     arms: tuple[str, ...] = ()
     out: Path | None = None
     jobs: int = 1
-    table: bool = False
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
@@ -54,15 +52,13 @@ def run(words: Sequence[str]) -> int:
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
-    failures = []
-    if not options.table:
-        try:
-            with interruptible(signal.SIGTERM) as progress:
-                inputs = make_inputs(study, out.resolve(), progress)
-                print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
-                failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the same command goes on from the latest checkpoint of each run") from None
+    try:
+        with interruptible(signal.SIGTERM) as progress:
+            inputs = make_inputs(study, out.resolve(), progress)
+            print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
+            failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on from the latest checkpoint of each run") from None
     print(write_tables(study, out))
     print(f"\n{out / 'table.md'}, {out / 'table.json'}")
     for failure in failures:

@@ -26,7 +26,6 @@ COMMANDS = {
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
-    "search query": ("search.query", "ask an index, and print what it finds"),
     "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
 }  # fmt: skip
 

@@ -22,5 +22,5 @@ def run(words: Sequence[str]) -> int:
     print("\n".join(report.summary))
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
-    print(f"\n{report.page}, {len(report.pictures)} pictures in {report.pictures[0].parent}")
+    print(f"\n{report.page}")
     return 0

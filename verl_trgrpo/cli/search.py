@@ -1,12 +1,10 @@
-"""``verl-trgrpo search``: index a corpus, serve it over HTTP, ask it."""
+"""``verl-trgrpo search``: index a corpus, serve it over HTTP."""
 
 from __future__ import annotations
 
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from verl_trgrpo.common.options import parse_options
 
@@ -29,13 +27,6 @@ examples:
 
 It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first. Limits
 hold for each worker. With a token every request needs it as its bearer token. See docs/search.md.
-"""
-
-_QUERY = """\
-Ask an index, and print what it finds.
-
-examples:
-  verl-trgrpo search query --index indexes/wiki-18 --topk 5 "who wrote The Left Hand of Darkness"
 """
 
 
@@ -68,38 +59,4 @@ def serve(words: Sequence[str]) -> int:
         print(f"listening on {address}/retrieve ({documents:,} passages, workers {options.workers})", flush=True)
 
     serve(options, ready)
-    return 0
-
-
-@dataclass(frozen=True)
-class QueryOptions:
-    """What to ask.
-
-    Args:
-        index: Directory of an index from `verl-trgrpo search index`.
-        questions: One or more questions; quote each.
-        topk: Hits for each question.
-    """
-
-    index: Path
-    questions: tuple[str, ...]
-    topk: int = 3
-
-    def __post_init__(self) -> None:
-        if not self.questions:
-            raise ValueError("give one or more questions")
-
-
-def query(words: Sequence[str]) -> int:
-    options = parse_options(QueryOptions, "verl-trgrpo search query", _QUERY, words, positional=["questions"])
-    from verl_trgrpo.retrieval.index import Index
-
-    for question, hits in zip(
-        options.questions, Index(options.index).search(options.questions, options.topk), strict=True
-    ):
-        print(f"{question}\n{'' if hits else 'nothing found'}".rstrip())
-        for rank, hit in enumerate(hits, start=1):
-            title, _, text = hit.contents.partition("\n")
-            print(f"\n{rank}. {title.strip(chr(34))}  (score {hit.score:.2f}, id {hit.id or 'unknown'})\n   {text}")
-        print()
     return 0

@@ -7,7 +7,7 @@ import pytest
 
 from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
-from verl_trgrpo.runs.report.charts import MOST_INTERVALS, curves
+from verl_trgrpo.runs.report.charts import curves
 from verl_trgrpo.runs.report.notes import notes
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
@@ -42,41 +42,30 @@ def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_pa
     arms = arms_of(*sweep(tmp_path, {"tr_grpo": 0.1, "grpo": 0.05}, 3))
     assert [(arm.label, arm.number, len(arm.runs)) for arm in arms] == [("grpo", 0, 3), ("tr_grpo", 1, 3)]
     curve = curves(arms, None, upto=6)[1]
-    assert (curve.counted, len(curve.runs)) == (3, 3)
-    assert curve.mean == pytest.approx({step: 0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)})
-    assert [*curve.intervals] == [0, 2, 4, 6]
-    assert all(one.low < curve.mean[step] < one.high for step, one in curve.intervals.items())
+    assert (curve.counted, curve.runs.shape) == (3, (4, 3))
+    assert curve.mean.to_dict() == pytest.approx({step: 0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)})
+    # 0.02 times t(0.975, 2 degrees of freedom) / sqrt(3)
+    assert [*curve.half_width] == pytest.approx([0.02 * 4.302653 / math.sqrt(3)] * 4, rel=1e-5)
 
 
 def test_a_shorter_run_is_drawn_and_does_not_bend_the_mean(tmp_path):
     runs = [write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed, last) for seed, last in enumerate((6, 6, 2))]
     ((late,), (early,)) = (curves(arms_of(*runs), "critic/score/mean", upto) for upto in (6, 2))
-    assert (len(late.runs), late.counted) == (3, 2)
-    assert late.mean == pytest.approx({step: 0.1 * step + 0.005 for step in range(7)})
+    assert (late.runs.shape[1], late.counted) == (3, 2)
+    assert late.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.005 for step in range(7)})
     # Compared at step 2, all three count, and their mean ends where the shortest ends.
-    assert early.mean == pytest.approx({step: 0.1 * step + 0.01 for step in range(3)})
+    assert early.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.01 for step in range(3)})
 
 
-def test_a_value_that_is_not_a_number_is_a_gap(tmp_path):
+def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
     steps = {step: {NORM: math.nan if step == 2 else 1.0} for step in range(4)}
     write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", steps)
     write_run(tmp_path / "grpo-seed1", 0.1, last=3)
     arms = arms_of(tmp_path)
     (curve,) = curves(arms, NORM, upto=3)
-    assert [math.isnan(mean) for mean in curve.mean.values()] == [False, False, True, False]
-    assert "Not a number, a gap in the curves: actor/grad_norm of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
+    assert [*curve.mean.index] == [0, 1, 3]
+    assert "Not a number, and left out: actor/grad_norm of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
     assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].runs == 2
-
-
-def test_a_long_curve_has_an_interval_at_some_of_its_steps(tmp_path):
-    count = 10 * MOST_INTERVALS + 7
-    for seed in (0, 1):
-        steps = {step: {NORM: float(step + seed)} for step in range(1, count + 1)}
-        write_steps(tmp_path / f"grpo-seed{seed}" / "metrics-1.jsonl", steps)
-    (curve,) = curves(arms_of(tmp_path), NORM, upto=count)
-    assert curve.mean == {step: step + 0.5 for step in range(1, count + 1)}
-    assert MOST_INTERVALS <= len(curve.intervals) <= 2 * MOST_INTERVALS
-    assert [*curve.intervals] == sorted(curve.intervals) and count in curve.intervals
 
 
 def test_only_common_seeds_are_paired(tmp_path):

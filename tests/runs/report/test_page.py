@@ -73,22 +73,16 @@ def test_nothing_comes_from_elsewhere(page):
     assert "default-src 'none'" in str(page.all("meta"))
 
 
-def test_the_pictures_are_in_the_page_and_beside_it(report, page):
+def test_the_pictures_are_in_the_page(page):
     embedded = [base64.b64decode(image["src"].partition(",")[2]) for image in page.all("img")]
     assert all(picture.startswith(b"\x89PNG") for picture in embedded)
-    assert embedded == [path.read_bytes() for path in report.pictures]
-    assert [path.name for path in report.pictures] == [
-        "accuracy.png", "reward.png", "grad-norm.png", "entropy.png", "response-length.png", "weight-mean.png",
-        "weight-std.png", "weight-at-lower.png", "weight-at-upper.png", "gradient-share.png", "gradient-share-uniform.png",
-    ]  # fmt: skip
-    assert {path.parent for path in report.pictures} == {report.page.parent / "page_figures"}
-    assert len(set(embedded)) == len(embedded)
+    assert len(set(embedded)) == len(embedded) == 11
 
 
 def test_every_picture_is_told_in_words_and_numbers(page):
     texts = [image["alt"] for image in page.all("img")]
-    assert "grpo, 2 seeds, steps 0 to 6: 0.310 to 0.610 [0.483, 0.737]" in texts[0]
-    assert "tr_grpo, 2 seeds, steps 0 to 6: 0.700 to 0.700" in texts[8]
+    assert "grpo, 2 seeds: 0.310 to 0.610" in texts[0]
+    assert "tr_grpo, 2 seeds: 0.700 to 0.700" in texts[8]
     assert "dapo" not in texts[8], "it logged no weights"
 
 
@@ -138,7 +132,7 @@ def test_two_steps_without_validation_weights_or_records_are_enough(tmp_path):
     report = build_report(ReportOptions(runs=(str(tmp_path / "bare"),), out=tmp_path / "r.html"))
     assert report.summary == ["no validation accuracy was logged; --metric NAME takes another metric"]
     page = Page(report.page)
-    assert "no finite values" in page.all("img")[0]["alt"]
+    assert page.all("img") == []
     assert "No run has validation responses of two steps" in page.words()
 
 
@@ -146,15 +140,15 @@ def test_many_arms_with_odd_names(tmp_path):
     labels = ["_hidden", "$\\frac$", "a" * 200, *(f"arm{i}" for i in range(8))]
     runs = [f"{label}={write_run(tmp_path / f'run{i}', 0.01 * i)}" for i, label in enumerate(labels)]
     page = Page(build_report(ReportOptions(runs=tuple(runs), out=tmp_path / "r.html", baseline="_hidden")).page)
-    assert all(f"{label}, 1 seed, steps 0 to 6" in page.all("img")[0]["alt"] for label in labels)
+    assert all(f"{label}, 1 seed: " in page.all("img")[0]["alt"] for label in labels)
 
 
 def test_wrong_options_come_out_at_once(tmp_path):
     with pytest.raises(ValueError, match=r"(?s)2 problems.*no runs.*is a directory"):
         ReportOptions(runs=(), out=tmp_path)
     run = str(write_run(tmp_path / "grpo-seed0", 0.1))
-    options = ReportOptions(runs=(run,), out=tmp_path / "r.html", baseline="x", metric="y", upto=7)
-    with pytest.raises(ValueError, match="3 problems") as caught:
+    options = ReportOptions(runs=(run,), out=tmp_path / "r.html", baseline="x", metric="y")
+    with pytest.raises(ValueError, match="2 problems") as caught:
         build_report(options)
     message = str(caught.value)
-    assert "they are grpo" in message and "val-core/kk_3ppl/acc/mean@1" in message and "ends at 6" in message
+    assert "they are grpo" in message and "val-core/kk_3ppl/acc/mean@1" in message

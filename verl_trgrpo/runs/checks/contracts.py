@@ -52,19 +52,11 @@ def dataclass_findings(config: DictConfig) -> list[Finding]:
     return [error(key, f"{key}: {problem}") for key, problem in problems.items() if problem]
 
 
-def validate_config_findings(config: DictConfig, batches_fit: bool) -> list[Finding]:
-    """What veRL's ``validate_config`` refuses.
-
-    It stops at the first complaint, and batch sizes come first; where those are already known not to fit, sizes that do are
-    put in their place, so that it says what else is wrong.
-    """
+def validate_config_findings(config: DictConfig) -> list[Finding]:
+    """What veRL's ``validate_config`` refuses; it stops at the first complaint."""
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
-    if not batches_fit:
-        config = config.copy()
-        config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
-        config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
     try:
         # veRL prints its verdict and warns about the critic; here only problems are of interest.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

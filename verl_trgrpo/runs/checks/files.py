@@ -16,13 +16,6 @@ OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 _DATA = ("data.train_files", "data.val_files")
 _TOOLS = ("multi_turn.tool_config_path", "multi_turn.function_tool_path", "agent.agent_loop_config_path")
 
-# How the project's own data is built, by its directory.
-_BUILDERS = {
-    "kk": "python data_prep/kk.py --out {} --paper",
-    "deepscaler": "python data_prep/deepscaler.py --out {} --source hf",
-    "search_qa": "python data_prep/search_qa.py --out {} --source hf --val-per-set 100",
-}
-
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
     """Complaints about data, a model directory or tools that are not there.
@@ -38,9 +31,8 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
             findings.append(error(key, f"{key} names no file; give a parquet file"))
         for path in local_data_files(config, key):
             if not path.is_file():
-                build = _BUILDERS.get(path.parent.name)
-                remedy = f"build it: {build.format(path.parent)}" if build else "build it, or correct the path"
-                findings.append(Finding(level, key, f"{key}={path} does not exist; {remedy}"))
+                message = f"{key}={path} does not exist; build it (data_prep, docs/data.md), or correct the path"
+                findings.append(Finding(level, key, message))
     model = str(config.actor_rollout_ref.model.path)
     # "name/model" may be on a hub; anything that looks like a path must be there.
     if _looks_local(model) and not Path(model).expanduser().is_dir():

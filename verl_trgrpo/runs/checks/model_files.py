@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.problems import Finding, error, not_checked
 from verl_trgrpo.runs.checks.contracts import build_problem
 from verl_trgrpo.runs.checks.files import MODEL
-
-_REWARD_MODEL = "reward.reward_model"
 
 
 def model_findings(config: DictConfig) -> list[Finding]:
@@ -34,8 +32,11 @@ def model_findings(config: DictConfig) -> list[Finding]:
     if not problems and path.is_dir() and (reason := build_problem(model)):
         problems = [f"{MODEL}={name} cannot be opened: {reason}; get the model again"]
     findings += [error(MODEL, problem) for problem in problems]
-    if OmegaConf.select(config, f"{_REWARD_MODEL}.enable"):
-        findings += _reward_model_findings(config, trusted)
+    judge = config.reward.reward_model
+    if judge.enable and judge.model_path:
+        path = Path(judge.model_path).expanduser()
+        key = "reward.reward_model.model_path"
+        findings += [error(key, problem) for problem in _code_problems(path, path, trusted, key)]
     return findings
 
 
@@ -45,17 +46,6 @@ def context_length(config: DictConfig) -> int | None:
     # Models that also see or hear keep the decoder's figures one level down.
     length = (content.get("text_config") or content).get("max_position_embeddings")
     return length if isinstance(length, int) else None
-
-
-def _reward_model_findings(config: DictConfig, trusted: bool) -> list[Finding]:
-    key = f"{_REWARD_MODEL}.model_path"
-    name = OmegaConf.select(config, key)
-    if not name:
-        return []
-    path = Path(name).expanduser()
-    if not path.is_dir():
-        return [not_checked(key, f"{key}={name} is no local directory; whether it brings code of its own is not known")]
-    return [error(key, problem) for problem in _code_problems(path, path, trusted, key)]
 
 
 def _code_problems(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[str]:

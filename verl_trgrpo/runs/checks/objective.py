@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.problems import Finding, complaint_of, error, warning
 from verl_trgrpo.core import TokenWeighting
@@ -14,49 +14,22 @@ from verl_trgrpo.runs.checks.contracts import build_problem
 _ACTOR = "actor_rollout_ref.actor"
 _POLICY_LOSS = f"{_ACTOR}.policy_loss"
 
-_SOUND_SHAPING = {"_target_": "verl_trgrpo.core.make_shaping", "name": "sigmoid"}
-# Sound options, by node, the innermost first.
-_SOUND = {
-    f"{_POLICY_LOSS}.shaping": _SOUND_SHAPING,
-    _POLICY_LOSS: {
-        "_target_": "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig",
-        "loss_mode": "tr_grpo",
-        "shaping": _SOUND_SHAPING,
-    },
-}
-# What veRL's ActorConfig refuses otherwise.
-_SOUND_ACTOR = {"ppo_micro_batch_size": None, "ppo_micro_batch_size_per_gpu": 1, "loss_agg_mode": "token-mean"}
-
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
 
 
-def objective_findings(config: DictConfig) -> tuple[list[Finding], DictConfig | None]:
-    """Complaints about the actor's options, each found even if another one stands in the way.
-
-    Also returns a configuration with a sound policy loss in place of a broken one, for checks that build the actor again;
-    None where the actor cannot be built even so.
-    """
+def objective_findings(config: DictConfig) -> list[Finding]:
+    """Complaints about the actor's options; clip and weights are compared where the actor can be built."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    # Copied whole: the actor's options refer to others. What is broken is replaced, so that the rest can be looked at.
-    config = config.copy()
-    findings = []
-    for key, sound in _SOUND.items():
-        node = OmegaConf.select(config, key)
-        if OmegaConf.is_dict(node) and "_target_" in node and (problem := build_problem(node)):
-            findings.append(error(key, problem))
-            OmegaConf.update(config, key, sound, merge=False, force_add=True)
+    findings = _registered_findings(config) + _kl_findings(config)
     if problem := build_problem(config.actor_rollout_ref.actor):
-        findings.append(error(_ACTOR, problem))
-        config.actor_rollout_ref.actor.update(_SOUND_ACTOR)
-        if build_problem(config.actor_rollout_ref.actor):
-            return findings, None
+        return [*findings, error(_ACTOR, problem)]
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    findings += _clip_findings(actor) + _registered_findings(config) + _kl_findings(config)
+    findings += _clip_findings(actor)
     if isinstance(actor.policy_loss, TokenWeighting):
         findings += _weight_findings(actor)
-    return findings, config
+    return findings
 
 
 def _clip_findings(actor: Any) -> list[Finding]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -21,20 +19,19 @@ from verl_trgrpo.runs.environment import training_environment
 # A module that loads a model of its own may take long; then it is left to veRL.
 _SECONDS = 120.0
 
-# Writes why the function cannot be loaded into a file, or nothing.
+# The last line on standard error says why the function cannot be loaded.
 _PROGRAM = """
 import os, sys
 from verl.utils.import_utils import load_extern_object
-path, name, result = sys.argv[1:]
+path, name = sys.argv[1:]
 try:
-    function = load_extern_object(module_path=path, object_name=name)
-    reason = "" if callable(function) else f"{name} is {type(function).__name__}, not a function"
+    found = load_extern_object(module_path=path, object_name=name)
+    reason = "" if callable(found) else f"{name} is {type(found).__name__}, not a function"
 except (Exception, SystemExit) as error:
     cause = error.__cause__ or error  # veRL wraps what a file raises
     reason = f"{type(cause).__name__}: {cause}"
-with open(result, "w") as file:
-    file.write(reason)
-os._exit(0)  # whatever the module started must not hold this up
+print(reason, file=sys.stderr, flush=True)
+os._exit(bool(reason))  # whatever the module started must not hold this up
 """
 
 
@@ -51,22 +48,20 @@ def reward_findings(config: DictConfig) -> list[Finding]:
         return [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
     if place := _workers_place(config):
         return [not_checked(REWARD, f"{REWARD}.path={path} is loaded by Ray's workers, whose place {place} decides")]
-    with tempfile.TemporaryDirectory() as directory:
-        result = Path(directory) / "result"
-        try:
-            process = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, path, str(name), str(result)],
-                env=training_environment(config.trainer.device == "cpu", os.devnull),
-                capture_output=True,
-                text=True,
-                timeout=_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return [not_checked(REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see")]
-        ended = f"its process ended with exit code {process.returncode}"
-        reason = result.read_text() if result.is_file() else f"{ended}: {process.stderr.strip()[-300:]}"
-    if reason:
-        return [error(REWARD, f"{REWARD}.path={path} cannot be loaded ({reason}); correct it")]
+    try:
+        process = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, path, str(name)],
+            env=training_environment(config.trainer.device == "cpu", os.devnull),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return [not_checked(REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see")]
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no output"])[-1]
+        message = f"{REWARD}.path={path} cannot be loaded (exit code {process.returncode}: {reason}); correct it"
+        return [error(REWARD, message)]
     return [not_checked(REWARD, f"{path} decides which data sources it knows")]
 
 

@@ -37,7 +37,7 @@ def write_tables(study: Study, out: Path) -> str:
     """
     figures = finished_runs(study, out)
     if not any(figures.values()):
-        raise ValueError(f"{out} has no finished run of this study; run it without --table, or check --out")
+        raise ValueError(f"{out} has no finished run of this study")
     outcomes = {
         arm: {
             seed: prompt_outcomes(run_directory(out, arm, seed), study.accuracy or None, run[OUTCOME])

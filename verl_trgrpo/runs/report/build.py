@@ -1,4 +1,4 @@
-"""A report from runs: reading, drawing, comparing, and writing the page with its pictures."""
+"""A report from runs: reading, drawing, comparing, and writing the page."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class ReportOptions:
 
     Args:
         runs: [LABEL=]PATH: directories with veRL's logs, files of its file logger, or directories with such runs below.
-        out: HTML file, replaced if there; its pictures go to NAME_figures beside it.
+        out: HTML file, replaced if there.
         baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
         metric: validation metric; mean accuracy over data sources if left out.
-        upto: step to compare at; runs that end before are not compared. The last that all finished runs reached if left out.
 
     Raises:
         ValueError: with all problems.
@@ -42,7 +41,6 @@ class ReportOptions:
     out: Path = Path("report.html")
     baseline: str | None = None
     metric: str | None = None
-    upto: int | None = None
 
     def __post_init__(self) -> None:
         problems = [] if self.runs else ["no runs were given; name at least one directory"]
@@ -52,16 +50,15 @@ class ReportOptions:
 
 
 class Report(NamedTuple):
-    """What was written: the page, its pictures, the comparison in a few lines, and the notes."""
+    """What was written: the page, the comparison in a few lines, and the notes."""
 
     page: Path
-    pictures: list[Path]
     summary: list[str]
     notes: list[str]
 
 
 def build_report(options: ReportOptions) -> Report:
-    """Read the runs and write the page and its pictures; files that were there before are replaced, each as a whole.
+    """Read the runs and write the page.
 
     Raises:
         ValueError: with all problems of the input; nothing is written then.
@@ -75,18 +72,15 @@ def build_report(options: ReportOptions) -> Report:
     baseline = next((label for label in choices if label in labels), labels[0])
     if baseline != study.get("baseline"):
         study = {}
-    upto = last_common_step(runs) if options.upto is None else options.upto
+    upto = last_common_step(runs)
 
     names = {name for run in runs for step in run.steps for name in step.metrics}
-    last = max(run.last_step for run in runs)
     problems = []
     if options.baseline not in (None, baseline):
         problems.append(f"--baseline {options.baseline} is none of the arms; they are {', '.join(labels)}")
     if options.metric is not None and options.metric not in names:
         known = sorted(name for name in names if name.startswith("val-"))
         problems.append(f"--metric {options.metric} is in no run; they have {', '.join(known) or 'no validation'}")
-    if not 0 <= upto <= last:
-        problems.append(f"--upto {upto} is no step of any run; the longest ends at {last}")
     raise_problems(problems)
 
     arms = group_arms(runs, baseline)
@@ -104,14 +98,9 @@ def build_report(options: ReportOptions) -> Report:
         samples=list(_samples(arms)),
         arms=arms,
     )
-    figures = options.out.with_name(f"{options.out.stem}_figures")
-    figures.mkdir(parents=True, exist_ok=True)
-    pictures = []
-    for chart in charts:
-        pictures.append(figures / f"{chart.name}.png")
-        write_bytes(pictures[-1], chart.png)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(options.out, page.encode("utf-8", errors="replace"))
-    return Report(options.out, pictures, glance, remarks)
+    return Report(options.out, glance, remarks)
 
 
 def compare_arms(

@@ -26,7 +26,7 @@ def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
-        "Not a number, a gap in the curves": [text for run in runs for text in _not_finite(run.name, run.steps)],
+        "Not a number, and left out": [text for run in runs for text in _not_finite(run.name, run.steps)],
     }
     return [f"{what}: {_listed(names)}." for what, names in facts.items() if names]
 

@@ -112,8 +112,7 @@ def _below(path: Path, label: str | None) -> list[Run]:
             f"{path} has no metrics: neither metrics-N.jsonl nor another file of veRL's file logger; train with "
             'trainer.logger=["console","file"]'
         )
-    several = len({run.label for run in runs}) > 1
-    return [replace(run, label=f"{label} {run.label}" if several else label) for run in runs] if label else runs
+    return [replace(run, label=label) for run in runs] if label else runs
 
 
 def _search(path: Path, depth: int) -> Iterator[Run]:
