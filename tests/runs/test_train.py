@@ -82,8 +82,7 @@ def test_a_driver_that_hangs_without_its_engine_is_ended(sound_run, tmp_path, mo
     with pytest.raises(TrainingFailedError, match=dead):
         run_training([*sound_run, "trainer.total_training_steps=3", "trainer.logger=wandb"], stream=io.StringIO())
     record = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert record["settings"]["actor_rollout_ref.actor.policy_loss.shaping.alpha"] == 2.0
-    assert record["settings"]["data.train_batch_size"] == 8 and "verl" in record["versions"]
+    assert "verl" in record["versions"]
     assert "trainer.logger=[wandb,file]" in (tmp_path / "run" / "train-1.log").read_text()
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.name()]
 

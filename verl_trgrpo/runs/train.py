@@ -18,14 +18,14 @@ from verl_trgrpo.common.files import lock, name_holder, replaced_file, write_tex
 from verl_trgrpo.common.problems import Level, ProblemsError, raise_problems
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.checks.files import missing_files
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, flat, quoted
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.runs.metrics import MetricsLog, summarize
 from verl_trgrpo.runs.process import TrainingProcess
 from verl_trgrpo.runs.progress import Progress
 from verl_trgrpo.runs.record import environment, read_record, write_record
-from verl_trgrpo.runs.resume import CONFIG_FILE, MAY_CHANGE, check_same_run, next_start
+from verl_trgrpo.runs.resume import CONFIG_FILE, check_same_run, next_start
 
 LOCK_FILE = "run.lock"
 
@@ -195,21 +195,10 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
 
 
 def _record(run: ComposedRun) -> None:
-    """Write ``run.json``: versions, commit, command, and the settings that are not veRL's defaults, constants included.
-
-    The runs of a study have one already, which the study keeps.
-    """
-    if "arm" in read_record(run.directory):
-        return
-    stock = flat(OmegaConf.to_container(compose("ppo_trainer").config, resolve=True))
-    own = flat(OmegaConf.to_container(run.config, resolve=True))
-    settings = {
-        name: value
-        for name, value in own.items()
-        if (name not in stock or stock[name] != value) and not name.startswith(MAY_CHANGE)
-    }
-    record = {"trainer": "verl", "settings": settings, "command": ["verl.trainer.main_ppo", *run.arguments]}
-    write_record(run.directory, record | environment(Path.cwd()))
+    """Write ``run.json``: versions, commit and command. The runs of a study have one already, which the study keeps."""
+    if "arm" not in read_record(run.directory):
+        command = ["verl.trainer.main_ppo", *run.arguments]
+        write_record(run.directory, {"trainer": "verl", "command": command} | environment(Path.cwd()))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Build a checkpoint from the words of a command line (None: of this process).
 
     Returns:
-        the exit code: 0 built, 2 for an error that the user can correct, 130 interrupted.
+        the exit code: 0 built, 2 for an error that the user can correct.
     """
     world, *words = argv or sys.argv[1:] or [""]
     if world not in WORLDS:
@@ -83,9 +83,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
-    except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; the output directory is as before\n")
-        return 130
     sys.stdout.write(f"{manifest['parameters']} parameters in {options.out}\n")
     return 0
 
