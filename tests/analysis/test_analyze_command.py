@@ -185,7 +185,7 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--model", "/no/such/model"], "does not exist"),
-        (["--samples", "1"], "samples is 1"),
+        (["--samples", "1"], "samples=1"),
         (["--parameters", "layers.99"], "no parameter has 'layers.99'"),
         (["--shaping", "nosuch"], "unknown shaping"),
         (["--device", "cuda:99"], "device"),

@@ -64,7 +64,6 @@ WRONG = {
     "check without files": (["check"], "no file is given"),
     "check of a missing file": (["check", "--train", "nowhere.parquet"], "nowhere.parquet is not a file"),
     "check with a bad tokenizer": (["check", "--train", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
-    "show of a missing file": (["show", "nowhere.parquet"], "nowhere.parquet is not a readable parquet file"),
     "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
     "decontaminate onto itself": (
         ["decontaminate", "{train}", "--against", "{test}", "--out", "{train}"],
@@ -112,12 +111,6 @@ def command(words, environment, **options):
         [sys.executable, "-c", code, *words], env=environment, capture_output=True, timeout=600, check=False,
         **({"text": True} | options),
     )  # fmt: skip
-
-
-def test_show_prints_rows(capsys, train):
-    assert main(["data", "show", train, "--rows", "2"]) == 0
-    text = capsys.readouterr().out
-    assert "Question 0 of" in text and "Question 1 of" in text and "Question 2 of" not in text
 
 
 def test_decontaminate_reports_then_writes(capsys, tmp_path, train):

@@ -30,17 +30,13 @@ def test_weights_that_the_checkpoint_holds_in_hugging_face_form_are_used(checkpo
 
 def test_what_is_no_model_is_said_with_the_remedy(checkpoint, tmp_path):
     (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("5")
-    with pytest.raises(ValueError, match=r"neither a veRL checkpoint.*latest checkpoint is .*global_step_5"):
+    with pytest.raises(ValueError, match=r"neither an FSDP checkpoint.*latest checkpoint is .*global_step_5"):
         find_model(str(checkpoint.parent))
     with pytest.raises(ValueError, match="does not exist"):
         find_model(str(tmp_path / "nowhere"))
     (checkpoint / "actor" / "lora_train_meta.json").write_text("{}")
     with pytest.raises(ValueError, match=r"LoRA.*merge_and_unload"):
         find_model(str(checkpoint))
-    megatron = tmp_path / "megatron" / "actor" / "model" / "dist_ckpt"
-    megatron.mkdir(parents=True)
-    with pytest.raises(ValueError, match="--backend megatron"):
-        find_model(str(tmp_path / "megatron"))
 
 
 def test_the_fingerprint_changes_with_the_weights_and_not_with_other_files(checkpoint):

@@ -25,10 +25,10 @@ def raw_row(**changes):
 
 
 def test_all_problems_come_in_one_message(tmp_path):
-    with pytest.raises(ValueError, match="10 problems") as caught:
+    with pytest.raises(ValueError, match="9 problems") as caught:
         EvalOptions(model="", data=(tmp_path / "none",), k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
-                    tensor_parallel=0, max_model_len=0, search=("topk=0",))  # fmt: skip
-    for part in ("none is not a file", "model is empty", "temperature 0", "top_p is 0.0", "topk is 0", "seed is -1"):
+                    tensor_parallel=0, search=("topk=0",))  # fmt: skip
+    for part in ("none is not a file", "model is empty", "temperature 0", "top_p=0.0", "topk is 0", "seed=-1"):
         assert part in str(caught.value)
 
 

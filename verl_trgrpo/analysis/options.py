@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.evaluation.checkpoint import model_label
 
 if TYPE_CHECKING:
@@ -54,12 +54,8 @@ class AnalyzeOptions:
     directions: int = 8
 
     def __post_init__(self) -> None:
-        at_least = {"prompts": 1, "samples": 2, "max_tokens": 1, "tokens": 1, "directions": 1}
-        problems = [
-            f"{name} is {getattr(self, name)}; use at least {least}"
-            for name, least in at_least.items()
-            if getattr(self, name) < least
-        ]
+        at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens", "directions"), "[1, inf)")
+        problems = range_problems(vars(self), {"samples": "[2, inf)", **at_least_one})
         problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
         if not self.model or (len(self.model) > 1 and not self.sharpness):
             problems.append(

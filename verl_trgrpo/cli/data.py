@@ -1,4 +1,4 @@
-"""``verl-trgrpo data``: check, show and decontaminate data files."""
+"""``verl-trgrpo data``: check and decontaminate data files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ examples:
 
 docs/data.md says what each check means. Rewards of your own are found through VERL_USE_EXTERNAL_MODULES, as in veRL.
 Exit code: 0 without errors, 1 with errors (with --strict also with warnings), 2 for wrong input.
-"""
-
-_SHOW = """\
-Print the first rows of a parquet file: prompt, ground truth and data source. Characters that could act on the terminal are
-written as \\x1b and the like.
-
-examples:
-  verl-trgrpo data show train.parquet
-  verl-trgrpo data show test.parquet --index 12
 """
 
 _DECONTAMINATE = """\
@@ -54,17 +45,6 @@ def check(words: Sequence[str]) -> int:
         report = check_files(options, tasks, puzzle_key, progress)
     print(report.render(), end="")
     return int(bool(report.count(Level.ERROR) or (options.strict and report.count(Level.WARNING))))
-
-
-def show(words: Sequence[str]) -> int:
-    from verl_trgrpo.data.options import ShowOptions
-
-    options = parse_options(ShowOptions, "verl-trgrpo data show", _SHOW, words, positional=["file"])
-    from verl_trgrpo.data.show import show_rows
-
-    for text in show_rows(options):
-        print(text)
-    return 0
 
 
 def decontaminate(words: Sequence[str]) -> int:

@@ -22,7 +22,6 @@ COMMANDS = {
     "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "analyze": ("analyze.run", "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"),
     "data check": ("data.check", "check parquet files for what veRL and the rewards need"),
-    "data show": ("data.show", "print rows of a parquet file for reading"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),

@@ -15,12 +15,12 @@ from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_che
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.data.columns import column_findings, concatenation_findings
+from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, row_keys
 from verl_trgrpo.data.row_checks import ROW_CHECKS, TEST, TRAIN, Scan
 from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.show import escape
 from verl_trgrpo.data.tokens import load_tokenizer, template_tags
 
 # In the order of the report; docs/data.md says what each looks for.

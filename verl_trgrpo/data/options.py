@@ -42,21 +42,6 @@ class CheckOptions:
 
 
 @dataclass(frozen=True)
-class ShowOptions:
-    """Which rows to show.
-
-    Args:
-        file: a parquet file.
-        rows: at most this many.
-        index: only rows with this extra_info.index.
-    """
-
-    file: Path
-    rows: int = 3
-    index: int | None = None
-
-
-@dataclass(frozen=True)
 class ContaminationOptions:
     """What to compare, how strictly, and where the rest goes.
 

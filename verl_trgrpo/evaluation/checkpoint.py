@@ -42,16 +42,11 @@ def find_model(name: str) -> str:
         )
     if (shards / _SHARDED).is_file():
         return str(shards)
-    if (shards / "model").is_dir():
-        raise ValueError(
-            f"{shards} looks like a Megatron checkpoint; merge it with python -m verl.model_merger merge --backend "
-            f"megatron --local_dir {shards} --target_dir DIR, then evaluate DIR"
-        )
     latest = path / "latest_checkpointed_iteration.txt"
     hint = f"; its latest checkpoint is {path}/global_step_{latest.read_text().strip()}" if latest.is_file() else ""
     raise ValueError(
-        f"{path} is neither a veRL checkpoint (global_step_N or its actor directory) nor a Hugging Face model "
-        f"directory (config.json){hint}"
+        f"{path} is neither an FSDP checkpoint of veRL (global_step_N or its actor directory) nor a Hugging Face model "
+        f"directory (config.json){hint}; python -m verl.model_merger makes the latter from one of Megatron"
     )
 
 

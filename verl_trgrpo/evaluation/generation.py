@@ -88,19 +88,15 @@ class Generator:
             for key, row in rows.items()
         }
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
-        context = options.max_model_len
         model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
-        if context is None and (model_limit is None or longest + most < model_limit):
-            # Some models take far more than a cache can hold; asking for less than that is safe, for more is not.
-            context = longest + most
+        # Some models take far more than a cache can hold; asking for less than that is safe, for more is not.
+        context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"
         self._engine = _start_engine(model, context, longest + most, options, self._log_file)
         self._limit = self._engine.model_config.max_model_len
         self._request_ids = itertools.count()
         if longest >= self._limit:
-            raise ValueError(
-                f"the longest prompt has {longest} tokens, the model takes {self._limit}; raise --max-model-len"
-            )
+            raise ValueError(f"the longest prompt has {longest} tokens, the model takes {self._limit}")
         if longest + most > self._limit:
             logger.warning(
                 "the longest prompt (%d tokens) leaves less than max_tokens %d of the model's %d tokens; such responses are "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.evaluation.checkpoint import model_label
 
 
@@ -48,7 +47,6 @@ class EvalOptions:
         limit: at most this many rows of each file, drawn with the seed; all if left out.
         out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
         tensor_parallel: accelerators that share one copy of the model.
-        max_model_len: tokens of prompt and response together; what the data needs if left out.
         search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
     """
 
@@ -63,7 +61,6 @@ class EvalOptions:
     limit: int | None = None
     out: Path | None = None
     tensor_parallel: int = 1
-    max_model_len: int | None = None
     search: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,19 +70,10 @@ class EvalOptions:
             problems.append("--data names no file, or one twice; name each test file once")
         if not self.model:
             problems.append("the model is empty; name a directory or a model on the hub")
-        for name, value, low, high in (
-            ("k", sampling.k, 1, math.inf),
-            ("temperature", sampling.temperature, 0, 10),
-            ("max_tokens", sampling.max_tokens, 1, math.inf),
-            ("seed", self.seed, 0, 2**32 - 1),
-            ("limit", self.limit, 1, math.inf),
-            ("tensor_parallel", self.tensor_parallel, 1, math.inf),
-            ("max_model_len", self.max_model_len, 1, math.inf),
-        ):
-            if value is not None and not low <= value <= high:
-                problems.append(f"{name} is {value}; it must be {low} to {high}")
-        if not 0.0 < sampling.top_p <= 1.0:
-            problems.append(f"top_p is {sampling.top_p}; it must be above 0 and at most 1")
+        given = {name: value for name, value in {**vars(self), **asdict(sampling)}.items() if value is not None}
+        counts = dict.fromkeys(("k", "max_tokens", "limit", "tensor_parallel"), "[1, inf)")
+        others = {"temperature": "[0, 10]", "top_p": "(0, 1]", "seed": f"[0, {2**32})"}
+        problems += range_problems(given, counts | others)
         if sampling.temperature == 0.0 and sampling.k > 1:
             problems.append(
                 f"k is {sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature"

@@ -46,7 +46,7 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
         "model": fingerprint(model),
         "data": [{"file": path.name, "sha256": digest} for path, digest in zip(options.data, digests, strict=True)],
         **asdict(options.sampling),
-        **{name: getattr(options, name) for name in ("seed", "limit", "max_model_len")},
+        **{name: getattr(options, name) for name in ("seed", "limit")},
         "search": {name: value for name, value in options.search_settings.items() if name != "url"},
     }
     with open_store(options.directory, arguments, options.data) as store:
