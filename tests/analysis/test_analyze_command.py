@@ -131,7 +131,7 @@ def test_sampling_leaves_the_global_generator_alone_and_repeats(policy, data):
 
 
 def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(policy, data):
-    (found,) = analyze_sharpness(*policy, options(data, radius=(1e-4,), directions=2), no_progress)
+    (found,) = analyze_sharpness(*policy, options(data, radius=(1e-4,)), no_progress)
     tokenizer, model = policy
     total, count = 0.0, 0
     for rollout in sample_rollouts(tokenizer, model, options(data), no_progress):
@@ -172,7 +172,7 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     figures = json.loads((tmp_path / "gradients.json").read_text())
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
-    assert main([*files, *sizes, "--sharpness", "--directions", "2"]) == 0
+    assert main([*files, *sizes, "--sharpness"]) == 0
     assert "gradient norm" in capsys.readouterr().out
     models = json.loads((tmp_path / "sharpness.json").read_text())["models"]
     first, second, _ = models[str(CHECKPOINT)]

@@ -29,13 +29,12 @@ class AnalyzeOptions:
         prompts: how many, drawn from the file with the seed.
         samples: responses to each, sampled at temperature 1; at least 2, since advantages compare them.
         max_tokens: longest response.
-        seed: of prompts, sampling and directions.
+        seed: of prompts, sampling and intervals.
         shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
         parameters: part of the names of the parameters to differentiate by, such as layers.3; all for all.
         tokens: at most so many get a backward pass of their own.
         sharpness: measure this instead of gradients, for each model.
         radius: lengths of a perturbation over the norm of the parameters.
-        directions: random ones, each in both senses.
     """
 
     model: tuple[str, ...]
@@ -51,10 +50,9 @@ class AnalyzeOptions:
     tokens: int = 2000
     sharpness: bool = False
     radius: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
-    directions: int = 8
 
     def __post_init__(self) -> None:
-        at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens", "directions"), "[1, inf)")
+        at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens"), "[1, inf)")
         problems = range_problems(vars(self), {"samples": "[2, inf)", **at_least_one})
         problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
         if not self.model or (len(self.model) > 1 and not self.sharpness):

@@ -1,9 +1,9 @@
-"""Sharpness of a loss around given parameters: gradient norm, rise in random directions, rise after one SAM step."""
+"""Sharpness of a loss around given parameters: gradient norm, and the rise after one SAM step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, sample_rollouts
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.runs.statistics import Estimate, crossed_interval
+from verl_trgrpo.runs.statistics import Estimate, mean_interval
 
 LossFunction = Callable[[Any], torch.Tensor]
 
@@ -22,19 +22,16 @@ PROMPTS_PER_BATCH = 4
 
 @dataclass(frozen=True)
 class Sharpness:
-    """What :func:`measure_sharpness` found, means over batches (and directions).
+    """What :func:`measure_sharpness` found, means over batches.
 
     Args:
         gradient_norm: ||g||; radius times it is the rise to first order, SAM's surrogate of sharpness.
-        random_rise: (L(x + d) + L(x - d)) / 2 - L(x) over random d of length radius: the mean curvature, since the
-            pair cancels the slope.
         sam_rise: L(x + radius g / ||g||) - L(x), the ascent step of SAM (arXiv 2010.01412).
         sam_curvature: sam_rise - radius ||g||, the part that is not slope.
         radius: length of the perturbations, relative radius times the norm of the parameters.
     """
 
     gradient_norm: Estimate
-    random_rise: Estimate
     sam_rise: Estimate
     sam_curvature: Estimate
     radius: float
@@ -63,8 +60,7 @@ def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progr
 
     parameters = list(model.parameters())
     return [
-        measure_sharpness(surrogate, batches, parameters, radius, options.directions, options.seed, progress)
-        for radius in options.radius
+        measure_sharpness(surrogate, batches, parameters, radius, options.seed, progress) for radius in options.radius
     ]
 
 
@@ -73,7 +69,6 @@ def measure_sharpness(
     batches: Sequence[Any],
     parameters: Sequence[torch.Tensor],
     relative_radius: float,
-    directions: int,
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Sharpness:
@@ -84,45 +79,28 @@ def measure_sharpness(
         batches: one or more.
         parameters: x, all of them that the loss depends on.
         relative_radius: length of a perturbation over the norm of x, > 0.
-        directions: random directions, each taken forwards and backwards; uniform on the sphere.
-        seed: of directions and intervals.
+        seed: of the intervals.
         progress: shows progress over batches.
     """
     start = [parameter.detach().clone() for parameter in parameters]
     radius = relative_radius * _norm(start)
 
-    def loss_at(batch: Any, direction: Sequence[torch.Tensor], scale: float) -> float:
-        with torch.no_grad():
-            for parameter, value, step in zip(parameters, start, direction, strict=True):
-                parameter.copy_(torch.add(value, step, alpha=scale))
-            found = loss(batch).item()
-            for parameter, value in zip(parameters, start, strict=True):
-                parameter.copy_(value)
-        return found
-
-    norms, sam_rises, random_rises = [], [], []
+    norms, rises = [], []
     for batch in progress(batches, None, "batches"):
         value = loss(batch)
         gradient = torch.autograd.grad(value, parameters)
-        at, norm = value.item(), _norm(gradient)
+        norm = _norm(gradient)
+        with torch.no_grad():
+            for parameter, step in zip(parameters, gradient, strict=True):
+                parameter.add_(step, alpha=radius / norm if norm else 0.0)
+            rises.append(loss(batch).item() - value.item())
+            for parameter, before in zip(parameters, start, strict=True):
+                parameter.copy_(before)
         norms.append(norm)
-        sam_rises.append(loss_at(batch, gradient, radius / norm if norm else 0.0) - at)
-        generator = torch.Generator().manual_seed(seed)  # on the CPU, so that devices agree on the directions
-        rises = []
-        for _ in range(directions):
-            direction = [torch.randn(p.shape, generator=generator).to(p) for p in parameters]
-            scale = radius / _norm(direction)
-            rises.append((loss_at(batch, direction, scale) + loss_at(batch, direction, -scale)) / 2 - at)
-        random_rises.append(rises)
-
-    def over_batches(values: Iterable[float]) -> Estimate:
-        return crossed_interval([[value] for value in values], seed=seed)
-
     return Sharpness(
-        gradient_norm=over_batches(norms),
-        random_rise=crossed_interval(random_rises, seed=seed),
-        sam_rise=over_batches(sam_rises),
-        sam_curvature=over_batches(rise - radius * norm for rise, norm in zip(sam_rises, norms, strict=True)),
+        gradient_norm=mean_interval(norms, seed=seed),
+        sam_rise=mean_interval(rises, seed=seed),
+        sam_curvature=mean_interval([rise - radius * norm for rise, norm in zip(rises, norms, strict=True)], seed=seed),
         radius=radius,
     )
 

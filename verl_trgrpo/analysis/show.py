@@ -65,14 +65,14 @@ def _ranges(figures: Mapping[str, Any]) -> list[str]:
 
 def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     """A table with a line for each checkpoint and radius."""
-    names = ("gradient_norm", "random_rise", "sam_rise", "sam_curvature")
+    names = ("gradient_norm", "sam_rise", "sam_curvature")
     rows = [
         [model, f"{sharpness.radius:.3g}", *(interval_text(getattr(sharpness, name)) for name in names)]
         for model, radii in found.items()
         for sharpness in radii
     ]
     head = ["", "radius", *(name.replace("_", " ") for name in names)]
-    return text_table(rows, head, "lrrrrr") + "\n95 % intervals over batches, and directions"
+    return text_table(rows, head, "lrrrr") + "\n95 % intervals over batches"
 
 
 def plot_gradients(

@@ -7,20 +7,13 @@ import io
 import warnings
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error
 
-# The actor and the model have checks of their own. veRL reads reward and profiler without building their dataclasses.
+# The actor and the model have checks of their own; the reference model's options, which veRL's worker renames first, are
+# left to it. veRL reads reward and profiler without building their dataclasses.
 _NODES = ("algorithm", "actor_rollout_ref.rollout", "distillation", "skip")
-
-# What veRL's worker renames in the options of the reference model before it builds them.
-_REFERENCE_NAMES = {
-    "log_prob_micro_batch_size": "ppo_micro_batch_size",
-    "log_prob_micro_batch_size_per_gpu": "ppo_micro_batch_size_per_gpu",
-    "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
-    "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
-}
 
 
 def build_problem(node: Any) -> str:
@@ -35,19 +28,12 @@ def build_problem(node: Any) -> str:
 
 
 def dataclass_findings(config: DictConfig) -> list[Finding]:
-    """Build every dataclass that veRL's driver and workers build, those of reference and critic only if there is one."""
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    """Build the dataclasses that veRL's driver and workers build, the critic's only if there is one."""
+    from verl.trainer.ppo.utils import need_critic
 
-    config = config.copy()
-    ref = config.actor_rollout_ref.ref
-    with open_dict(ref):
-        for old, new in _REFERENCE_NAMES.items():
-            ref[new] = ref.pop(old, None)
-        ref.use_dynamic_bsz = bool(ref.use_dynamic_bsz)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        roles = {"actor_rollout_ref.ref": need_reference_policy(config), "critic": need_critic(config)}
-        nodes = [*_NODES, *(role for role, needed in roles.items() if needed)]
+        nodes = [*_NODES, "critic"] if need_critic(config) else _NODES
         problems = {key: build_problem(OmegaConf.select(config, key)) for key in nodes}
     return [error(key, f"{key}: {problem}") for key, problem in problems.items() if problem]
 
