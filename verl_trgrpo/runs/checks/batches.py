@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.common.problems import Finding, error, not_checked, warning
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -67,6 +67,8 @@ def size_findings(config: DictConfig) -> list[Finding]:
 
 def batch_findings(config: DictConfig) -> list[Finding]:
     """Complaints about sizes that do not divide, some of which veRL meets at step 1; needs :func:`size_findings` empty."""
+    if config.actor_rollout_ref.actor.strategy == "megatron":
+        return [not_checked(ACTOR, "how Megatron splits a model over GPUs is not known here; veRL checks its batches")]
     findings = _parallel_findings(config)
     if any(finding.where != ROLLOUT for finding in findings):
         return findings  # without a data-parallel size the rest cannot be computed
@@ -84,16 +86,16 @@ def _parallel_findings(config: DictConfig) -> list[Finding]:
             "choose a tensor parallel size that does"
         )
         findings.append(error(ROLLOUT, message))
-    split = _model_split(config)
+    split = _sequence_parallel(config)
     if gpus % split:
-        name = "tensor x pipeline x context parallel" if _is_megatron(config) else "ulysses_sequence_parallel_size"
-        findings.append(
-            error(ACTOR, f"{ACTOR}: {name} = {split} does not divide the {gpus} GPUs; choose one that does")
-        )
-    attention = config.actor_rollout_ref.model.get("override_config", {}).get("attn_implementation")
-    if _sequence_parallel(config) > 1 and attention not in (None, "flash_attention_2"):
         message = (
-            f"ulysses_sequence_parallel_size={_sequence_parallel(config)} with attn_implementation={attention}: veRL "
+            f"{ACTOR}: ulysses_sequence_parallel_size = {split} does not divide the {gpus} GPUs; choose one that does"
+        )
+        findings.append(error(ACTOR, message))
+    attention = config.actor_rollout_ref.model.get("override_config", {}).get("attn_implementation")
+    if split > 1 and attention not in (None, "flash_attention_2"):
+        message = (
+            f"ulysses_sequence_parallel_size={split} with attn_implementation={attention}: veRL "
             "splits the sequence for flash attention only, the loss would be wrong without a word; use "
             "flash_attention_2 or a size of 1"
         )
@@ -161,25 +163,12 @@ def _gpus(config: DictConfig) -> int:
     return config.trainer.n_gpus_per_node * config.trainer.nnodes
 
 
-def _is_megatron(config: DictConfig) -> bool:
-    return config.actor_rollout_ref.actor.strategy == "megatron"
-
-
 def _sequence_parallel(config: DictConfig) -> int:
+    """GPUs that work on the same responses together."""
     actor: Any = config.actor_rollout_ref.actor
-    if _is_megatron(config):
-        return actor.megatron.context_parallel_size
     engine = actor.get("fsdp_config") or {}
     return max(actor.get("ulysses_sequence_parallel_size", 1), engine.get("ulysses_sequence_parallel_size", 1))
 
 
-def _model_split(config: DictConfig) -> int:
-    """GPUs that work on the same responses together."""
-    if not _is_megatron(config):
-        return _sequence_parallel(config)
-    megatron = config.actor_rollout_ref.actor.megatron
-    return megatron.tensor_model_parallel_size * megatron.pipeline_model_parallel_size * megatron.context_parallel_size
-
-
 def _data_parallel(config: DictConfig) -> int:
-    return max(1, _gpus(config) // _model_split(config))
+    return max(1, _gpus(config) // _sequence_parallel(config))
