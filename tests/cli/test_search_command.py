@@ -29,8 +29,8 @@ def test_an_index_is_built_once(capsys, corpus, tmp_path):
     assert code == 0
     assert "2 passages" in out
     assert "7 bad lines left out:\n  line 3: not JSON\n" in error and error.endswith("line 7: not JSON\n  ...\n")
-    code, out, _ = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
-    assert code == 0 and "already has this index: 2 passages" in out
+    code, _, error = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
+    assert code == 2 and "replace it with --force" in error
 
 
 WRONG = {

@@ -81,20 +81,18 @@ def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
     assert server.process.poll() is None and server.pending() == 0
 
 
-def test_a_token_is_asked_for_and_not_on_the_command_line(small_index, tmp_path):
-    (tmp_path / "token").write_text(f"{TOKEN}\n")
-    for words, environment in ((["--token-file", tmp_path / "token"], {}), ([], {"VERL_TRGRPO_SEARCH_TOKEN": TOKEN})):
-        with serving("--index", small_index, *words, **environment) as server:
-            body = {"queries": ["polonium"]}
-            for value in (None, "", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer é"):
-                headers = {} if value is None else {"Authorization": value.encode()}
-                refused = server.post(body, headers=headers)
-                assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), value
-            assert server.get("/health").json() == {"status": "ok"}
-            right = {"Authorization": f"Bearer {TOKEN}"}
-            assert server.post(body, headers=right).status_code == 200
-            about = {"status": "ok", "documents": len(PASSAGES), "pending": 0}
-            assert server.get("/health", headers=right).json() == about
+def test_a_token_is_asked_for(small_index):
+    with serving("--index", small_index, VERL_TRGRPO_SEARCH_TOKEN=TOKEN) as server:
+        body = {"queries": ["polonium"]}
+        for value in (None, "", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer é"):
+            headers = {} if value is None else {"Authorization": value.encode()}
+            refused = server.post(body, headers=headers)
+            assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer"), value
+        assert server.get("/health").json() == {"status": "ok"}
+        right = {"Authorization": f"Bearer {TOKEN}"}
+        assert server.post(body, headers=right).status_code == 200
+        about = {"status": "ok", "documents": len(PASSAGES), "pending": 0}
+        assert server.get("/health", headers=right).json() == about
 
 
 class Gate:

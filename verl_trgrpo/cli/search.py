@@ -36,11 +36,7 @@ def index(words: Sequence[str]) -> int:
 
     options = parse_options(IndexOptions, "verl-trgrpo search index", _INDEX, words)
     with interruptible(signal.SIGTERM) as progress:
-        result = build_index(options, progress)
-    manifest = result.manifest
-    if not result.built:
-        print(f"{options.out} already has this index: {manifest['documents']:,} passages; --force builds it again")
-        return 0
+        manifest = build_index(options, progress)
     print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
     if count := manifest["bad_lines"]:
         examples = manifest["bad_examples"]

@@ -14,7 +14,7 @@ from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.retrieval import require
 from verl_trgrpo.retrieval.corpus import Corpus
-from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, check_complete, read_manifest
+from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, read_manifest
 
 _ANALYZER = "english"
 
@@ -31,7 +31,7 @@ class IndexOptions:
         out: Directory for the index.
         threads: Of the writer. With more than one, passages with equal scores may change places between builds.
         memory_mb: Of the writer, in megabytes, at least 16 for each thread; more memory, fewer merges.
-        force: Replace an index of another corpus, or build the same one again.
+        force: Replace the index that is there.
 
     Raises:
         ValueError: lists everything that is wrong.
@@ -55,39 +55,27 @@ class IndexOptions:
             problems.append(f"out {self.out} is not a directory; choose another")
         elif self.out.is_dir() and read_manifest(self.out) is None and any(self.out.iterdir()):
             problems.append(f"out {self.out} holds files that are no index from here; choose another directory")
+        elif read_manifest(self.out) is not None and not self.force:
+            problems.append(f"out {self.out} holds an index; choose another directory, or replace it with --force")
         raise_problems(problems)
 
 
-@dataclass(frozen=True)
-class IndexResult:
-    """The manifest of the index, and whether it was built now or found complete."""
-
-    manifest: dict[str, Any]
-    built: bool
-
-
-def build_index(options: IndexOptions, progress: Progress = no_progress) -> IndexResult:
-    """Build the index of a corpus, or find that `out` has it already (same file name, size, time and format).
+def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict[str, Any]:
+    """Build the index of a corpus and return its manifest.
 
     Raises:
-        ValueError: a corpus without passages, a damaged one, an index of another corpus in `out` without force, or a
-            directory that cannot be written.
+        ValueError: a corpus without passages, a damaged one, or a directory that cannot be written.
         RuntimeError: tantivy is not installed.
     """
     require("tantivy")
-    facts = _facts(options.corpus)
-    recorded = read_manifest(options.out)
-    if recorded is not None and not options.force:
-        if _identity(recorded) != _identity(facts):
-            raise ValueError(
-                f"{options.out} holds an index of {recorded.get('corpus', {}).get('name')} (format {recorded['format']}), "
-                f"not of {options.corpus} as it is now; choose another directory, or force the build to replace it"
-            )
-        return IndexResult(check_complete(options.out), built=False)
-    corpus = Corpus(options.corpus)
+    corpus, status = Corpus(options.corpus), options.corpus.stat()
     with staged_directory(options.out) as stage:
         documents = _write(corpus, stage / FILES, options, progress)
-        manifest = facts | {
+        manifest = {
+            "format": FORMAT,
+            "package_version": __version__,
+            "library_versions": {"tantivy": version("tantivy")},
+            "corpus": {"name": options.corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
             "documents": documents,
             "lines": corpus.lines,
             "bad_lines": corpus.bad_lines,
@@ -95,7 +83,7 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> Inde
             "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
         }
         (stage / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return IndexResult(manifest, built=True)
+    return manifest
 
 
 def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Progress) -> int:
@@ -125,18 +113,3 @@ def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Pro
         # tantivy keeps two of them from other users; an index has no secrets that its corpus has not.
         path.chmod(options.corpus.stat().st_mode & 0o666 | 0o600)
     return passages
-
-
-def _facts(corpus: Path) -> dict[str, Any]:
-    status = corpus.stat()
-    return {
-        "format": FORMAT,
-        "package_version": __version__,
-        "library_versions": {"tantivy": version("tantivy")},
-        "corpus": {"name": corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
-    }
-
-
-def _identity(manifest: dict[str, Any]) -> tuple[Any, ...]:
-    corpus = manifest.get("corpus", {})
-    return manifest.get("format"), corpus.get("name"), corpus.get("bytes"), corpus.get("modified_ns")

@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.retrieval.index import check_complete
 
-# The bearer token comes from here or from a file: a command line can be read by every user of the machine.
+# The bearer token comes from here: a command line can be read by every user of the machine.
 TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
 
 _RANGES = {
@@ -47,7 +47,6 @@ class ServerOptions:
         max_body_bytes: Largest request.
         max_pending: Accepted and unanswered queries, beyond which a worker answers 503; at least max_queries.
         deadline: Seconds for a request, reading its body included, after which it is answered 504.
-        token_file: File with the bearer token, in place of the environment variable.
         allow_anonymous: Let other machines in without a token, where host lets them reach the server.
 
     Raises:
@@ -66,7 +65,6 @@ class ServerOptions:
     max_body_bytes: int = 4 << 20
     max_pending: int = 2048
     deadline: float = 10.0
-    token_file: Path | None = None
     allow_anonymous: bool = False
 
     def __post_init__(self) -> None:
@@ -91,14 +89,9 @@ class ServerOptions:
     def token(self) -> str | None:
         """Return the bearer token that requests must carry, or None.
 
-        Raises ValueError for a file that cannot be read or a token that no header can carry; the message does not hold it.
+        Raises ValueError for a token that no header can carry; the message does not hold it.
         """
         token = os.environ.get(TOKEN_VARIABLE)
-        if self.token_file is not None:
-            try:
-                token = self.token_file.read_text(encoding="utf-8").strip()
-            except (OSError, ValueError) as error:
-                raise ValueError(f"token_file {self.token_file} cannot be read; check path and permissions") from error
         if token is not None and not re.fullmatch("[!-~]+", token):
             raise ValueError(
                 "the token is empty, or has spaces or characters that are not ASCII; choose letters and digits"

@@ -19,7 +19,7 @@ from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
-from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.index import Index, read_manifest
 from verl_trgrpo.tasks.search_qa.tags import observation_frame, passages_text
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
@@ -138,7 +138,9 @@ def prepare(directory: Path, seed: int) -> bool:
     built = manifest is not None
     if built or not corpus.exists():
         write_text(corpus, corpus_text(world))
-    build_index(IndexOptions(corpus=corpus, out=directory / "index", force=built))
+    index = directory / "index"
+    if built or read_manifest(index) is None:
+        build_index(IndexOptions(corpus=corpus, out=index, force=True))
     return built
 
 
