@@ -5,8 +5,7 @@ import signal
 
 import pytest
 
-from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.common.signals import handle_signals
+from verl_trgrpo.common.progress import handle_signals, interruptible
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

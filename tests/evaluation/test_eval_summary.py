@@ -42,9 +42,9 @@ def test_unknown_verdicts_are_left_out_and_counted():
     summary = summarize(items([[1.0, None], [0.0, 1.0], [None, None]]), k=2, seed=0)
     (source,) = summary.sources.values()
     assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
-    assert (source.timed_out, source.unscorable) == (3, 0)
+    assert source.no_verdict == 3
     assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
-    assert "3 responses without a verdict" in render(summary)
+    assert "responses without a verdict" in render(summary)
 
 
 def test_a_problem_that_a_file_repeats_is_one_prompt():
@@ -87,11 +87,6 @@ def test_responses_are_scored_by_the_reward_of_their_row():
     assert (right.acc, right.reason) == (1.0, "")
     assert (unknown.acc, unknown.reason) == (None, "gold")
     assert broken.acc is None and broken.reason
-
-
-def test_many_responses_are_scored_in_processes_with_the_same_verdicts():
-    responses = [Response(0, sample, rf"\boxed{{{sample % 7}}}", 1, False) for sample in range(2100)]
-    assert [verdict.acc for verdict in verdicts([row(0)], responses)] == [float(i % 7 == 4) for i in range(2100)]
 
 
 def test_what_the_agent_loop_says_about_the_response_reaches_the_reward():

@@ -1,4 +1,4 @@
-"""Reading metrics files of several attempts, the summary, and a picture that shows what was logged."""
+"""Reading metrics files of several attempts, and a picture that shows what was logged."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import math
 import pytest
 
 from verl_trgrpo.runs.charts import plot_curves
-from verl_trgrpo.runs.metrics import MetricsLog, Step, summarize
+from verl_trgrpo.runs.metrics import MetricsLog, Step
 
 
 def write(path, records, tail=""):
@@ -35,19 +35,6 @@ def test_a_line_still_being_written_waits(tmp_path):
     with path.open("a") as file:
         file.write('ta": {"critic/score/mean": 4.0}}\n')
     assert [step.reward for step in log.read()] == [1.0, 4.0]
-
-
-def test_summary(tmp_path):
-    records = [(i, {"critic/score/mean": float(i), "timing_s/step": 2.0}) for i in range(1, 11)]
-    records[0][1]["val-core/a/acc/mean@1"] = 0.2
-    records[4][1]["val-core/a/acc/mean@1"] = 0.6
-    records[9][1]["val-core/a/acc/mean@1"] = 0.5
-    write(tmp_path / "metrics-1.jsonl", records)
-    assert summarize(MetricsLog(tmp_path).read()) == {
-        "steps": 10, "accuracy_first": 0.2, "accuracy_last": 0.5, "accuracy_best": 0.6, "accuracy_best_step": 5,
-        "reward_first": 3.0, "reward_last": 8.0, "training_seconds": 20.0,
-    }  # fmt: skip
-    assert summarize([])["accuracy_best"] is None
 
 
 @pytest.mark.parametrize("other", ["actor/tr_weight_mean", "actor/entropy"])

@@ -27,8 +27,6 @@ def test_a_finished_run_is_only_shown(sound_run, tmp_path):
     (run_dir / "metrics-1.jsonl").write_text(json.dumps(record) + "\n")
     outcome = run_training([*sound_run, "trainer.total_training_steps=3"], stream=io.StringIO())
     assert outcome.log_file is None
-    assert outcome.summary["accuracy_last"] == 0.25
-    assert json.loads((run_dir / "summary.json").read_text()) == outcome.summary
     assert not list(run_dir.glob("train-*.log"))
 
 

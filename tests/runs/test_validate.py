@@ -79,7 +79,6 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         ),
         (["actor_rollout_ref.model.path=./nowhere"], ["model.path=./nowhere is not a directory"]),
         (["reward.custom_reward_function.path=/nowhere/reward.py"], ["/nowhere/reward.py cannot be loaded"]),
-        ([f"{ROLLOUT}.multi_turn.tool_config_path=/nowhere/tool.yaml"], ["/nowhere/tool.yaml does not exist"]),
     ],
 )
 def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, parts):

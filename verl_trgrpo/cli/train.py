@@ -7,7 +7,7 @@ examples:
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
 
 Problems come out before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
-trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, summary.json, config.yaml and
+trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, config.yaml and
 run.json. The same command goes on from the latest checkpoint; trainer.resume_mode=disable starts over.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
@@ -55,20 +56,16 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     from verl_trgrpo.runs.train import run_training
 
     outcome = run_training(overrides, source)
-    run_dir, summary = outcome.run_dir, outcome.summary
+    run_dir = outcome.run_dir
     steps = MetricsLog(run_dir).read()
     curves = plot_curves(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
-
-    def shown(name: str) -> str:
-        value = summary[name]
-        return "n/a" if value is None else f"{value:.3f}"
-
-    print(f"steps                {summary['steps']} in {summary['training_seconds']:.0f} s of training")
-    print(
-        f"validation accuracy  {shown('accuracy_first')} -> {shown('accuracy_last')} "
-        f"(best {shown('accuracy_best')} at step {summary['accuracy_best_step']})"
-    )
-    print(f"training reward      {shown('reward_first')} -> {shown('reward_last')} (means of five steps)")
+    accuracies = [step.accuracy for step in steps if step.accuracy is not None]
+    rewards = [step.reward for step in steps if step.reward is not None]
+    print(f"steps                {steps[-1].number if steps else 0}")
+    if accuracies:
+        print(f"validation accuracy  {accuracies[0]:.3f} -> {accuracies[-1]:.3f} (best {max(accuracies):.3f})")
+    if rewards:
+        print(f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)")
     print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:

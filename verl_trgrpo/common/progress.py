@@ -3,12 +3,11 @@
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
 from tqdm import tqdm
-
-from verl_trgrpo.common.signals import handle_signals
 
 Item = TypeVar("Item")
 
@@ -50,3 +49,21 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
 
     with handle_signals(interrupt, signal.SIGINT, *more):
         yield progress
+
+
+@contextlib.contextmanager
+def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[None]:
+    """Handle `numbers` with ``handler``; outside the main thread, where that cannot be, do nothing.
+
+    A signal that the process ignores stays ignored: that is how ``nohup`` and background jobs of scripts are kept alive.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, handler) for number in heard}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)

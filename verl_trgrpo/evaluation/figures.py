@@ -67,7 +67,7 @@ class Source:
     prompts: different prompts, the units of all intervals; `responses` to them.
     avg: share of right responses, averaged over prompts; None without any known verdict.
     pass_at_k: probability that at least one of k samples is right; None where no prompt has k known verdicts.
-    timed_out, unscorable: responses with an unknown verdict, which are in no other accuracy figure.
+    no_verdict: responses with an unknown verdict, which are in no other accuracy figure.
     format_ok, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
     """
 
@@ -75,8 +75,7 @@ class Source:
     responses: int
     avg: Estimate | None
     pass_at_k: Estimate | None
-    timed_out: int
-    unscorable: int
+    no_verdict: int
     format_ok: float
     tokens: float
     cut: float
@@ -125,15 +124,13 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
         averages.append(by_prompt["mean"].dropna().tolist())
         enough = by_prompt[by_prompt["count"] >= k]
         passes.append([pass_at_k(int(n), int(c), k) for n, c in zip(enough["count"], enough["sum"], strict=True)])
-        unknown, late = responses["acc"].isna().sum(), (responses["reason"] == "timed_out").sum()
         means = responses[["format_ok", "tokens", "cut"]].mean().astype(float).to_dict()
         sources[str(name)] = Source(
             prompts=len(by_prompt),
             responses=len(responses),
             avg=mean(averages[-1]),
             pass_at_k=mean(passes[-1]),
-            timed_out=int(late),
-            unscorable=int(unknown - late),
+            no_verdict=int(responses["acc"].isna().sum()),
             failed_searches=int(responses["failed_searches"].sum()),
             **means,
         )
@@ -155,14 +152,11 @@ def render(summary: Summary) -> str:
                 "format ok": f"{source.format_ok:.3f}",
                 "tokens": f"{source.tokens:.1f}",
                 "cut": f"{source.cut:.3f}",
-                "timed out": str(source.timed_out),
-                "unscorable": str(source.unscorable),
+                "no verdict": str(source.no_verdict),
             }
         )
-        if unknown := source.timed_out + source.unscorable:
-            notes.append(
-                f"{name}: {unknown} responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file)"
-            )
+        if source.no_verdict:
+            notes.append(f"{name}: responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file)")
         if source.failed_searches:
             notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
     if summary.mean_of_sources:

@@ -59,7 +59,7 @@ def plain(text: str) -> str:
 
 
 def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
-    """Draw the curves of a run into a PNG file: validation accuracy, reward, gradient norm, token weights.
+    """Draw the curves of a run into a PNG file: validation accuracy, reward, gradient norm, mean token weight.
 
     Args:
         steps: in order, at least one.
@@ -69,32 +69,20 @@ def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
     Returns:
         ``path``.
     """
-    names = {name for step in steps for name in step.metrics}
-    sources = sorted(name for name in names if name.startswith("val-core/") and "/acc/" in name)
-    weights = {
-        WEIGHT: "mean token weight",
-        "actor/tr_grad_share_low_prob": "gradient share of tokens with p < 0.25",
-        "actor/tr_grad_share_low_prob_uniform": "the same with weights 1",
-    }
+    weighted = any(WEIGHT in step.metrics for step in steps)
     panels = {
-        "validation accuracy on held-out prompts": {name: name.split("/")[1] for name in sources},
-        "training reward": {REWARD: "mean reward of the rollouts"},
-        "gradient norm": {GRAD_NORM: "before clipping"},
-        **({"token weights": weights} if WEIGHT in names else {"entropy": {"actor/entropy": "mean over tokens"}}),
+        "validation accuracy": [step.accuracy for step in steps],
+        "training reward": [step.metrics.get(REWARD) for step in steps],
+        "gradient norm before clipping": [step.metrics.get(GRAD_NORM) for step in steps],
+        "mean token weight" if weighted else "entropy": [
+            step.metrics.get(WEIGHT if weighted else "actor/entropy") for step in steps
+        ],
     }
     figure, axes = new_figure((10, 7), [*panels], columns=2)
     figure.suptitle(title)
-    for axis, metrics in zip(axes, panels.values(), strict=True):
-        for place, (name, label) in enumerate(metrics.items()):
-            points = [(step.number, step.metrics[name]) for step in steps if name in step.metrics]
-            if points:
-                axis.plot(*zip(*points, strict=True), label=label, **style(place))
-    if len(sources) > 1:
-        mean = [(step.number, step.accuracy) for step in steps if step.accuracy is not None]
-        axes[0].plot(*zip(*mean, strict=True), color="black", linewidth=2, label="mean")
-    for axis in axes:
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize="small")
+    for axis, values in zip(axes, panels.values(), strict=True):
+        points = [(step.number, value) for step, value in zip(steps, values, strict=True) if value is not None]
+        axis.plot([number for number, _ in points], [value for _, value in points], **style(0))
     axes[0].set_ylim(0, 1)
     write_bytes(path, as_png(figure))
     return path

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 # What people look at first, and where veRL puts it.
 REWARD = "critic/score/mean"
@@ -98,25 +97,3 @@ def read_steps(path: Path) -> list[Step]:
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []
     return MetricsLog(path).read()
-
-
-def summarize(steps: list[Step]) -> dict[str, Any]:
-    """First, last and best figures of a run.
-
-    Returns:
-        ``steps``, ``accuracy_first``, ``accuracy_last``, ``accuracy_best``, ``accuracy_best_step``, ``reward_first``,
-        ``reward_last`` (means over the first and last five steps) and ``training_seconds``; None where there is nothing.
-    """
-    accuracies = [(step.accuracy, step.number) for step in steps if step.accuracy is not None]
-    rewards = [step.reward for step in steps if step.reward is not None]
-    best = max(accuracies, key=lambda pair: pair[0], default=(None, None))
-    return {
-        "steps": max((step.number for step in steps), default=0),
-        "accuracy_first": accuracies[0][0] if accuracies else None,
-        "accuracy_last": accuracies[-1][0] if accuracies else None,
-        "accuracy_best": best[0],
-        "accuracy_best_step": best[1],
-        "reward_first": fmean(rewards[:5]) if rewards else None,
-        "reward_last": fmean(rewards[-5:]) if rewards else None,
-        "training_seconds": sum(step.metrics.get("timing_s/step", 0.0) for step in steps),
-    }

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 
-from verl_trgrpo.common.signals import handle_signals
+from verl_trgrpo.common.progress import handle_signals
 
 logger = logging.getLogger(__name__)
 

@@ -1,27 +1,26 @@
-"""One training run from configuration to summary."""
+"""One training run from configuration to checkpoint."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from omegaconf import ListConfig, OmegaConf
 
-from verl_trgrpo.common.files import lock, name_holder, replaced_file, write_text
+from verl_trgrpo.common.files import lock, name_holder, replaced_file
 from verl_trgrpo.common.problems import Level, ProblemsError, raise_problems
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.checks.files import missing_files
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
-from verl_trgrpo.runs.metrics import MetricsLog, summarize
+from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.process import TrainingProcess
 from verl_trgrpo.runs.progress import Progress
 from verl_trgrpo.runs.record import environment, read_record, write_record
@@ -47,13 +46,11 @@ class Outcome:
 
     Args:
         run_dir: directory with everything.
-        summary: figures of :func:`verl_trgrpo.runs.metrics.summarize`, which are in ``summary.json``.
         checkpoint: directory of the latest checkpoint, or None.
         log_file: output of the training process; None for a run that had already finished.
     """
 
     run_dir: Path
-    summary: dict[str, Any]
     checkpoint: Path | None
     log_file: Path | None
 
@@ -90,9 +87,7 @@ def run_training(
                 _check_continues(run, resumes)
             if not _finished(run, total_steps):
                 log_file = _train(run, total_steps, stream, claim)
-    summary = summarize(MetricsLog(run.directory).read())
-    write_text(run.directory / "summary.json", json.dumps(summary, indent=2) + "\n")
-    return Outcome(run.directory, summary, latest_checkpoint(run.directory), log_file)
+    return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
 
 def _compose(overrides: Sequence[str], source: str | Path) -> ComposedRun:

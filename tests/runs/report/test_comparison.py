@@ -8,7 +8,7 @@ import pytest
 from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
 from verl_trgrpo.runs.report.charts import curves
-from verl_trgrpo.runs.report.notes import notes
+from verl_trgrpo.runs.report.page import notes
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
 NORM = "actor/grad_norm"

@@ -1,4 +1,4 @@
-"""Files of a run: data, data sources and their rewards, tools. What is missing is found without any heavy import."""
+"""Files of a run: data, data sources and their rewards. What is missing is found without any heavy import."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ REWARD = "reward.custom_reward_function"
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 
 _DATA = ("data.train_files", "data.val_files")
-_TOOLS = ("multi_turn.tool_config_path", "multi_turn.function_tool_path", "agent.agent_loop_config_path")
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
-    """Complaints about data, a model directory or tools that are not there.
+    """Complaints about data or a model directory that are not there.
 
     Args:
         config: of the run.
@@ -39,11 +38,6 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
         findings.append(
             Finding(level, MODEL, f"{MODEL}={model} is not a directory; give a model directory or a hub name")
         )
-    for name in _TOOLS:
-        key = f"actor_rollout_ref.rollout.{name}"
-        path = OmegaConf.select(config, key)
-        if path and not Path(path).expanduser().is_file():
-            findings.append(error(key, f"{key}={path} does not exist; give the absolute path of the file"))
     return findings
 
 

@@ -16,8 +16,7 @@ from verl_trgrpo.runs.compare.figures import run_figures
 from verl_trgrpo.runs.compare.table import comparison_tables
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.charts import curve_charts
-from verl_trgrpo.runs.report.notes import notes
-from verl_trgrpo.runs.report.page import render, summary
+from verl_trgrpo.runs.report.page import notes, render, summary
 from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.report.samples import Samples, read_samples
 from verl_trgrpo.runs.responses import DIRECTORY

@@ -111,13 +111,6 @@ def _chart(title: str, y_label: str, drawn: Sequence[Curve]) -> Chart:
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
         label = plain(f"{curve.arm.label} ({count_of(curve.counted, 'seed')})")
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
-    lowest, highest = (
-        min(curve.runs.min().min() for curve in drawn),
-        max(curve.runs.max().max() for curve in drawn),
-    )
-    if lowest > 0 and highest > 30 * lowest:
-        axis.set_yscale("log")
-        y_label += ", logarithmic"
     axis.set_ylabel(y_label)
     # Below the picture, where it hides no curve.
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)

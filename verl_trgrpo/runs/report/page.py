@@ -1,8 +1,10 @@
-"""The page: the template filled in."""
+"""The page: the template filled in, and what it says in words."""
 
 from __future__ import annotations
 
 import base64
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,12 @@ from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
 from verl_trgrpo.runs.compare.figures import FIGURES
 from verl_trgrpo.runs.compare.table import difference_text
 from verl_trgrpo.runs.numbers import interval_text
+from verl_trgrpo.runs.report.runs import Arm
 from verl_trgrpo.runs.report.samples import VERDICTS
 
 TEMPLATE = "page.html.jinja"
 # A model may write anything; HTML has no place for these.
 _CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
-_HEAD, _TAIL = 2500, 1500
 
 
 def render(**content: Any) -> str:
@@ -38,7 +40,6 @@ def render(**content: Any) -> str:
     environment.filters.update(
         data_uri=lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
         verdict=VERDICTS.__getitem__,
-        shortened=_middle_left_out,
     )
     page = environment.get_template(TEMPLATE).render(**content, figures=FIGURES, version=__version__)
     return page.translate(_CONTROL)
@@ -68,7 +69,37 @@ def _verdict(difference: Difference) -> str:
     return "these runs do not tell them apart"
 
 
-def _middle_left_out(text: str) -> str:
-    """The answer stands at the end, the beginning of the reasoning at the start."""
-    missing = len(text) - _HEAD - _TAIL
-    return text if missing <= 0 else f"{text[:_HEAD]}\n[... {missing:,} characters left out ...]\n{text[-_TAIL:]}"
+def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
+    """Return a sentence for each thing that limits what the figures say."""
+    runs = [run for arm in arms for run in arm.runs]
+    seeds = {run.seed for run in runs if run.label == baseline} - {None}
+    facts = {
+        f"The comparison takes steps up to {upto}, the curves all. Longer runs end later": [
+            f"{run.name} at {run.last_step}" for run in runs if run.last_step > upto
+        ],
+        f"Not in the comparison, because they end before step {upto}": [
+            f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
+        ],
+        "Not finished": [run.name for run in runs if run.record.get("finished") is False],
+        "One run alone does not say how much another seed would differ": [
+            arm.label for arm in arms if len(arm.runs) == 1
+        ],
+        f"Not paired, because {baseline} has no run with that seed": [
+            run.name for run in runs if run.label != baseline and run.seed not in seeds
+        ],
+        "Not a number, and left out": [text for run in runs for text in _not_finite(run.name, run.steps)],
+    }
+    return [f"{what}: {_listed(names)}." for what, names in facts.items() if names]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def _not_finite(name: str, steps: Sequence) -> list[str]:
+    first: dict[str, int] = {}
+    for step in steps:
+        for metric, value in step.metrics.items():
+            if not math.isfinite(value):
+                first.setdefault(metric, step.number)
+    return [f"{metric} of {name} from step {number}" for metric, number in sorted(first.items())]
