@@ -85,7 +85,7 @@ def test_equal_prompts_are_found_in_any_test_file(find):
         (7, "test1.parquet", 0, "equal prompt"),
         (8, "test0.parquet", 4, "equal prompt"),
     ]
-    assert dict(found.test_rows_hit) == {"test0.parquet": 1, "test1.parquet": 1}
+    assert found.tests == {"test0.parquet": (5, 1), "test1.parquet": (5, 1)}
 
 
 def oracle_share(train, test, n):

@@ -55,12 +55,11 @@ class Match:
 
 @dataclass(frozen=True)
 class Contamination:
-    """All contaminated train rows, in order, and how many rows of each test file are in the train file."""
+    """All contaminated train rows, in order; of each test file, how many rows it has and how many are in the train file."""
 
     train_rows: int
     matches: tuple[Match, ...]
-    test_rows: Mapping[str, int]
-    test_rows_hit: Mapping[str, int]
+    tests: Mapping[str, tuple[int, int]]
 
 
 def find_contamination(
@@ -83,17 +82,13 @@ def find_contamination(
             matches.append(Match(row, *found[best], *tests[best][:2]))
     files = [name for name, _, _ in tests]
     hits = [files[test] for test in hit]
-    test_names = [names[path] for path in options.against]
     return Contamination(
-        count,
-        tuple(matches),
-        {name: files.count(name) for name in test_names},
-        {name: hits.count(name) for name in test_names},
+        count, tuple(matches), {name: (files.count(name), hits.count(name)) for name in dict.fromkeys(files)}
     )
 
 
-def write_clean(found: Contamination, options: ContaminationOptions) -> dict[str, Any]:
-    """Write the train file's other rows to `options.out`, and return the manifest that is written beside it.
+def write_clean(found: Contamination, options: ContaminationOptions) -> None:
+    """Write the train file's other rows to `options.out`, and a manifest beside it.
 
     Rows and schema stay as they are, `extra_info.index` included. The file appears whole or not at all.
 
@@ -122,16 +117,9 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> dict[str
         "ngram": options.ngram,
         "threshold": options.threshold,
         "sha256": {path.name: file_sha256(path) for path in (options.train, *options.against, out)},
-        "train_rows": found.train_rows,
-        "contaminated_rows": len(found.matches),
-        "test_files": [
-            {"file": name, "rows": rows, "rows_in_train": found.test_rows_hit[name]}
-            for name, rows in found.test_rows.items()
-        ],
-        "matches": [asdict(match) for match in found.matches],
+        **asdict(found),
     }
     write_text(manifest_path(out), json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
-    return manifest
 
 
 def manifest_path(out: Path) -> Path:
@@ -144,8 +132,8 @@ def render(found: Contamination, out: Path | None) -> str:
     reasons = [match.reason for match in found.matches]
     shown = "".join(f"; {reasons.count(reason)} {reason}" for reason in sorted(set(reasons)))
     lines = [f"{len(found.matches)} of {count_of(found.train_rows, 'train row')} contaminated{shown}"]
-    for name, rows in found.test_rows.items():
-        lines.append(f"  {name}: {found.test_rows_hit[name]} of {count_of(rows, 'row')} in the train file")
+    for name, (rows, hit) in found.tests.items():
+        lines.append(f"  {name}: {hit} of {count_of(rows, 'row')} in the train file")
     for match in found.matches[:_SHOWN]:
         share = f" {match.share:.2f}" if match.share < 1 else ""
         lines.append(f"  train row {match.train_row}: {match.reason}{share}, {match.test_file} row {match.test_row}")
@@ -166,9 +154,9 @@ class _Question:
     keys: tuple[str, ...]
     words: tuple[str, ...]
 
-    @property
-    def has_task_key(self) -> bool:
-        return any(key.startswith("task:") for key in self.keys)
+
+def _has_task_key(question: _Question) -> bool:
+    return any(key.startswith("task:") for key in question.keys)
 
 
 class _TestIndex:
@@ -198,7 +186,7 @@ class _TestIndex:
         if question.words:
             shares |= dict.fromkeys(self._by_key.get(question.words, ()), 1.0)
         for test, share in shares.items():
-            if share >= self._options.threshold and not (question.has_task_key and self._tests[test].has_task_key):
+            if share >= self._options.threshold and not all(map(_has_task_key, (question, self._tests[test]))):
                 found.setdefault(test, (OVERLAP, round(share, 4)))
         return found
 

@@ -83,15 +83,14 @@ def build_row(
     }
 
 
-def row_errors(row: Mapping[str, Any]) -> list[str]:
-    """Return what veRL or a reward would stumble over in a row."""
-    findings = [*prompt_findings(row, ""), *tag_findings(row, ""), *truth_findings(row, "")]
-    return [finding.message for finding in findings if finding.level is Level.ERROR]
-
-
 def check_rows(rows: Iterable[Mapping[str, Any]]) -> None:
     """Raise ValueError naming the first few of a builder's rows that veRL or a reward would stumble over."""
-    problems = [f"row {position}: {problem}" for position, row in enumerate(rows) for problem in row_errors(row)]
+    problems = [
+        f"row {position}: {finding.message}"
+        for position, row in enumerate(rows)
+        for finding in (*prompt_findings(row, ""), *tag_findings(row, ""), *truth_findings(row, ""))
+        if finding.level is Level.ERROR
+    ]
     if problems:
         rest = f"; and {len(problems) - MAX_REPORTED} more" if len(problems) > MAX_REPORTED else ""
         raise ValueError("; ".join(problems[:MAX_REPORTED]) + rest)
