@@ -3,7 +3,7 @@
 #
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct                      TR-GRPO
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct algorithm=grpo       the baseline
-#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            configuration, batches, problems
+#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            configuration, steps, problems
 #   bash recipes/run.sh --help
 set -euo pipefail
 

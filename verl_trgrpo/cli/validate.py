@@ -25,7 +25,7 @@ class ValidateOptions:
     Args:
         config: a recipe file, or a configuration's name, such as trgrpo_trainer.
         overrides: Hydra overrides.
-        show: also print the configuration and the sizes of a step.
+        show: also print the configuration and the number of steps.
         no_files: missing data and model files are "not checked", for machines where they are not.
     """
 

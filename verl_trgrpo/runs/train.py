@@ -116,7 +116,7 @@ def _check(run: ComposedRun, stream: TextIO) -> int | None:
     raise_problems(problems)
     for warning in report.messages(Level.WARNING):
         print(f"warning: {warning}", file=stream, flush=True)
-    return report.batches.total_steps if report.batches else None
+    return report.total_steps
 
 
 def _check_continues(run: ComposedRun, resumes: bool) -> None:

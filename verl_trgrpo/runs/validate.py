@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, Level, count_of
-from verl_trgrpo.runs.checks.batches import Batches, batch_findings, read_batches, size_findings
+from verl_trgrpo.runs.checks.batches import batch_findings, size_findings, total_steps
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
 from verl_trgrpo.runs.checks.files import data_findings, missing_files, training_rows
 from verl_trgrpo.runs.checks.model_files import model_findings
@@ -24,12 +24,12 @@ class Report:
     Args:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
-        batches: None where sizes do not fit.
+        total_steps: of the run, at most; None where sizes do not fit or the data are not there.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
-    batches: Batches | None
+    total_steps: int | None
 
     def messages(self, level: Level) -> list[str]:
         """What the findings of one level say."""
@@ -51,8 +51,8 @@ class Report:
         return "\n".join([*lines, f"{verdict}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 
     def details_text(self) -> str:
-        """The composed configuration, and the sizes of a step."""
-        return f"{OmegaConf.to_yaml(self.config)}\n{self.batches or 'a step: sizes do not fit, see the errors'}"
+        """The composed configuration, and the number of steps."""
+        return f"{OmegaConf.to_yaml(self.config)}\nsteps: {self.total_steps or 'not known'}"
 
 
 def validate(source: str | Path = DEFAULT_CONFIG, overrides: Sequence[str] = (), need_files: bool = True) -> Report:
@@ -89,7 +89,7 @@ def check(config: DictConfig, need_files: bool = True) -> Report:
     findings += contracts
     if not sizes:
         findings += length_findings(config)
-    batches = read_batches(config, training_rows(config)) if sizes_fit else None
+    steps = total_steps(config, training_rows(config)) if sizes_fit else None
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
-    return Report(config, tuple(findings), batches)
+    return Report(config, tuple(findings), steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -19,40 +19,12 @@ _SIZES = (
 )  # fmt: skip
 
 
-class Batches(NamedTuple):
-    """The pieces of one step.
-
-    Args:
-        prompts, responses: of a step.
-        updates: optimizer steps of a training step.
-        steps_per_epoch, total_steps: None where the number of rows is not known; at most, where veRL filters rows.
-    """
-
-    prompts: int
-    responses: int
-    updates: int
-    steps_per_epoch: int | None
-    total_steps: int | None
-
-    def __str__(self) -> str:
-        def shown(steps: int | None) -> str:
-            return "not known without the data file" if steps is None else f"{steps:,}"
-
-        return (
-            f"a step: {self.prompts:,} prompts, {self.responses:,} responses, {self.updates} updates\n"
-            f"steps of an epoch: {shown(self.steps_per_epoch)}; in all: {shown(self.total_steps)}"
-        )
-
-
-def read_batches(config: DictConfig, rows: int | None) -> Batches:
-    """The pieces of a step; ``rows`` is the number of training prompts, where it is known."""
-    actor, prompts = config.actor_rollout_ref.actor, config.data.train_batch_size
-    steps = rows // prompts if rows is not None else None
+def total_steps(config: DictConfig, rows: int | None) -> int | None:
+    """Steps of the run, at most; ``rows`` is the number of training prompts. None where that would have to be known."""
     total = config.trainer.total_training_steps
-    if total is None and steps is not None:
-        total = steps * config.trainer.total_epochs
-    updates = math.ceil(prompts / actor.ppo_mini_batch_size) * actor.ppo_epochs
-    return Batches(prompts, prompts * config.actor_rollout_ref.rollout.n, updates, steps, total)
+    if total is None and rows is not None:
+        total = rows // config.data.train_batch_size * config.trainer.total_epochs
+    return total
 
 
 def size_findings(config: DictConfig) -> list[Finding]:
