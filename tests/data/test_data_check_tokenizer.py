@@ -53,12 +53,6 @@ def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer
     assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
 
 
-def test_special_tokens_of_the_tokenizer_are_chat_tags(tmp_path, tokenizer):
-    data = write(tmp_path / "data.parquet", [row(0, prompt=user("<|turn|>user\nHi"))])
-    assert results(data, rewards=False)["chat tags"].status == "ok"
-    assert results(data, rewards=False, tokenizer=tokenizer)["chat tags"].status == "error"
-
-
 def test_a_limit_without_a_tokenizer_is_said_to_be_unchecked(tmp_path):
     made = report(write(tmp_path / "a.parquet", clean()), max_prompt_length=1)
     found = {check.name: check for check in made.checks}["prompt length"]

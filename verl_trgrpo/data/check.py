@@ -20,8 +20,7 @@ from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, row_keys
 from verl_trgrpo.data.row_checks import ROW_CHECKS, TEST, TRAIN, Scan
-from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.tokens import load_tokenizer, template_tags
+from verl_trgrpo.data.tokens import load_tokenizer
 
 # In the order of the report; docs/data.md says what each looks for.
 CHECKS = ("file", "columns", *ROW_CHECKS)
@@ -110,8 +109,7 @@ def check_files(
         ValueError: the tokenizer cannot be loaded.
     """
     tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
-    tags = (*CHAT_TAGS, *(tag for tag in template_tags(tokenizer) if tag not in CHAT_TAGS)) if tokenizer else CHAT_TAGS
-    scan = Scan(rewards, options.rewards, tokenizer, tags, options.max_prompt_length)
+    scan = Scan(rewards, options.rewards, tokenizer, options.max_prompt_length)
     names = display_names([*options.train, *options.test])
     report = Report()
     # Train files first: test rows are compared with them as they go by.

@@ -25,12 +25,11 @@ class Scan:
         rewards: `verl_trgrpo.tasks`, or a module with the same functions.
         gold: whether responses that state the ground truth are scored.
         tokenizer: with a chat template, or None.
-        tags: that must not be in a prompt.
         limit: of a prompt in tokens, if there is one.
     """
 
-    def __init__(self, rewards: ModuleType, gold: bool, tokenizer: Any, tags: Sequence[str], limit: int | None) -> None:
-        self.rewards, self.gold, self.tokenizer, self.tags, self.limit = rewards, gold, tokenizer, tags, limit
+    def __init__(self, rewards: ModuleType, gold: bool, tokenizer: Any, limit: int | None) -> None:
+        self.rewards, self.gold, self.tokenizer, self.limit = rewards, gold, tokenizer, limit
         # Role of a file -> hash of a prompt's key -> where it was met first, and its ground truth.
         self.prompts: dict[str, dict[int, tuple[str, str]]] = {TRAIN: {}, TEST: {}}
         self.rows = 0
@@ -128,7 +127,7 @@ def length_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[
 
 ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]]] = {
     "prompt": lambda row, where, scan: prompt_findings(row, where),
-    "chat tags": lambda row, where, scan: tag_findings(row, where, scan.tags),
+    "chat tags": lambda row, where, scan: tag_findings(row, where),
     "data source": source_findings,
     "ground truth": lambda row, where, scan: truth_findings(row, where),
     "reward of gold": gold_findings,

@@ -118,12 +118,12 @@ def prompt_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
         yield error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
 
 
-def tag_findings(row: Mapping[str, Any], where: str, tags: Sequence[str] = CHAT_TAGS) -> Iterator[Finding]:
+def tag_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
     """Yield what a chat template or the response brings, and the prompt has already."""
     if not is_chat(row.get("prompt")):
         return
     content = "\n".join(message["content"] for message in row["prompt"])
-    if found := [tag for tag in tags if tag in content]:
+    if found := [tag for tag in CHAT_TAGS if tag in content]:
         text = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
         yield error(where, text)
     if content.rstrip().endswith("<think>"):

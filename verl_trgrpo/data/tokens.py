@@ -26,12 +26,6 @@ def load_tokenizer(directory: Path) -> Any:
     return tokenizer
 
 
-def template_tags(tokenizer: Any) -> tuple[str, ...]:
-    """Return the special tokens of a tokenizer, such as its marks of a message's beginning and end."""
-    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-    return tuple(sorted({token.content for token in added if token.special and token.content.strip()}))
-
-
 def render_prompt(tokenizer: Any, prompt: Any) -> tuple[str, int]:
     """Return a prompt as the model gets it, and its number of tokens.
 
