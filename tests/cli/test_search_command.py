@@ -23,12 +23,9 @@ def run(capsys, *words):
 
 
 def test_an_index_is_built_once(capsys, corpus, tmp_path):
-    with corpus.open("a") as file:
-        file.write("no passage\n" * 7)
-    code, out, error = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
+    code, out, _ = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
     assert code == 0
     assert "2 passages" in out
-    assert "7 bad lines left out:\n  line 3: not JSON\n" in error and error.endswith("line 7: not JSON\n  ...\n")
     code, _, error = run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
     assert code == 2 and "replace it with --force" in error
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from verl_trgrpo.retrieval.corpus import Corpus, Passage
+from verl_trgrpo.retrieval.corpus import Passage, read_corpus
 
 GOOD = [
     ({"id": "0", "contents": '"Title"\ntext'}, Passage("0", '"Title"\ntext')),
@@ -36,17 +36,17 @@ def write(path, lines):
 
 def test_passages_come_in_order_and_empty_lines_are_nothing(tmp_path):
     rows = [json.dumps(row, ensure_ascii=position == 1).encode() for position, (row, _) in enumerate(GOOD)]
-    corpus = Corpus(write(tmp_path / "corpus.jsonl", [rows[0], b"", b"  \r", *rows[1:]]))
-    assert list(corpus) == [passage for _, passage in GOOD]
-    assert (corpus.lines, corpus.bad_lines, corpus.bad_examples) == (5, 0, [])
+    path = write(tmp_path / "corpus.jsonl", [rows[0], b"", b"  \r", *rows[1:]])
+    assert list(read_corpus(path)) == [passage for _, passage in GOOD]
 
 
-def test_bad_lines_are_left_out_counted_and_the_first_few_reported_with_their_numbers(tmp_path):
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_line_is_an_error_with_its_number(tmp_path, name):
     good = json.dumps(GOOD[0][0]).encode()
-    corpus = Corpus(write(tmp_path / "corpus.jsonl", [good, *BAD.values(), good]))
-    assert len(list(corpus)) == 2
-    assert corpus.bad_lines == len(BAD)
-    assert [example.split(":")[0] for example in corpus.bad_examples] == [f"line {n}" for n in (2, 3, 4, 5, 6)]
+    passages = read_corpus(write(tmp_path / "corpus.jsonl", [good, b"", BAD[name], good]))
+    assert next(passages) == GOOD[0][1]
+    with pytest.raises(ValueError, match=r"corpus\.jsonl, line 3: "):
+        next(passages)
 
 
 def test_gzip_of_several_members(tmp_path):
@@ -54,7 +54,7 @@ def test_gzip_of_several_members(tmp_path):
     # Two members in one file, as parallel compressors write them.
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(gzip.compress(b"\n".join(lines[:500]) + b"\n") + gzip.compress(b"\n".join(lines[500:])))
-    assert [passage.id for passage in Corpus(path)] == [str(i) for i in range(1000)]
+    assert [passage.id for passage in read_corpus(path)] == [str(i) for i in range(1000)]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_damaged_gzip_file_is_an_error_and_not_a_short_corpus(tmp_path, damage
     path = tmp_path / "corpus.jsonl.gz"
     path.write_bytes(damage(gzip.compress("\n".join(rows).encode())))
     with pytest.raises(ValueError, match="damaged gzip file"):
-        list(Corpus(path))
+        list(read_corpus(path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Sequence
 
 from verl_trgrpo.common.options import parse_options
@@ -38,10 +37,6 @@ def index(words: Sequence[str]) -> int:
     with interruptible(signal.SIGTERM) as progress:
         manifest = build_index(options, progress)
     print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
-    if count := manifest["bad_lines"]:
-        examples = manifest["bad_examples"]
-        more = "\n  ..." if count > len(examples) else ""
-        print(f"{count:,} bad lines left out:\n  " + "\n  ".join(examples) + more, file=sys.stderr)
     return 0
 
 

@@ -13,7 +13,7 @@ from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.retrieval import require
-from verl_trgrpo.retrieval.corpus import Corpus
+from verl_trgrpo.retrieval.corpus import read_corpus
 from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, read_manifest
 
 _ANALYZER = "english"
@@ -23,7 +23,7 @@ _ANALYZER = "english"
 class IndexOptions:
     """Build an index of a corpus of passages.
 
-    Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}. Lines that are not are left out and reported.
+    Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}. A line that is not stops the build.
     The index appears when it is complete; a build that was stopped starts over when the same command is given again.
 
     Args:
@@ -68,25 +68,22 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
         RuntimeError: tantivy is not installed.
     """
     require("tantivy")
-    corpus, status = Corpus(options.corpus), options.corpus.stat()
+    status = options.corpus.stat()
     with staged_directory(options.out) as stage:
-        documents = _write(corpus, stage / FILES, options, progress)
+        documents = _write(stage / FILES, options, progress)
         manifest = {
             "format": FORMAT,
             "package_version": __version__,
             "library_versions": {"tantivy": version("tantivy")},
             "corpus": {"name": options.corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
             "documents": documents,
-            "lines": corpus.lines,
-            "bad_lines": corpus.bad_lines,
-            "bad_examples": corpus.bad_examples,
             "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
         }
         (stage / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return manifest
 
 
-def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Progress) -> int:
+def _write(directory: Path, options: IndexOptions, progress: Progress) -> int:
     """Write tantivy's files and return the number of passages."""
     import tantivy
 
@@ -99,12 +96,11 @@ def _write(corpus: Corpus, directory: Path, options: IndexOptions, progress: Pro
     index.register_tokenizer(_ANALYZER, analyzer())
     writer = index.writer(options.memory_mb * 1_000_000, options.threads)
     passages = 0
-    for passage in progress(corpus, None, "passages"):
+    for passage in progress(read_corpus(options.corpus), None, "passages"):
         writer.add_document(tantivy.Document(id=passage.id.encode(), contents=passage.contents))
         passages += 1
     if not passages:
-        found = f": {'; '.join(corpus.bad_examples)}" if corpus.bad_examples else ""
-        raise ValueError(f"{corpus.path} has no passage {{'id', 'contents'}} in {corpus.lines} lines{found}")
+        raise ValueError(f"{options.corpus} has no passages; give a file with some")
     writer.commit()
     writer.wait_merging_threads()
     for lock in directory.glob(".tantivy-*.lock"):

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-MAX_REPORTED = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -21,41 +19,21 @@ class Passage:
     contents: str
 
 
-class Corpus:
-    """The passages of a corpus file; iterate once.
+def read_corpus(path: Path) -> Iterator[Passage]:
+    """Yield the passages of a corpus file; empty lines do not count.
 
-    A line that is no passage is left out, counted in `bad_lines`, and described in `bad_examples` (the first few, "line 7:
-    ..."); empty lines do not count.
-
-    Raises ValueError, when iterated, for a gzip file that is damaged.
+    Raises ValueError for a line that is no passage, with its number, and for a gzip file that is damaged.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.lines = 0
-        self.bad_lines = 0
-        self.bad_examples: list[str] = []
-
-    def __iter__(self) -> Iterator[Passage]:
-        with gzip.open(self.path) if self.path.suffix == ".gz" else self.path.open("rb") as file:
-            try:
-                for self.lines, line in enumerate(file, start=1):
-                    passage = self._read(line) if line.strip() else None
-                    if passage is not None:
-                        yield passage
-            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-                raise ValueError(
-                    f"{self.path} is a damaged gzip file ({error}) after line {self.lines}; get it again"
-                ) from error
-
-    def _read(self, line: bytes) -> Passage | None:
+    number = 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         try:
-            return _passage(line)
+            for number, line in enumerate(file, start=1):  # noqa: B007
+                if line.strip():
+                    yield _passage(line)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
         except ValueError as error:
-            self.bad_lines += 1
-            if len(self.bad_examples) < MAX_REPORTED:
-                self.bad_examples.append(f"line {self.lines}: {error}")
-            return None
+            raise ValueError(f"{path}, line {number}: {error}; correct the line, or take it out") from error
 
 
 def _passage(line: bytes) -> Passage:
