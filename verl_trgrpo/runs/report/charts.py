@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
-
-import pandas
-from scipy import stats
+from typing import TYPE_CHECKING, NamedTuple
 
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.charts import as_png, new_figure, plain, style
@@ -15,6 +12,9 @@ from verl_trgrpo.runs.compare.figures import series
 from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT
 from verl_trgrpo.runs.numbers import number
 from verl_trgrpo.runs.report.runs import Arm
+
+if TYPE_CHECKING:
+    import pandas
 
 # Metric, title, y axis.
 _CURVES = (
@@ -73,6 +73,9 @@ def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
         metric: its name; None for the mean accuracy over data sources.
         upto: the mean is over runs that reached this step; over all, where none did.
     """
+    import pandas
+    from scipy import stats
+
     found = []
     for arm in arms:
         logged = {
