@@ -11,7 +11,7 @@ examples:
   .jsonl.gz, .parquet):
     python data_prep/deepscaler.py --out data/deepscaler --source downloads/deepscaler
   two test sets, 50 rows of each, without an instruction:
-    python data_prep/deepscaler.py --out data/probe --sets math500 minerva --limit 50 --instruction none
+    python data_prep/deepscaler.py --out data/probe --sets math500 minerva --limit 50 --instruction ''
 """
 
 import sys

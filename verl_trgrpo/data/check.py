@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -11,10 +11,9 @@ from types import ModuleType
 import numpy as np
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked
+from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked, warning
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
-from verl_trgrpo.data.columns import column_findings, concatenation_findings
 from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
@@ -162,3 +161,47 @@ def _lengths(lengths: list[int]) -> str:
     values = np.percentile(lengths, [0, 50, 95, 100], method="inverted_cdf")
     names = ("min", "median", "p95", "max")
     return f"; tokens of a prompt: {', '.join(f'{n} {v:.0f}' for n, v in zip(names, values, strict=True))}"
+
+
+def column_findings(name: str, schema: pa.Schema) -> Iterator[Finding]:
+    """Yield which columns veRL or the rewards need and a file has not; what is in them the checks of rows tell."""
+    missing = [column for column in ("data_source", "prompt", "reward_model") if column not in schema.names]
+    if missing:
+        yield error(name, f"it has no {', '.join(missing)}; it has {', '.join(schema.names) or 'no columns'}")
+    if "extra_info" not in schema.names:
+        yield warning(name, "it has no extra_info; veRL then gives every row the index 0")
+
+
+def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:
+    """Yield which files (name -> schema) have columns of other types than the first, with which veRL concatenates them."""
+    names = [*schemas]
+    for name in names[1:]:
+        if difference := first_difference(schemas[names[0]], schemas[name]):
+            path, here, there = difference
+            shown = f"{path} is {here} in {names[0]} and {there} here"
+            if "missing" in (here, there):
+                yield warning(name, f"{shown}; veRL fills in null")
+            else:
+                yield error(name, f"{shown}; veRL cannot load them together, cast one of them")
+
+
+def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:
+    """Return path and types where two schemas first differ, the order of fields aside; None where they do not.
+
+    A type is "missing" where only the other schema has the field. Differing types come before missing fields.
+    """
+    ours, theirs = dict(_leaves("", pa.struct(list(one)))), dict(_leaves("", pa.struct(list(other))))
+    pairs = [(path, ours.get(path, "missing"), theirs.get(path, "missing")) for path in dict.fromkeys([*ours, *theirs])]
+    different = [pair for pair in pairs if pair[1] != pair[2] and "null" not in pair]
+    return min(different, key=lambda pair: "missing" in pair, default=None)
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    """Yield the path of every field that has none below it, and its type."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}" if path else field.name, field.type)
+    elif pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        yield from _leaves(f"{path}[]", kind.value_type)
+    else:
+        yield path, str(kind)

@@ -20,8 +20,6 @@ INSTRUCTION = r"Let's think step by step and output the final answer within \box
 """What DeepScaleR's models were trained and tested with: appended to each problem after one space
 (github.com/agentica-project/rllm, commit 874daa4acb7f, scripts/data/deepscaler_dataset.py)."""
 
-NO_INSTRUCTION = "none"
-
 ARROW_SCHEMA = schema.arrow_schema(
     [pa.field("question", pa.string()), pa.field("origin", pa.string())],
     # For every set, also where all rows have one answer: veRL can only concatenate files of equal types.
@@ -39,7 +37,7 @@ class DeepscalerOptions(BuilderOptions):
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all that the source
             has if left out.
         limit: at most this many rows per file, drawn with the seed; all if left out.
-        instruction: appended to each problem; none for none.
+        instruction: appended to each problem; empty for none.
     """
 
     source: str = "hf"
@@ -50,8 +48,6 @@ class DeepscalerOptions(BuilderOptions):
     def problems(self) -> list[str]:
         """Return what is wrong with the fields above."""
         problems = limit_problems(self.limit)
-        if not self.instruction.strip():
-            problems.append(f"instruction is empty; give a text, or {NO_INSTRUCTION!r}")
         try:
             self.places()
         except ValueError as error:
@@ -83,9 +79,7 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
 
 def build_prompt(problem: str, options: DeepscalerOptions) -> list[dict[str, str]]:
     """Return the chat messages ``{"role": ..., "content": ...}`` that ask for the answer of `problem`."""
-    if options.instruction == NO_INSTRUCTION:
-        return [{"role": "user", "content": problem}]
-    return [{"role": "user", "content": f"{problem} {options.instruction}"}]
+    return [{"role": "user", "content": f"{problem} {options.instruction}".strip()}]
 
 
 def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], progress: Progress) -> DataSet:
