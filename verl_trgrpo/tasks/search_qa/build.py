@@ -22,11 +22,11 @@ from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_proble
 from verl_trgrpo.data.sources import NOT_DRAWN, draw
 from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
+    HUB_SPLITS,
     SETS,
     Parts,
     Question,
     SetName,
-    hub_parts,
     local_parts,
     read_part,
 )
@@ -76,7 +76,8 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[st
     Raises ValueError for a source that cannot be read or lacks a set that was asked for, malformed rows,
     or an output directory that cannot be written or has data files of unknown origin.
     """
-    parts = hub_parts() if options.source == "hf" else local_parts(Path(options.source))
+    on_hub: Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
+    parts = on_hub if options.source == "hf" else local_parts(Path(options.source))
     selection = _select(options, parts)
     return options.build(
         "search_qa",

@@ -55,11 +55,6 @@ class Question:
     origin: str
 
 
-def hub_parts() -> Parts:
-    """Return the parts on the hub."""
-    return {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
-
-
 def local_parts(source: Path) -> Parts:
     """Return the parts in a directory, in files such as ``nq/train.jsonl`` of any known type.
 
