@@ -91,18 +91,11 @@ def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, pa
     [
         (PUZZLES, [f"{LOSS}.placement=inside"], ["[0.8, 1.24]", "probability 0.212 to 1.000 and A > 0"]),
         (PUZZLES, ["algorithm=tr_grpo_published", f"{ACTOR}.use_kl_loss=false"], ["kl=literal", "there is none"]),
-        (PUZZLES, [f"{LOSS}.kl=literal"], ["kl=literal", "pushes it away"]),
         (
             PUZZLES,
             [f"{ACTOR}.ppo_mini_batch_size=24"],
             ["=24 does not divide data.train_batch_size=64", "empty responses"],
         ),
-        (
-            PUZZLES,
-            ["data.filter_overlong_prompts=false"],
-            ["filter_overlong_prompts=false", "400 tokens stops the run"],
-        ),
-        (PUZZLES, ["algorithm.use_kl_in_reward=true"], ["count the KL twice"]),
         (
             SEARCH,
             [f"{ROLLOUT}.custom.search.max_searches=6"],

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -40,8 +40,6 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
         raise KeyboardInterrupt
 
     def progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
-        if total is None and isinstance(items, Sized):
-            total = len(items)
         for item in show_progress(items, total, label):
             yield item
             if heard:

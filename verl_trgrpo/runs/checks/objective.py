@@ -67,17 +67,11 @@ def _kl_findings(config: DictConfig) -> list[Finding]:
         (actor.use_kl_loss, f"{_ACTOR}.kl_loss_type", actor.kl_loss_type),
         (algorithm.use_kl_in_reward, "algorithm.kl_penalty", algorithm.kl_penalty),
     )
-    findings = [
+    return [
         error(key, f"{key}={kind!r} is not a KL that veRL has; use low_var_kl (k3)")
         for used, key, kind in kinds
         if used and not _is_kl_kind(kind)
     ]
-    if actor.use_kl_loss and algorithm.use_kl_in_reward:
-        message = (
-            f"algorithm.use_kl_in_reward=true and {_ACTOR}.use_kl_loss=true count the KL twice; GRPO uses the loss only"
-        )
-        findings.append(warning("algorithm.use_kl_in_reward", message))
-    return findings
 
 
 def _is_kl_kind(kind: Any) -> bool:
@@ -99,12 +93,6 @@ def _weight_findings(actor: Any) -> list[Finding]:
     loss = actor.policy_loss
     if loss.kl != "plain" and not actor.use_kl_loss:
         message = f"policy_loss.kl={loss.kl} says how weights enter the KL loss, but {_ACTOR}.use_kl_loss=false: there is none"
-        findings.append(warning(f"{_POLICY_LOSS}.kl", message))
-    elif loss.kl == "literal":
-        message = (
-            "policy_loss.kl=literal is not zero where the policy is the reference, and pushes it away from there where "
-            "w > 1; use plain or scaled unless this form is what you want to study"
-        )
         findings.append(warning(f"{_POLICY_LOSS}.kl", message))
     if loss.placement != "inside" or not loss.shaping.probs_only:
         return findings
