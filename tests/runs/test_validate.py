@@ -91,11 +91,18 @@ def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, pa
     [
         (PUZZLES, [f"{LOSS}.placement=inside"], ["[0.8, 1.24]", "probability 0.212 to 1.000 and A > 0"]),
         (PUZZLES, ["algorithm=tr_grpo_published", f"{ACTOR}.use_kl_loss=false"], ["kl=literal", "there is none"]),
+        (PUZZLES, [f"{LOSS}.kl=literal"], ["kl=literal", "pushes it away"]),
         (
             PUZZLES,
             [f"{ACTOR}.ppo_mini_batch_size=24"],
             ["=24 does not divide data.train_batch_size=64", "empty responses"],
         ),
+        (
+            PUZZLES,
+            ["data.filter_overlong_prompts=false"],
+            ["filter_overlong_prompts=false", "400 tokens stops the run"],
+        ),
+        (PUZZLES, ["algorithm.use_kl_in_reward=true"], ["count the KL twice"]),
         (
             SEARCH,
             [f"{ROLLOUT}.custom.search.max_searches=6"],
@@ -118,22 +125,21 @@ def test_an_unknown_key_of_the_search_is_an_error():
 def test_all_problems_come_out_at_once(data):
     overrides = [
         *data, "data.val_files=/no/kk/test.parquet", "trainer.n_gpus_per_node=3", "data.max_response_length=40000",
-        f"{LOSS}.shaping.tau=0.1111", f"{ROLLOUT}.mode=sync", f"{ACTOR}.kl_loss_type=k4",
+        f"{LOSS}.shaping.tau=0.1111", f"{LOSS}.placement=between", f"{ACTOR}.clip_ratio_c=0.5", f"{ROLLOUT}.mode=sync",
+        f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.temperature=0", f"{ACTOR}.kl_loss_type=k4",
     ]  # fmt: skip
     found = "\n".join(validate(PUZZLES, overrides).messages(Level.ERROR))
     for part in (
-        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "same weight 1", "sync", "kl_loss_type='k4'",
+        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "same weight 1",
+        "placement='between'", "clip_ratio_c=0.5", "sync", "validation gen temperature", "kl_loss_type='k4'",
     ):  # fmt: skip
         assert part in found, part
 
 
-def test_a_stock_configuration_with_the_plus_is_looked_at_too():
+def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
     overrides = ["+algorithm=tr_grpo", f"{ROLLOUT}.name=vllm", f"{ROLLOUT}.n=8", f"{LOSS}.loss_mode=vanilla"]
     found = "\n".join(validate("ppo_trainer", overrides, need_files=False).messages(Level.ERROR))
-    assert "ppo_micro_batch_size_per_gpu" in found
-    overrides += [f"{ACTOR}.use_dynamic_bsz=true"]
-    found = "\n".join(validate("ppo_trainer", overrides, need_files=False).messages(Level.ERROR))
-    assert "loss_mode=vanilla ignores shaping" in found
+    assert "loss_mode=vanilla ignores shaping" in found and "ppo_micro_batch_size_per_gpu" in found
 
 
 def test_unknown_data_sources_and_missing_columns_are_errors(tmp_path):

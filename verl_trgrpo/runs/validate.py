@@ -78,15 +78,15 @@ def check(config: DictConfig, need_files: bool = True) -> Report:
     from verl_trgrpo.runs.checks.objective import objective_findings
 
     findings = missing_files(config, need_files) + data_findings(config) + model_findings(config)
-    findings += reward_findings(config)
+    findings += reward_findings(config) + dataclass_findings(config)
+    objective_problems, sound = objective_findings(config)
+    findings += objective_problems
     sizes = size_findings(config)
     batch_problems = sizes or batch_findings(config)
-    contracts = dataclass_findings(config) + objective_findings(config) + batch_problems
+    findings += batch_problems
     sizes_fit = all(finding.level is not Level.ERROR for finding in batch_problems)
-    if all(finding.level is not Level.ERROR for finding in contracts):
-        # It would only repeat the first of these.
-        contracts += validate_config_findings(config)
-    findings += contracts
+    if not sizes and sound is not None:
+        findings += validate_config_findings(sound, sizes_fit)
     if not sizes:
         findings += length_findings(config)
     steps = total_steps(config, training_rows(config)) if sizes_fit else None

@@ -7,13 +7,20 @@ import io
 import warnings
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.common.problems import Finding, error
 
-# The actor and the model have checks of their own; the reference model's options, which veRL's worker renames first, are
-# left to it. veRL reads reward and profiler without building their dataclasses.
+# The actor and the model have checks of their own. veRL reads reward and profiler without building their dataclasses.
 _NODES = ("algorithm", "actor_rollout_ref.rollout", "distillation", "skip")
+
+# What veRL's worker renames in the options of the reference model before it builds them.
+_REFERENCE_NAMES = {
+    "log_prob_micro_batch_size": "ppo_micro_batch_size",
+    "log_prob_micro_batch_size_per_gpu": "ppo_micro_batch_size_per_gpu",
+    "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
+    "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
+}
 
 
 def build_problem(node: Any) -> str:
@@ -28,21 +35,36 @@ def build_problem(node: Any) -> str:
 
 
 def dataclass_findings(config: DictConfig) -> list[Finding]:
-    """Build the dataclasses that veRL's driver and workers build, the critic's only if there is one."""
-    from verl.trainer.ppo.utils import need_critic
+    """Build every dataclass that veRL's driver and workers build, those of reference and critic only if there is one."""
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
+    config = config.copy()
+    ref = config.actor_rollout_ref.ref
+    with open_dict(ref):
+        for old, new in _REFERENCE_NAMES.items():
+            ref[new] = ref.pop(old, None)
+        ref.use_dynamic_bsz = bool(ref.use_dynamic_bsz)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        nodes = [*_NODES, "critic"] if need_critic(config) else _NODES
+        roles = {"actor_rollout_ref.ref": need_reference_policy(config), "critic": need_critic(config)}
+        nodes = [*_NODES, *(role for role, needed in roles.items() if needed)]
         problems = {key: build_problem(OmegaConf.select(config, key)) for key in nodes}
     return [error(key, f"{key}: {problem}") for key, problem in problems.items() if problem]
 
 
-def validate_config_findings(config: DictConfig) -> list[Finding]:
-    """What veRL's ``validate_config`` refuses; it stops at the first complaint."""
+def validate_config_findings(config: DictConfig, batches_fit: bool) -> list[Finding]:
+    """What veRL's ``validate_config`` refuses.
+
+    It stops at the first complaint, and batch sizes come first; where those are already known not to fit, sizes that do are
+    put in their place, so that it says what else is wrong.
+    """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import validate_config
 
+    if not batches_fit:
+        config = config.copy()
+        config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
+        config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
     try:
         # veRL prints its verdict and warns about the critic; here only problems are of interest.
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

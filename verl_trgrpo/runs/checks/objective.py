@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, complaint_of, error, warning
 from verl_trgrpo.core import TokenWeighting
@@ -14,22 +14,49 @@ from verl_trgrpo.runs.checks.contracts import build_problem
 _ACTOR = "actor_rollout_ref.actor"
 _POLICY_LOSS = f"{_ACTOR}.policy_loss"
 
+_SOUND_SHAPING = {"_target_": "verl_trgrpo.core.make_shaping", "name": "sigmoid"}
+# Sound options, by node, the innermost first.
+_SOUND = {
+    f"{_POLICY_LOSS}.shaping": _SOUND_SHAPING,
+    _POLICY_LOSS: {
+        "_target_": "verl_trgrpo.verl_plugin.config.TRGRPOPolicyLossConfig",
+        "loss_mode": "tr_grpo",
+        "shaping": _SOUND_SHAPING,
+    },
+}
+# What veRL's ActorConfig refuses otherwise.
+_SOUND_ACTOR = {"ppo_micro_batch_size": None, "ppo_micro_batch_size_per_gpu": 1, "loss_agg_mode": "token-mean"}
+
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
 
 
-def objective_findings(config: DictConfig) -> list[Finding]:
-    """Complaints about the actor's options; clip and weights are compared where the actor can be built."""
+def objective_findings(config: DictConfig) -> tuple[list[Finding], DictConfig | None]:
+    """Complaints about the actor's options, each found even if another one stands in the way.
+
+    Also returns a configuration with a sound policy loss in place of a broken one, for checks that build the actor again;
+    None where the actor cannot be built even so.
+    """
     from verl.utils.config import omega_conf_to_dataclass
 
-    findings = _registered_findings(config) + _kl_findings(config)
+    # Copied whole: the actor's options refer to others. What is broken is replaced, so that the rest can be looked at.
+    config = config.copy()
+    findings = []
+    for key, sound in _SOUND.items():
+        node = OmegaConf.select(config, key)
+        if OmegaConf.is_dict(node) and "_target_" in node and (problem := build_problem(node)):
+            findings.append(error(key, problem))
+            OmegaConf.update(config, key, sound, merge=False, force_add=True)
     if problem := build_problem(config.actor_rollout_ref.actor):
-        return [*findings, error(_ACTOR, problem)]
+        findings.append(error(_ACTOR, problem))
+        config.actor_rollout_ref.actor.update(_SOUND_ACTOR)
+        if build_problem(config.actor_rollout_ref.actor):
+            return findings, None
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    findings += _clip_findings(actor)
+    findings += _clip_findings(actor) + _registered_findings(config) + _kl_findings(config)
     if isinstance(actor.policy_loss, TokenWeighting):
         findings += _weight_findings(actor)
-    return findings
+    return findings, config
 
 
 def _clip_findings(actor: Any) -> list[Finding]:
@@ -67,11 +94,17 @@ def _kl_findings(config: DictConfig) -> list[Finding]:
         (actor.use_kl_loss, f"{_ACTOR}.kl_loss_type", actor.kl_loss_type),
         (algorithm.use_kl_in_reward, "algorithm.kl_penalty", algorithm.kl_penalty),
     )
-    return [
+    findings = [
         error(key, f"{key}={kind!r} is not a KL that veRL has; use low_var_kl (k3)")
         for used, key, kind in kinds
         if used and not _is_kl_kind(kind)
     ]
+    if actor.use_kl_loss and algorithm.use_kl_in_reward:
+        message = (
+            f"algorithm.use_kl_in_reward=true and {_ACTOR}.use_kl_loss=true count the KL twice; GRPO uses the loss only"
+        )
+        findings.append(warning("algorithm.use_kl_in_reward", message))
+    return findings
 
 
 def _is_kl_kind(kind: Any) -> bool:
@@ -93,6 +126,12 @@ def _weight_findings(actor: Any) -> list[Finding]:
     loss = actor.policy_loss
     if loss.kl != "plain" and not actor.use_kl_loss:
         message = f"policy_loss.kl={loss.kl} says how weights enter the KL loss, but {_ACTOR}.use_kl_loss=false: there is none"
+        findings.append(warning(f"{_POLICY_LOSS}.kl", message))
+    elif loss.kl == "literal":
+        message = (
+            "policy_loss.kl=literal is not zero where the policy is the reference, and pushes it away from there where "
+            "w > 1; use plain or scaled unless this form is what you want to study"
+        )
         findings.append(warning(f"{_POLICY_LOSS}.kl", message))
     if loss.placement != "inside" or not loss.shaping.probs_only:
         return findings
