@@ -10,7 +10,6 @@ import pytest
 
 from tests.runs.faults.training import ROOT
 from verl_trgrpo.runs.environment import training_environment
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +19,7 @@ def found(tmp_path_factory):
     out = tmp_path_factory.mktemp("nan") / "found.json"
     environment = training_environment(True, os.devnull)
     environment |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    command = [sys.executable, "-m", "tests.runs.faults.nan_worker", str(CHECKPOINT), str(out)]
+    command = [sys.executable, "-m", "tests.runs.faults.nan_worker", str(out)]
     result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert result.returncode == 0, result.stderr[-3000:]
     return json.loads(out.read_text())

@@ -153,9 +153,23 @@ def gradient_of(optimizer: torch.optim.Optimizer) -> torch.Tensor:
     return torch.cat([getattr(p.grad, "full_tensor", lambda p=p: p.grad)().flatten() for p in parameters])
 
 
-def run_case(worker: Any, batch: Batch, case: Case) -> Update:
-    """One update of this rank's share of the rows, as veRL's trainer asks for it."""
+def asked(batch: Batch, own: slice, rows: int, layout: int) -> Any:
+    """What veRL's trainer hands to a rank for one update: its `own` of `rows` responses, cut as `Case.layout` says."""
     from tensordict import TensorDict
+    from verl.utils import tensordict_utils as tu
+
+    nested = {name: torch.nested.as_nested_tensor(values[own], layout=torch.jagged) for name, values in batch.items()}
+    data = TensorDict(nested, batch_size=own.stop - own.start)
+    tu.assign_non_tensor(
+        data, calculate_entropy=False, global_batch_size=rows, mini_batch_size=rows, epochs=1,
+        dataloader_kwargs={"shuffle": False}, temperature=1.0, use_dynamic_bsz=layout > ROWS,
+        micro_batch_size_per_gpu=layout, max_token_len_per_gpu=layout,
+    )  # fmt: skip
+    return data
+
+
+def run_case(worker: Any, batch: Batch, case: Case) -> Update:
+    """One update of this rank's share of the rows."""
     from verl.utils import tensordict_utils as tu
     from verl.utils.metric import reduce_metrics
     from verl.workers import engine_workers
@@ -166,18 +180,10 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()
     start = first + worker.engine.get_data_parallel_rank() * share
-    own = slice(start, start + share)
-    nested = {name: torch.nested.as_nested_tensor(rows[own], layout=torch.jagged) for name, rows in batch.items()}
-    data = TensorDict(nested, batch_size=share)
-    tu.assign_non_tensor(
-        data, calculate_entropy=False, global_batch_size=end - first, mini_batch_size=end - first, epochs=1,
-        dataloader_kwargs={"shuffle": False}, temperature=1.0, use_dynamic_bsz=case.layout > ROWS,
-        micro_batch_size_per_gpu=case.layout, max_token_len_per_gpu=case.layout,
-    )  # fmt: skip
     seen: list[torch.Tensor] = []
     hook = worker.engine.optimizer.register_step_pre_hook(lambda optimizer, *_: seen.append(gradient_of(optimizer)))
     try:
-        output = worker.train_mini_batch(data)
+        output = worker.train_mini_batch(asked(batch, slice(start, start + share), end - first, case.layout))
     finally:
         hook.remove()
     [gradient] = seen
