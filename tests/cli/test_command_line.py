@@ -60,6 +60,7 @@ def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
     """With the plugin switched off veRL cannot see the loss: a real failure, not a simulated one."""
     monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
     monkeypatch.setattr(doctor, "_REQUIREMENTS", ("no-such-package>=1",))
+    monkeypatch.setattr(doctor, "_PROGRAMS", [program for program in doctor._PROGRAMS if "veRL sees" in program[0]])
     assert main(["doctor"]) == 1
     output = capsys.readouterr().out
     assert "FAIL  no-such-package" in output and 'remedy: pip install "no-such-package>=1"' in output

@@ -10,7 +10,7 @@ from typing import Any
 from verl_trgrpo.common.problems import Finding, Level, error, first_line, not_checked, shorten, warning
 from verl_trgrpo.data.parquet import extra_info_of, ground_truth_of
 from verl_trgrpo.data.schema import is_chat, prompt_findings, tag_findings, truth_findings
-from verl_trgrpo.data.tokens import render_prompt
+from verl_trgrpo.data.tokens import prompt_length
 
 TRAIN, TEST = "train", "test"
 
@@ -111,7 +111,7 @@ def template_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterato
     if not is_chat(row.get("prompt")):
         return
     try:
-        _, scan.length = render_prompt(scan.tokenizer, row["prompt"])
+        scan.length = prompt_length(scan.tokenizer, row["prompt"])
         scan.lengths.append(scan.length)
     except ValueError as problem:
         yield error(where, str(problem))

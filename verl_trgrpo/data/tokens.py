@@ -26,13 +26,13 @@ def load_tokenizer(directory: Path) -> Any:
     return tokenizer
 
 
-def render_prompt(tokenizer: Any, prompt: Any) -> tuple[str, int]:
-    """Return a prompt as the model gets it, and its number of tokens.
+def prompt_length(tokenizer: Any, prompt: Any) -> int:
+    """Return the number of tokens of a prompt as the model gets it.
 
     Raises ValueError with the reason where the chat template refuses it.
     """
     try:
         text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        return text, len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
     except Exception as error:  # templates raise what they like
         raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error

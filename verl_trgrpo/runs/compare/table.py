@@ -14,8 +14,8 @@ from verl_trgrpo.runs.compare.figures import FIGURES, prompt_outcomes, run_figur
 from verl_trgrpo.runs.compare.runner import run_directory
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.numbers import interval_text, p_text
 from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.statistics import interval_text, p_text
 
 
 def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, float]]]:

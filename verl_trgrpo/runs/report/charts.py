@@ -10,8 +10,8 @@ from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.charts import as_png, new_figure, plain, style
 from verl_trgrpo.runs.compare.figures import series
 from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT
-from verl_trgrpo.runs.numbers import number
 from verl_trgrpo.runs.report.runs import Arm
+from verl_trgrpo.runs.statistics import number
 
 if TYPE_CHECKING:
     import pandas

@@ -13,9 +13,9 @@ from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
 from verl_trgrpo.runs.compare.figures import FIGURES
 from verl_trgrpo.runs.compare.table import difference_text
-from verl_trgrpo.runs.numbers import interval_text
 from verl_trgrpo.runs.report.runs import Arm
 from verl_trgrpo.runs.report.samples import VERDICTS
+from verl_trgrpo.runs.statistics import interval_text
 
 TEMPLATE = "page.html.jinja"
 # A model may write anything; HTML has no place for these.
