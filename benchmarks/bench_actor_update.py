@@ -18,17 +18,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # shares its worker with a test
 from paired import compared, parser, peak_growth, report
 
-from tests.verl_plugin.cpu.invariance_worker import (
-    ROWS,
-    Case,
-    loss_function,
-    make_batch,
-    micro_batches,
-    own_share,
-    training_worker,
-)
+from tests.verl_plugin.cpu.invariance_worker import ROWS, asked, loss_function, make_batch, training_worker
 from verl_trgrpo.runs.environment import training_environment
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 LOSSES = {
     "grpo": ("algorithm=grpo",),
@@ -36,10 +27,6 @@ LOSSES = {
     "tr_grpo token_mean": ("algorithm=tr_grpo", "actor_rollout_ref.actor.policy_loss.normalize=token_mean"),
 }
 MICRO_BATCH = 8
-
-# Every update is of the same weights: trained on one batch for long, the model would get ever surer of it, and gradients
-# of subnormal numbers, which are slow to multiply.
-FROZEN = ("actor_rollout_ref.actor.optim.lr=0.0",)
 
 
 def main() -> None:
@@ -51,13 +38,14 @@ def main() -> None:
     os.environ.update(training_environment(True, os.devnull))
     os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
     torch.set_num_threads(arguments.threads)
-    batch, worker = make_batch(CHECKPOINT), training_worker(CHECKPOINT, FROZEN)
-    cases = {name: Case(loss, micro_batches(MICRO_BATCH)) for name, loss in LOSSES.items()}
-    losses = {name: loss_function(CHECKPOINT, case) for name, case in cases.items()}
+    # The worker's learning rate is 0, so every update is of the same weights: trained on one batch for long, the model would
+    # get ever surer of it, and gradients of subnormal numbers, which are slow to multiply.
+    batch, worker = make_batch(), training_worker(())
+    losses = {name: loss_function(*overrides) for name, overrides in LOSSES.items()}
 
     def update(name: str) -> None:
         worker.set_loss_fn(losses[name])
-        worker.train_mini_batch(own_share(worker, batch, cases[name]))
+        worker.train_mini_batch(asked(batch, slice(0, ROWS), ROWS, MICRO_BATCH))
 
     calls = {name: functools.partial(update, name) for name in LOSSES}
     results = compared(calls, "grpo", arguments.repeats)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tests.verl_plugin.cpu.invariance_worker import ROWS, Batch, asked, make_batch, training_worker, typed_configuration
+from tests.verl_plugin.cpu.invariance_worker import ROWS, Batch, asked, loss_function, make_batch, training_worker
 
 # Name, algorithm, value of one response's advantages (None: as it was).
 UPDATES = (
@@ -30,10 +29,8 @@ def update(worker: Any, batch: Batch, algorithm: str) -> dict[str, float]:
     """The metrics of one update of the whole batch."""
     from verl.utils import tensordict_utils as tu
     from verl.utils.metric import reduce_metrics
-    from verl.workers import engine_workers
 
-    _, actor = typed_configuration(f"algorithm={algorithm}")
-    worker.set_loss_fn(functools.partial(engine_workers.ppo_loss, config=actor))
+    worker.set_loss_fn(loss_function(f"algorithm={algorithm}"))
     return reduce_metrics(tu.get(worker.train_mini_batch(asked(batch, slice(0, ROWS), ROWS, 4)), "metrics"))
 
 

@@ -168,15 +168,19 @@ def asked(batch: Batch, own: slice, rows: int, layout: int) -> Any:
     return data
 
 
+def loss_function(*overrides: str) -> Any:
+    """What veRL's worker calls on a micro-batch."""
+    from verl.workers import engine_workers
+
+    return functools.partial(engine_workers.ppo_loss, config=typed_configuration(*overrides)[1])
+
+
 def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     """One update of this rank's share of the rows."""
     from verl.utils import tensordict_utils as tu
     from verl.utils.metric import reduce_metrics
-    from verl.workers import engine_workers
 
-    worker.set_loss_fn(
-        functools.partial(engine_workers.ppo_loss, config=typed_configuration(*case.model, *case.loss)[1])
-    )
+    worker.set_loss_fn(loss_function(*case.model, *case.loss))
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()
     start = first + worker.engine.get_data_parallel_rank() * share
