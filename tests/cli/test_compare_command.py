@@ -29,7 +29,7 @@ def test_runs_and_prints_the_table(study, tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr()
     assert "2 arms x 2 seeds" in shown.err
     out = tmp_path / "runs" / "compare" / "heights"
-    assert (out / "table.md").read_text() in shown.out
+    assert (out / "table.md").read_text() in shown.out and "None" not in shown.out
     assert "0.605 [0.541, 0.669]" in shown.out
     assert "- tr_grpo is higher" in shown.out
     assert main(["compare", str(study)]) == 0

@@ -92,7 +92,8 @@ def comparison_tables(found: Comparison, baseline: str, primary: str = "", margi
         differences.append([label, *(difference_text(one) if (one := own.get(name)) else "-" for name in tested)])
         if (one := own.get(OUTCOME)) and (one.over_prompts or one.equivalence):
             over_prompts = interval_text(one.over_prompts, "+") if one.over_prompts else "-"
-            outcomes.append([label, over_prompts, _test(one.equivalence).strip() or "-"])
+            equivalence = [_test(one.equivalence).strip() or "-"] if margin else []
+            outcomes.append([label, over_prompts, *equivalence])
     tables = [
         Table("Means over seeds, with 95 % intervals.", ["arm", "seeds", *(name.replace("_", " ") for name in names)], means),
         Table(
@@ -102,9 +103,9 @@ def comparison_tables(found: Comparison, baseline: str, primary: str = "", margi
             differences,
         ),
         Table(
-            "final accuracy: the same difference with an interval over other seeds and other prompts, and, with a margin, a "
-            "test that it is smaller (TOST).",
-            ["arm", "over seeds and prompts", f"equivalence within {margin}"],
+            "final accuracy: the same difference with an interval over other seeds and other prompts"
+            + (", and a test that it is smaller than the margin (TOST)." if margin else "."),
+            ["arm", "over seeds and prompts", *([f"equivalence within {margin}"] if margin else [])],
             outcomes,
         ),
     ]  # fmt: skip
