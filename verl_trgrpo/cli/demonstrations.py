@@ -92,7 +92,8 @@ def small_lm(words: Sequence[str]) -> int:
     from verl_trgrpo.small_lm.prepare import prepare_model
     from verl_trgrpo.small_lm.warm_start import WarmStartOptions
 
-    platform = "" if accelerator_found() else cpu_platform()
+    given = chosen_value(options.overrides, "platform")
+    platform = given or ("" if accelerator_found() else cpu_platform())
 
     def note(text: str) -> None:
         print(text, file=sys.stderr)
@@ -101,7 +102,7 @@ def small_lm(words: Sequence[str]) -> int:
         model = prepare_model(options.out, WarmStartOptions(bf16=platform == "cpu_bf16"), note, progress)
         built = build_dataset(options.out / "data")
     note(f"word problems: {options.out / 'data'} ({'generated' if built else 'already there'})")
-    chosen = [f"platform={platform}"] if platform and not chosen_value(options.overrides, "platform") else []
+    chosen = [f"platform={platform}"] if platform and not given else []
     if chosen:
         note(f"{chosen[0]}: {'bfloat16 over float32 weights' if platform == 'cpu_bf16' else 'float32'}, faster here")
     _train(options, "small_lm", model, "word problems", *chosen)
