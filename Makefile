@@ -1,4 +1,4 @@
-# Targets for people: quickstart, search-demo, test, bench, doctor. Everything lives in .venv and runs/.
+# Targets for people: quickstart, small-lm, search-demo, test, bench, results, doctor. Everything lives in .venv and runs/.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -26,9 +26,11 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 .PHONY: help
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
+	@echo "make small-lm     train SmolLM2-135M-Instruct on word problems (the same settings)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
 	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
+	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
 	@echo "make doctor       is this machine ready?"
 
 # One environment for everything; made again when the lock file or the package's metadata change.
@@ -50,6 +52,10 @@ install: $(VENV)/.installed
 .PHONY: quickstart
 quickstart: install
 	$(BIN)/verl-trgrpo quickstart --seed $(seed) algorithm=$(algorithm) $(overrides)
+
+.PHONY: small-lm
+small-lm: install
+	$(BIN)/verl-trgrpo small-lm --seed $(seed) algorithm=$(algorithm) $(overrides)
 
 .PHONY: search-demo
 search-demo: install
@@ -79,6 +85,10 @@ test: lint
 .PHONY: bench
 bench: install
 	$(BIN)/python benchmarks/run_all.py $(BENCHFLAGS)
+
+.PHONY: results
+results: install
+	$(BIN)/python docs/make_results.py
 
 # Needs uv. torch is left out of the result: it is installed from its own index.
 .PHONY: lock

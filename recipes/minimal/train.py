@@ -1,8 +1,8 @@
 """TR-GRPO in one file: plain torch and transformers around this project's loss, advantages and rewards; no veRL, no Ray.
 
 Read it from the bottom: `train` repeats sample, score, update. What it does differently from a veRL run: one process and
-one device, transformers instead of vLLM, float32 throughout, log pi_old comes from the sampler instead of a second pass, and
-`normalize=token_mean` takes the mean over the mini-batch, since a mini-batch is never split before its loss.
+one device, transformers instead of vLLM, float32 unless told otherwise, log pi_old comes from the sampler instead of a
+second pass, and `normalize=token_mean` takes the mean over the mini-batch, since a mini-batch is never split before its loss.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "grpo_scaled_loss": {},
     "grpo_scaled_lr": {},
 }
+OPTIMIZERS = ("adamw", "sgd")
 DESCRIPTION = """Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.
 
 examples, from a checkout:
@@ -78,7 +79,7 @@ class Options:
     train: str = ""  # parquet file with training prompts, veRL's columns (required)
     out: str = ""  # directory of the run (required)
     test: str = ""  # parquet file for validation: one sampled response each
-    train_probe: int = 0  # train prompts that the last validation samples, too, for the generalisation gap
+    train_probe: int = 0  # prompts trained on that the last validation samples, too, for the generalisation gap
     model: str = str(CHECKPOINT)  # model directory; by default the tiny model of this package
     arm: str = "tr_grpo"  # algorithm, see below
     steps: int = 20  # batches to train on
@@ -86,7 +87,8 @@ class Options:
     samples: int = 8  # responses to each prompt: a group
     mini_prompts: int = 8  # prompts in an update
     epochs: int = 1  # passes over a batch; more makes the later updates off-policy
-    lr: float = 1e-4  # learning rate of AdamW
+    optimizer: str = "adamw"  # adamw, or sgd with momentum 0.9, which does not cancel a common factor of the gradients
+    lr: float = 1e-4  # learning rate
     weight_decay: float = 0.0  # of AdamW
     grad_clip: float = 1.0  # largest norm of a gradient
     clip_low: float = 0.2  # ratios are clipped below 1 - this
@@ -97,19 +99,22 @@ class Options:
     max_tokens: int = 176  # longest response
     rows: int = 32  # responses in one forward pass of an update, sorted by length
     test_every: int = 5  # steps between validations; 0: none
-    save_every: int = 10  # steps between checkpoints; the last step has one in any case
+    save_every: int = 10  # steps between checkpoints, one after the last in any case; 0: that alone, not to go on from
     seed: int = 0  # of data order and sampling
     device: str = "cpu"  # such as cuda or cuda:1
+    bf16: bool = False  # compute in bfloat16; weights and optimizer stay in float32
     threads: int = 1  # CPU threads
     resume: bool = False  # go on from the latest checkpoint in OUT, if there is one
 
     def __post_init__(self) -> None:
         problems = [f"{name}={value!r} is not positive" for name in POSITIVE if (value := getattr(self, name)) <= 0]
-        negative = ("weight_decay", "kl_coef", "test_every", "train_probe")
+        negative = ("weight_decay", "kl_coef", "test_every", "save_every", "train_probe")
         problems += [f"{name}={value!r} is negative" for name in negative if (value := getattr(self, name)) < 0]
         if not self.train or not self.out:
             problems.append("train and out are required")
         problems += [f"{path} does not exist" for path in (self.train, self.test) if path and not Path(path).is_file()]
+        if self.optimizer not in OPTIMIZERS:
+            problems.append(f"optimizer={self.optimizer!r} is unknown; choose one of {', '.join(OPTIMIZERS)}")
         if self.arm not in ARMS:
             problems.append(f"arm={self.arm!r} is unknown; choose one of {', '.join(ARMS)}")
         else:
@@ -136,7 +141,7 @@ class Options:
 
 
 POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
-            "save_every", "threads")  # fmt: skip
+            "threads")  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -175,9 +180,18 @@ def batch_rows(rows: list[Row], size: int, seed: int, step: int) -> list[Row]:
     return order[place * size : (place + 1) * size]
 
 
+def half_precision(options: Options) -> torch.autocast:
+    """Context in which models compute in bfloat16, with --bf16. Entered anew after each update: it keeps cast weights."""
+    return torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=options.bf16)
+
+
 @torch.no_grad()
 def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options: Options, seed: str) -> Batch:
-    """Draw n responses to each prompt; rows leave the KV cache when they end, so that long ones do not wait for short."""
+    """Draw n responses to each prompt; rows leave the KV cache when they end, so that long ones do not wait for short.
+
+    What is drawn for a row depends on its place and its probabilities alone: arms with one seed draw with the same noise for as
+    long as their policies agree.
+    """
     device = torch.device(options.device)
     generator = torch.Generator(device).manual_seed(random.Random(seed).getrandbits(63))
     width, end = max(map(len, prompts)), torch.tensor(eos, device=device)
@@ -194,7 +208,9 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
     log_probs, entropies = torch.zeros(2, *responses.shape, device=device)
     for t in range(options.max_tokens):
         log_p = torch.log_softmax(logits.float() / options.temperature, -1)
-        token = torch.multinomial(log_p.exp(), 1, generator=generator)
+        below = log_p.exp().double().cumsum(-1)  # in float32 the sum over a large vocabulary would be off
+        noise = torch.rand(len(ids), 1, dtype=torch.double, device=device, generator=generator)[going]
+        token = torch.searchsorted(below, noise * below[:, -1:], right=True)
         responses[going, t], valid[going, t] = token[:, 0], True
         log_probs[going, t] = log_p.gather(-1, token)[:, 0]
         entropies[going, t] = torch.special.entr(log_p.exp()).sum(-1)
@@ -257,12 +273,13 @@ def update(
 ) -> dict[str, Any]:
     """One optimizer step on one mini-batch; returns its metrics."""
     weighting, clip, scaled = options.objective()
-    log_prob = response_log_probs(model, batch, options)
+    with half_precision(options):
+        log_prob = response_log_probs(model, batch, options)
     result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, weighting, clip, "token-mean")
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
     if ref is not None:
-        with torch.no_grad():
+        with torch.no_grad(), half_precision(options):
             ref_log_prob = response_log_probs(ref, batch, options)
         tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
         plain = weighting.kl == "plain"
@@ -300,7 +317,8 @@ def training_step(
     started = time.perf_counter()
     # Seeds are made from the step: there is no random state to save, and arms with one seed draw with the same noise.
     noise = f"train/{options.seed}/{step}"
-    batch = sample(model, [row.prompt for row in rows], options.samples, end_tokens(model), options, noise)
+    with half_precision(options):
+        batch = sample(model, [row.prompt for row in rows], options.samples, end_tokens(model), options, noise)
     sampled = time.perf_counter()
     rows = [row for row in rows for _ in range(options.samples)]
     found = scores(batch, rows, tokenizer)
@@ -336,7 +354,8 @@ def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> t
     for start in range(0, len(rows), 256):
         part = rows[start : start + 256]
         prompts = [row.prompt for row in part]
-        batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
+        with half_precision(options):
+            batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
         for row, score, ids, keep in zip(
             part, scores(batch, part, tokenizer), batch.responses, batch.mask, strict=True
         ):
@@ -366,7 +385,8 @@ def save(out: Path, step: int, model: Any, optimizer: Any, tokenizer: Any) -> No
     shutil.rmtree(building, ignore_errors=True)
     model.save_pretrained(building)
     tokenizer.save_pretrained(building)
-    torch.save(optimizer.state_dict(), building / "optimizer.pt")
+    if optimizer is not None:
+        torch.save(optimizer.state_dict(), building / "optimizer.pt")
     older = checkpoints(out)
     building.rename(out / f"global_step_{step}")
     for number in older:
@@ -398,6 +418,8 @@ def start_run(options: Options) -> tuple[Path, int]:
     out.mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps(wanted, indent=2) + "\n")
     step = max(checkpoints(out), default=0)
+    if 0 < step < options.steps and not (out / f"global_step_{step}" / "optimizer.pt").is_file():
+        raise ValueError(f"the run in {out} was ended at step {step} with save_every=0; choose another directory")
     return (out / f"global_step_{step}" if step else Path(options.model)), step
 
 
@@ -408,14 +430,20 @@ def train(options: Options) -> None:
     out = Path(options.out)
     tokenizer, model = AutoTokenizer.from_pretrained(source), load_model(source, options.device)
     ref = load_model(options.model, options.device).requires_grad_(False) if options.kl_coef else None
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
-    if start:
+    optimizer: torch.optim.Optimizer
+    if options.optimizer == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+    if start and (source / "optimizer.pt").is_file():
         optimizer.load_state_dict(torch.load(source / "optimizer.pt", options.device, weights_only=True))
     rows = read_rows(options.train, tokenizer)
     if len(rows) < options.prompts:
         raise ValueError(f"{options.train} has {len(rows)} rows, but a batch takes prompts={options.prompts}")
     tests = read_rows(options.test, tokenizer) if options.test and options.test_every else []
-    probe = random.Random(f"probe/{options.seed}").sample(rows, min(options.train_probe, len(rows)))
+    batches = [batch_rows(rows, options.prompts, options.seed, step) for step in range(1, options.steps + 1)]
+    seen = list({id(row): row for batch in batches for row in batch}.values())
+    probe = random.Random(f"probe/{options.seed}").sample(seen, min(options.train_probe, len(seen)))
     attempt = len(list(out.glob("metrics-*.jsonl"))) + 1
     with (out / f"metrics-{attempt}.jsonl").open("w") as log:
         for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):
@@ -429,8 +457,8 @@ def train(options: Options) -> None:
                 )
             log.write(json.dumps({"step": step, "data": metrics}) + "\n")
             log.flush()
-            if step and (step % options.save_every == 0 or step == options.steps):
-                save(out, step, model, optimizer, tokenizer)
+            if step and (step == options.steps or (options.save_every and step % options.save_every == 0)):
+                save(out, step, model, optimizer if options.save_every else None, tokenizer)
 
 
 def main(argv: list[str] | None = None) -> int:

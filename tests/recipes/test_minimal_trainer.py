@@ -28,6 +28,25 @@ def test_sampled_log_probs_are_those_of_unpadded_passes(tiny_run, model, tokeniz
         torch.testing.assert_close(batch.log_probs[i, batch.mask[i]].double(), expected, rtol=0, atol=2e-5)
 
 
+def test_tokens_are_drawn_with_the_models_probabilities(tiny_run, model, tokenizer):
+    (row, *_), drawn = trainer.read_rows(str(tiny_run / "train.parquet"), tokenizer), 20_000
+    batch = trainer.sample(model, [row.prompt], drawn, [0], options(tiny_run, max_tokens=1, temperature=1.5), "seed")
+    expected = torch.softmax(model(torch.tensor([row.prompt])).logits[0, -1].double() / 1.5, -1).detach() * drawn
+    found = torch.bincount(batch.responses[:, 0], minlength=len(expected))
+    frequent = expected > 10
+    chi_square = ((found - expected)[frequent] ** 2 / expected[frequent]).sum() / frequent.sum()
+    assert frequent.sum() > 50 and 0.6 < chi_square < 1.5
+
+
+def test_what_is_drawn_for_a_row_does_not_depend_on_the_others(tiny_run, model, tokenizer):
+    first, other, another = (row.prompt for row in trainer.read_rows(str(tiny_run / "train.parquet"), tokenizer)[:3])
+    ends = [tokenizer.eos_token_id, *range(40)]
+    one, two = (trainer.sample(model, [x, first], 8, ends, options(tiny_run), "seed") for x in (other, another))
+    length = min(one.responses.shape[1], two.responses.shape[1])
+    assert torch.equal(one.responses[8:, :length], two.responses[8:, :length])
+    assert not torch.equal(one.responses[:8, :length], two.responses[:8, :length])
+
+
 def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run, model, tokenizer):
     _, batch, _ = sampled_batch(model, tokenizer, options(tiny_run, temperature=0.7))
     for rows in (1, 5, 100):
@@ -81,6 +100,44 @@ def test_a_run_is_not_overwritten_and_not_resumed_as_another(tiny_run, tmp_path,
     assert "arm, seed" in capsys.readouterr().err
 
 
+def test_without_checkpoints_only_the_model_is_kept_and_cannot_be_trained_on(tiny_run, tmp_path, monkeypatch, capsys):
+    give_random_rewards(monkeypatch)
+    assert run(tiny_run, tmp_path, "--steps", "2", "--save-every", "0") == 0
+    assert [path.name for path in tmp_path.glob("global_step_*")] == ["global_step_2"]
+    assert not list(tmp_path.rglob("optimizer.pt"))
+    assert run(tiny_run, tmp_path, "--steps", "2", "--save-every", "0", "--resume") == 0
+    assert run(tiny_run, tmp_path, "--steps", "3", "--resume") == 2
+    assert "save_every=0" in capsys.readouterr().err
+
+
+def test_sgd_does_not_cancel_a_factor_and_adamw_does(tiny_run, tmp_path, monkeypatch):
+    """Of a random model all tokens are improbable, so that advantage reweighting multiplies all gradients by about 0.8."""
+    give_random_rewards(monkeypatch)
+    moved = {}
+    for optimizer in ("adamw", "sgd"):
+        for arm in ("grpo", "advantage_reweighting"):
+            out = tmp_path / f"{optimizer}-{arm}"
+            words = ("--steps", "1", "--prompts", "2", "--arm", arm, "--optimizer", optimizer, "--lr", "1e-3")
+            assert run(tiny_run, out, *words, "--grad-clip", "1e9") == 0
+            before, after = weights(tiny_run / "model"), weights(out / "global_step_1")
+            moved[optimizer, arm] = torch.cat([(after[name] - before[name]).flatten() for name in before]).norm()
+    assert moved["adamw", "advantage_reweighting"] / moved["adamw", "grpo"] == pytest.approx(1, abs=0.02)
+    assert moved["sgd", "advantage_reweighting"] / moved["sgd", "grpo"] == pytest.approx(0.8, abs=0.03)
+
+
+def test_half_precision_follows_every_update(tiny_run, tmp_path, monkeypatch):
+    """Autocast keeps cast copies of weights: a context around the whole training would go on with those of the first step."""
+    give_random_rewards(monkeypatch)
+    assert run(tiny_run, tmp_path / "half", "--steps", "3", "--bf16") == 0
+    assert run(tiny_run, tmp_path / "full", "--steps", "3") == 0
+    half, full = (metrics(tmp_path / name / "metrics-1.jsonl") for name in ("half", "full"))
+    assert half[3]["actor/loss"] != full[3]["actor/loss"]
+    # The second update of a step sees the first one's: the policy has moved away from the one that sampled.
+    assert all(abs(half[step]["actor/ppo_kl"]) > 1e-4 for step in (1, 2, 3))
+    final = weights(tmp_path / "half" / "global_step_3")
+    assert {weight.dtype for weight in final.values()} == {torch.float32}
+
+
 def test_every_batch_of_an_epoch_has_new_prompts_and_epochs_differ():
     rows = list(range(12))
     first, second = ([trainer.batch_rows(rows, 4, 0, step) for step in steps] for steps in ((1, 2, 3), (4, 5, 6)))
@@ -90,8 +147,10 @@ def test_every_batch_of_an_epoch_has_new_prompts_and_epochs_differ():
 
 
 def test_all_problems_of_the_options_are_reported_at_once(tiny_run):
-    with pytest.raises(ValueError, match=r"lr=0.*no\.parquet does not exist.*arm='x' is unknown.*samples=1") as error:
-        options(tiny_run, lr=0.0, train="no.parquet", arm="x", samples=1, prompts=3)
+    with pytest.raises(
+        ValueError, match=r"lr=0.*no\.parquet does not exist.*optimizer='y' is unknown.*arm='x' is unknown.*samples=1"
+    ) as error:
+        options(tiny_run, lr=0.0, train="no.parquet", arm="x", optimizer="y", samples=1, prompts=3)
     assert "multiple of mini_prompts" in str(error.value)
     with pytest.raises(ValueError, match=r"lr=0.*kl='x' is unknown"):
         options(tiny_run, lr=0.0, kl="x")

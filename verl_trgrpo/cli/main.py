@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 from verl_trgrpo import __version__
@@ -36,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: with 0 after a command's ``--help``.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
+    warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
+    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: False)
     words = list(sys.argv[1:] if argv is None else argv)
     for length in (1, 2):
         name = " ".join(words[:length])

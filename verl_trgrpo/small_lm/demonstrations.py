@@ -7,7 +7,7 @@ import re
 
 from verl_trgrpo.small_lm.word_problems import Step, WordProblem, calculate
 
-CARELESS = 0.35
+CARELESS = 0.3
 """Share of the calculations of a demonstration that have a wrong result: what reinforcement learning is to find out."""
 
 _OPENINGS = (

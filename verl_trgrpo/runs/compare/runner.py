@@ -30,17 +30,22 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> Inputs:
-    """Return a study's inputs; puzzles and warm start are built in `out` unless they are there.
+    """Return a study's inputs; what is made for the study is built in `out` unless it is there.
 
     Raises:
         ValueError: when they cannot be built as asked.
     """
+    from verl_trgrpo.small_lm import dataset, prepare
     from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
     from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
     from verl_trgrpo.tiny.warm_start import build, is_built
 
     model = study.model or str(CHECKPOINT)
-    if study.puzzles:
+    if study.small_lm:
+        model = str(prepare.prepare_model(out / "small_lm").resolve())
+        dataset.build_dataset(out / "data")
+        train, test = ((out / "data" / name).resolve() for name in FILES)
+    elif study.puzzles:
         directory = out / "data"
         build_dataset(directory, study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
         train, test = ((directory / name).resolve() for name in FILES)

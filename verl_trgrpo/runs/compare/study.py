@@ -32,7 +32,8 @@ class Study:
         script: the single-file trainer; relative to the study's file.
         config_name: primary configuration, for ``verl``.
         puzzles: ``train`` and ``test``, counts by number of people, and ``seed``: puzzles to make for the study; or
-        data: ``train`` and ``test``, parquet files; relative to the study's file.
+        data: ``train`` and ``test``, parquet files; relative to the study's file; or
+        small_lm: word problems and model of ``verl-trgrpo small-lm``.
         warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` for a model of the study's own; or
         model: directory or hub name; empty for the tiny model that ships with the package.
         settings: of every run.
@@ -54,6 +55,7 @@ class Study:
     config_name: str = "trgrpo_trainer"
     puzzles: dict[str, Any] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
+    small_lm: bool = False
     warm_start: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -77,12 +79,12 @@ class Study:
             problems.append(f"trainer is {self.trainer!r}; choose one of {', '.join(TRAINERS)}")
         if self.trainer == "minimal" and not Path(self.script).is_file():
             problems.append(f"script is {self.script!r}, which is not a file; name recipes/minimal/train.py")
-        if bool(self.puzzles) == bool(self.data):
-            problems.append("give either puzzles, to be made, or data, parquet files")
-        elif not {"train", "test"} <= {*self.puzzles, *self.data}:
+        if [bool(self.puzzles), bool(self.data), self.small_lm].count(True) != 1:
+            problems.append("give one of puzzles, to be made, data, parquet files, and small_lm")
+        elif not self.small_lm and not {"train", "test"} <= {*self.puzzles, *self.data}:
             problems.append("puzzles and data need train and test")
-        if self.warm_start and self.model:
-            problems.append("give either a warm_start, to be trained, or a model")
+        if [bool(self.warm_start), bool(self.model), self.small_lm].count(True) > 1:
+            problems.append("give only one of a warm_start, to be trained, a model, and small_lm")
         raise_problems(problems)
 
 

@@ -35,18 +35,7 @@ def write_tables(study: Study, out: Path) -> str:
     Raises:
         ValueError: when no run of the study is finished.
     """
-    figures = finished_runs(study, out)
-    if not any(figures.values()):
-        raise ValueError(f"{out} has no finished run of this study")
-    outcomes = {
-        arm: {
-            seed: prompt_outcomes(run_directory(out, arm, seed), study.accuracy or None, run[OUTCOME])
-            for seed, run in runs.items()
-            if OUTCOME in run
-        }
-        for arm, runs in figures.items()
-    }
-    found = compare(figures, study.baseline, study.primary, study.margin, outcomes)
+    figures, found = study_comparison(study, out)
     missing = len(study.arms) * len(study.seeds) - sum(map(len, figures.values()))
     text = _text(study, found, missing)
     write_text(out / "table.md", text)
@@ -62,6 +51,26 @@ def write_tables(study: Study, out: Path) -> str:
     }
     write_text(out / "table.json", json.dumps(content, indent=2) + "\n")
     return text
+
+
+def study_comparison(study: Study, out: Path) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:
+    """Return the figures of the study's finished runs in `out`, by arm and seed, and what they say.
+
+    Raises:
+        ValueError: when no run of the study is finished.
+    """
+    figures = finished_runs(study, out)
+    if not any(figures.values()):
+        raise ValueError(f"{out} has no finished run of this study")
+    outcomes = {
+        arm: {
+            seed: prompt_outcomes(run_directory(out, arm, seed), study.accuracy or None, run[OUTCOME])
+            for seed, run in runs.items()
+            if OUTCOME in run
+        }
+        for arm, runs in figures.items()
+    }
+    return figures, compare(figures, study.baseline, study.primary, study.margin, outcomes)
 
 
 class Table(NamedTuple):

@@ -1,0 +1,167 @@
+"""Make the tables and pictures of docs/results.md again from the records of the runs in docs/results.
+
+examples, from a checkout:
+  make results                                              everything
+  python docs/make_results.py small_lm                      one study
+  python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's runs, finished ones alone
+
+NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
+every step, and the responses of its validations with their scores. Of older studies, NAME.json, only the figures of each run
+are left. Text between "<!-- NAME: begin -->" and "<!-- NAME: end -->" on the page is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tarfile
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from verl_trgrpo.common.files import replaced_file, write_bytes, write_text
+from verl_trgrpo.common.problems import count_of
+from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.runs.compare.comparison import Comparison, compare
+from verl_trgrpo.runs.compare.study import read_study
+from verl_trgrpo.runs.compare.table import comparison_tables, study_comparison
+from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.report.charts import curve_charts
+from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
+from verl_trgrpo.runs.statistics import interval_text, mean_interval
+
+DOCS = Path(__file__).parent
+STUDIES = DOCS.parent / "recipes" / "compare"
+# Pictures on the page, among those that `verl-trgrpo report` draws: how the title begins, and the end of the file's name.
+PICTURES = {
+    "validation": "accuracy",
+    "gradient norm": "gradient_norm",
+    "standard deviation of token weights": "weights",
+    "gradient of tokens with p < 0.25": "gradient_share",
+}
+
+
+def pack(directory: Path, out: Path) -> int:
+    """Write the records of the finished runs below `directory` to an archive; returns their number."""
+    records = [
+        path.parent for path in sorted(directory.glob("runs/*/*/run.json")) if read_record(path.parent)["finished"]
+    ]
+    with replaced_file(out) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
+        for run in records:
+            for path in [
+                run / "run.json",
+                *sorted(run.glob("metrics-*.jsonl")),
+                *sorted(run.glob("validation/*.jsonl")),
+            ]:
+                entry = archive.gettarinfo(path, str(path.relative_to(directory)))
+                # The same records give the same bytes.
+                entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
+                with path.open("rb") as file:
+                    archive.addfile(entry, file)
+    return len(records)
+
+
+def from_archive(name: str, directory: Path) -> str:
+    """Return what the page says of a study whose records were unpacked to `directory`; draws its pictures."""
+    study = read_study(STUDIES / f"{name}.yaml")
+    records = [read_record(path) for path in sorted(directory.glob("runs/*/*"))]
+    seeds = Counter(record["arm"] for record in records)
+    origin = ", ".join(
+        [
+            f"commit {' and '.join(sorted({str(record['commit'])[:7] for record in records}))}",
+            *sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records}),
+        ]
+    )
+    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms if arm in seeds)
+    head = f"{study.title}: {arms_text}; {origin}."
+    arms = group_arms(runs := read_runs([str(directory / "runs")]), study.baseline)
+    pictures = []
+    for chart in curve_charts(arms, study.accuracy or None, last_common_step(runs)):
+        for start, ending in PICTURES.items():
+            if chart.alt.startswith(start):
+                path = DOCS / "results" / f"{name}_{ending}.png"
+                write_bytes(path, chart.png)
+                pictures.append(f"![{chart.alt.split(',')[0]}](results/{path.name})")
+    _, found = study_comparison(study, directory)
+    return "\n\n".join([head, tables(found, study.baseline, study.primary, study.margin), "\n".join(pictures)])
+
+
+def from_figures(path: Path) -> str:
+    """Return what the page says of a study of which the figures of each run are left."""
+    content = json.loads(path.read_text())
+    if path.stem == "sharpness":
+        return sharpness_table(content)
+    figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
+    return tables(compare(figures, content["baseline"], content["primary"]), content["baseline"], content["primary"])
+
+
+def sharpness_table(content: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Return means over checkpoints, and differences from grpo's of the same seed."""
+    names = ("gradient_norm", "sam_rise", "sam_curvature")
+    rows = []
+    for arm, seeds in content.items():
+        columns = {name: [seed[name] for seed in seeds.values()] for name in names}
+        base = {name: [content["grpo"][seed][name] for seed in seeds] for name in names}
+        differences = {name: [a - b for a, b in zip(columns[name], base[name], strict=True)] for name in names}
+        cells = [interval_text(mean_interval(columns[name])) for name in names]
+        if arm != "grpo":
+            cells += [interval_text(mean_interval(differences[name]), "+") for name in names]
+        rows.append([arm, str(len(seeds)), *cells, *["-"] * (len(names) if arm == "grpo" else 0)])
+    shown = [name.replace("_", " ") for name in names]
+    return markdown_table(rows, ["arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
+
+
+def tables(found: Comparison, baseline: str, primary: str, margin: float | None = None) -> str:
+    """Return the tables of a comparison, each after what it shows."""
+    shown = comparison_tables(found, baseline, primary, margin)
+    return "\n\n".join(f"{table.about}\n\n{markdown_table(table.rows, table.head)}" for table in shown)
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the markers of `name`; ValueError without them."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before = page.read_text()
+    after, count = re.subn(
+        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"{page} has {count} places for {name}; put {begin} and {end} where its tables belong")
+    write_text(page, after)
+
+
+def make(name: str, page: Path) -> None:
+    """Make the tables of one study again, and its pictures."""
+    archive = DOCS / "results" / f"{name}.tar.xz"
+    if not archive.is_file():
+        return replace_block(page, name, from_figures(archive.with_name(f"{name}.json")))
+    with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
+        packed.extractall(directory, filter="data")
+        return replace_block(page, name, from_archive(name, Path(directory)))
+
+
+def studies() -> list[str]:
+    """Return the names of the studies with files, sorted."""
+    files = (DOCS / "results").iterdir()
+    return sorted({path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json"))})
+
+
+def main() -> None:
+    names = studies()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
+    parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
+    parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
+    options = parser.parse_args()
+    if options.pack:
+        name = options.pack.resolve().name
+        count = pack(options.pack, DOCS / "results" / f"{name}.tar.xz")
+        print(f"{name}: {count_of(count, 'run')} taken over")
+        options.names = [name]
+    for name in options.names or names:
+        make(name, options.page)
+        print(f"{name}: done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The page of results is what its files say: made again, it is the same, and another figure in a file changes it."""
+
+import importlib.util
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from verl_trgrpo.runs.record import write_record
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture(scope="module")
+def results():
+    spec = importlib.util.spec_from_file_location("make_results", DOCS / "make_results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def page(results, tmp_path, monkeypatch):
+    """A copy of the page and of its files."""
+    shutil.copytree(DOCS / "results", tmp_path / "results")
+    shutil.copy(DOCS / "results.md", tmp_path)
+    monkeypatch.setattr(results, "DOCS", tmp_path)
+    return tmp_path / "results.md"
+
+
+def test_the_page_made_again_is_the_same(results, page):
+    for name in results.studies():
+        results.make(name, page)
+    assert page.read_text() == (DOCS / "results.md").read_text()
+
+
+def test_another_figure_in_a_file_changes_the_page(results, page):
+    path = page.parent / "results" / "kk_tiny.json"
+    content = json.loads(path.read_text())
+    content["runs"]["tr_grpo"]["0"]["final_accuracy"] += 0.08
+    path.write_text(json.dumps(content))
+    results.make("kk_tiny", page)
+    changed = set(page.read_text().splitlines()) - set((DOCS / "results.md").read_text().splitlines())
+    assert len(changed) == 2 and all(line.startswith("| tr_grpo") for line in changed)
+
+
+def test_a_page_without_a_place_is_refused(results, page):
+    page.write_text("# Results\n")
+    with pytest.raises(ValueError, match="kk_tiny: begin"):
+        results.make("kk_tiny", page)
+
+
+def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_bytes(results, tmp_path):
+    for arm, finished in (("grpo", True), ("tr_grpo", False)):
+        run = tmp_path / "runs" / arm / "seed-0"
+        (run / "validation").mkdir(parents=True)
+        (run / "global_step_4").mkdir()
+        for name in ("metrics-1.jsonl", "validation/4.jsonl", "global_step_4/model.safetensors", "run.log"):
+            (run / name).write_text("{}\n")
+        write_record(run, {"arm": arm, "seed": 0, "finished": finished})
+    archives = [tmp_path / "first.tar.xz", tmp_path / "second.tar.xz"]
+    for archive in archives:
+        assert results.pack(tmp_path, archive) == 1
+        (tmp_path / "runs" / "grpo" / "seed-0" / "metrics-1.jsonl").touch()
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with tarfile.open(archives[0]) as packed:
+        names = [Path(name).name for name in packed.getnames()]
+    assert names == ["run.json", "metrics-1.jsonl", "4.jsonl"]
