@@ -95,7 +95,8 @@ def train_adapter(
     # Where the base model happened to lie is nobody's business.
     model.peft_config["default"].base_model_name_or_path = "HuggingFaceTB/SmolLM2-135M-Instruct"
     with staged_directory(options.out) as stage:
-        model.to(torch.bfloat16).save_pretrained(stage)
+        # Whether they changed would be asked of the hub.
+        model.to(torch.bfloat16).save_pretrained(stage, save_embedding_layers=False)
         (stage / "README.md").unlink(missing_ok=True)  # peft's empty form of a model card
         # safetensors makes its file readable for its owner alone, which would not do in an installed package.
         (stage / "adapter_model.safetensors").chmod(0o644)
