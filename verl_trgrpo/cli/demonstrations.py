@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ def small_lm(words: Sequence[str]) -> int:
     note(f"word problems: {options.out / 'data'} ({'generated' if built else 'already there'})")
     chosen = []
     if not chosen_value(options.overrides, "platform") and not accelerator_found():
-        chosen = [f"platform={cpu_platform()}"]
+        # Ray gives each process one thread, which is right for the tiny models alone.
+        threads = f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{len(os.sched_getaffinity(0))}'"
+        chosen = [f"platform={cpu_platform()}", threads]
         note(f"{chosen[0]}: {'bfloat16 over float32 weights' if 'bf16' in chosen[0] else 'float32'}, faster here")
     _train(options, "small_lm", model, "word problems", *chosen)
     return 0
