@@ -60,4 +60,5 @@ def test_careless_ones_are_wrong_about_as_often_as_asked(problems):
     rng = random.Random(0)
     right = sum(score(demonstration(problem, rng, careless=0.35), problem) for problem in problems) / len(problems)
     assert abs(right - 0.65**2) < 0.1
-    assert sum(score(demonstration(problem, rng, careless=1), problem) for problem in problems) / len(problems) < 0.1
+    # Two slips can cancel each other.
+    assert sum(score(demonstration(problem, rng, careless=1), problem) for problem in problems) / len(problems) < 0.2

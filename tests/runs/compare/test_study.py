@@ -57,6 +57,10 @@ MISTAKES = {
     "another trainer": (["trainer=trl"], ["trainer is 'trl'", "minimal, verl"]),
     "an unknown key": (["sedes=[1]"], ["'sedes'"]),
     "an arm that is no settings": (["arms.grpo=1"], ["arms.grpo"]),
+    "a model beside that of small_lm": (
+        ["small_lm=true", "model=m"],
+        ["exactly one of puzzles", "at most one of warm_start"],
+    ),
     "several at once": (
         [
             "seeds=[1,1]",
@@ -73,8 +77,8 @@ MISTAKES = {
             "the baseline itself",
             "margin is -1",
             "nowhere.py",
-            "either puzzles",
-            "either a warm",
+            "exactly one of puzzles",
+            "at most one of warm_start",
         ],
     ),
 }

@@ -80,11 +80,11 @@ class Study:
         if self.trainer == "minimal" and not Path(self.script).is_file():
             problems.append(f"script is {self.script!r}, which is not a file; name recipes/minimal/train.py")
         if [bool(self.puzzles), bool(self.data), self.small_lm].count(True) != 1:
-            problems.append("give one of puzzles, to be made, data, parquet files, and small_lm")
+            problems.append("give exactly one of puzzles (to be made), data (parquet files) and small_lm")
         elif not self.small_lm and not {"train", "test"} <= {*self.puzzles, *self.data}:
             problems.append("puzzles and data need train and test")
         if [bool(self.warm_start), bool(self.model), self.small_lm].count(True) > 1:
-            problems.append("give only one of a warm_start, to be trained, a model, and small_lm")
+            problems.append("give at most one of warm_start (to be trained), model and small_lm")
         raise_problems(problems)
 
 
