@@ -13,6 +13,7 @@ are left. Text between "<!-- NAME: begin -->" and "<!-- NAME: end -->" on the pa
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import re
 import tarfile
@@ -44,22 +45,20 @@ PICTURES = {
 
 def pack(directory: Path, out: Path) -> int:
     """Write the records of the finished runs below `directory` to an archive; returns their number."""
-    records = [
-        path.parent for path in sorted(directory.glob("runs/*/*/run.json")) if read_record(path.parent)["finished"]
-    ]
+    records = {path.parent: read_record(path.parent) for path in sorted(directory.glob("runs/*/*/run.json"))}
+    finished = {run: record for run, record in records.items() if record["finished"]}
     with replaced_file(out) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
-        for run in records:
-            for path in [
-                run / "run.json",
-                *sorted(run.glob("metrics-*.jsonl")),
-                *sorted(run.glob("validation/*.jsonl")),
-            ]:
-                entry = archive.gettarinfo(path, str(path.relative_to(directory)))
-                # The same records give the same bytes.
-                entry.mtime, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0, 0, "", ""
-                with path.open("rb") as file:
-                    archive.addfile(entry, file)
-    return len(records)
+        for run, record in finished.items():
+            # The command follows from the settings, and names directories of one machine.
+            kept = {name: value for name, value in record.items() if name != "command"}
+            contents = {run / "run.json": (json.dumps(kept, indent=2) + "\n").encode()}
+            for pattern in ("metrics-*.jsonl", "validation/*.jsonl"):
+                contents |= {path: path.read_bytes() for path in sorted(run.glob(pattern))}
+            for path, content in contents.items():
+                entry = tarfile.TarInfo(str(path.relative_to(directory)))  # without times: equal records, equal bytes
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    return len(finished)
 
 
 def from_archive(name: str, directory: Path) -> str:

@@ -59,7 +59,7 @@ def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_byt
         (run / "global_step_4").mkdir()
         for name in ("metrics-1.jsonl", "validation/4.jsonl", "global_step_4/model.safetensors", "run.log"):
             (run / name).write_text("{}\n")
-        write_record(run, {"arm": arm, "seed": 0, "finished": finished})
+        write_record(run, {"arm": arm, "seed": 0, "finished": finished, "command": ["--out", str(run)]})
     archives = [tmp_path / "first.tar.xz", tmp_path / "second.tar.xz"]
     for archive in archives:
         assert results.pack(tmp_path, archive) == 1
@@ -67,4 +67,6 @@ def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_byt
     assert archives[0].read_bytes() == archives[1].read_bytes()
     with tarfile.open(archives[0]) as packed:
         names = [Path(name).name for name in packed.getnames()]
+        record = json.load(packed.extractfile("runs/grpo/seed-0/run.json"))
+    assert record == {"arm": "grpo", "seed": 0, "finished": True}, "no path of this machine"
     assert names == ["run.json", "metrics-1.jsonl", "4.jsonl"]
