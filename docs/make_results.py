@@ -63,16 +63,17 @@ def pack(directory: Path, out: Path) -> int:
 
 def from_archive(name: str, directory: Path) -> str:
     """Return what the page says of a study whose records were unpacked to `directory`; draws its pictures."""
-    study = read_study(STUDIES / f"{name}.yaml")
     records = [read_record(path) for path in sorted(directory.glob("runs/*/*"))]
     seeds = Counter(record["arm"] for record in records)
+    path = STUDIES / f"{name}.yaml"
+    study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in seeds])
     origin = ", ".join(
         [
             f"commit {' and '.join(sorted({str(record['commit'])[:7] for record in records}))}",
             *sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records}),
         ]
     )
-    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms if arm in seeds)
+    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
     head = f"{study.title}: {arms_text}; {origin}."
     arms = group_arms(runs := read_runs([str(directory / "runs")]), study.baseline)
     pictures = []
