@@ -38,6 +38,9 @@ def test_the_adapter_is_trained_and_merged_once(tmp_path, capsys):
     made = (model / "model.safetensors").stat().st_mtime_ns
     assert prepare.prepare_model(tmp_path, adapter, notes.append) == model
     assert "already there" in notes[-1] and (model / "model.safetensors").stat().st_mtime_ns == made
+    (adapter / warm_start.ADAPTER_WEIGHTS).write_bytes(b"another")
+    with pytest.raises(ValueError, match=r"model was made with another adapter.*delete it"):
+        prepare.prepare_model(tmp_path, adapter)
 
 
 def test_a_warm_start_without_a_model_says_where_to_get_one(tmp_path, capsys):

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
-    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: False)
+    logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
     words = list(sys.argv[1:] if argv is None else argv)
     for length in (1, 2):
         name = " ".join(words[:length])

@@ -7,9 +7,13 @@ import dataclasses
 import io
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
+
+from verl_trgrpo.common.progress import Progress, interruptible
 
 Options = TypeVar("Options")
 
@@ -79,6 +83,41 @@ def parse_options(
     if rest:
         values[rest] = tuple(others)
     return options(**values)
+
+
+def run_program(
+    options: type[Options],
+    work: Callable[[Options, Progress], str],
+    prog: str,
+    description: str,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Parse the options of a program that fills a directory, do its work, and write what that returns to stdout.
+
+    SIGTERM, which batch systems send, is taken as Ctrl-C.
+
+    Args:
+        options: a dataclass.
+        work: called with the options and a progress display.
+        prog, description, argv: as `parse_options` takes them.
+
+    Returns:
+        the exit code: 0 done, 2 wrong input, 130 interrupted.
+
+    Raises:
+        SystemExit: with 0 after ``--help``.
+    """
+    name = Path(prog).name
+    try:
+        with interruptible(signal.SIGTERM) as progress:
+            sys.stdout.write(work(parse_options(options, prog, description, argv), progress))
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"{name}: error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{name}: interrupted; the output directory is as before\n")
+        return 130
+    return 0
 
 
 def command_line(command: str, options: Any) -> list[str]:

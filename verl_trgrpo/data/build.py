@@ -7,8 +7,6 @@ A door in ``data_prep`` is a description with examples and one call::
 
 import json
 import shlex
-import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
@@ -19,9 +17,9 @@ import pyarrow as pa
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.options import command_line, parse_options
+from verl_trgrpo.common.options import command_line, run_program
 from verl_trgrpo.common.problems import count_of, raise_problems
-from verl_trgrpo.common.progress import Progress, interruptible
+from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data import parquet, schema
 
 
@@ -195,9 +193,7 @@ def run_builder(
     description: str,
     argv: Sequence[str] | None = None,
 ) -> int:
-    """Parse a builder's options, build, and report on stdout; see `parse_options` for how fields become flags.
-
-    SIGTERM, which batch systems send, is taken as Ctrl-C.
+    """Parse a builder's options, build, and report on stdout; see `run_program`.
 
     Args:
         options_class: the builder's options.
@@ -205,25 +201,12 @@ def run_builder(
         prog: the script's path as its help names it, such as ``data_prep/kk.py``.
         description: what is built, with examples.
         argv: command-line words; those of this process if left out.
-
-    Returns:
-        the exit code: 0 built or already there, 2 wrong input, 130 interrupted.
-
-    Raises:
-        SystemExit: with 0 after ``--help``.
     """
-    name = Path(prog).name
-    try:
-        with interruptible(signal.SIGTERM) as progress:
-            options = parse_options(options_class, prog, description, argv)
-            sys.stdout.write(_report(options.out, build(options, progress)))
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"{name}: error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\n{name}: interrupted; the output directory is as before\n")
-        return 130
-    return 0
+
+    def work(options: Options, progress: Progress) -> str:
+        return _report(options.out, build(options, progress))
+
+    return run_program(options_class, work, prog, description, argv)
 
 
 def _report(out: Path, manifest: Mapping[str, Any] | None) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.small_lm.demonstrations import demonstration
-from verl_trgrpo.small_lm.word_problems import WordProblem, two_step_problems
+from verl_trgrpo.small_lm.word_problems import LARGEST, LONGEST, WordProblem, two_step_problems
 from verl_trgrpo.tasks.math.build import INSTRUCTION
 from verl_trgrpo.tiny.training import Demonstration, Segment
 
@@ -29,7 +29,7 @@ def build_dataset(directory: Path) -> bool:
     manifest = build_data_set(
         "small-lm",
         directory,
-        {"test": TEST, "train": TRAIN, "warm_start": WARM_START},
+        {"test": TEST, "train": TRAIN, "warm_start": WARM_START, "largest": LARGEST, "longest": LONGEST},
         _make,
         command=["verl-trgrpo", "small-lm"],
         libraries=["reasoning-gym"],

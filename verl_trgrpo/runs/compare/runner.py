@@ -35,28 +35,27 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     Raises:
         ValueError: when they cannot be built as asked.
     """
-    from verl_trgrpo.small_lm import dataset, prepare
     from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
     from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
     from verl_trgrpo.tiny.warm_start import build, is_built
 
     model = study.model or str(CHECKPOINT)
+    files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
     if study.small_lm:
+        from verl_trgrpo.small_lm import dataset, prepare
+
         model = str(prepare.prepare_model(out / "small_lm").resolve())
         dataset.build_dataset(out / "data")
-        train, test = ((out / "data" / name).resolve() for name in FILES)
     elif study.puzzles:
-        directory = out / "data"
-        build_dataset(directory, study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
-        train, test = ((directory / name).resolve() for name in FILES)
+        build_dataset(out / "data", study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
     else:
-        train, test = Path(study.data["train"]), Path(study.data["test"])
+        files = {name: Path(file) for name, file in study.data.items()}
     if study.warm_start:
         options = PuzzleWarmStart(out=out / "warm_start", **study.warm_start)
         if not is_built(options):
             build(options, progress)
         model = str(options.out.resolve())
-    return Inputs(train, test, model)
+    return Inputs(files["train"].resolve(), files["test"].resolve(), model)
 
 
 def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:
