@@ -98,7 +98,8 @@ class Options:
     temperature: float = 1.0  # of sampling, and of the probabilities trained
     max_tokens: int = 176  # longest response
     rows: int = 32  # responses in one forward pass of an update, sorted by length
-    test_every: int = 5  # steps between validations; 0: none
+    test_every: int = 5  # steps between validations, one after the last in any case; 0: none
+    skip_first_test: bool = False  # no validation before the first step, where all arms of a seed are equal
     save_every: int = 10  # steps between checkpoints, one after the last in any case; 0: that alone, not to go on from
     seed: int = 0  # of data order and sampling
     device: str = "cpu"  # such as cuda or cuda:1
@@ -444,14 +445,14 @@ def train(options: Options) -> None:
     batches = [batch_rows(rows, options.prompts, options.seed, step) for step in range(1, options.steps + 1)]
     seen = list({id(row): row for batch in batches for row in batch}.values())
     probe = random.Random(f"probe/{options.seed}").sample(seen, min(options.train_probe, len(seen)))
-    attempt = len(list(out.glob("metrics-*.jsonl"))) + 1
+    attempt, tests_first = len(list(out.glob("metrics-*.jsonl"))) + 1, not options.skip_first_test
     with (out / f"metrics-{attempt}.jsonl").open("w") as log:
         for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):
             metrics = {}
             if step:
                 part = batch_rows(rows, options.prompts, options.seed, step)
                 metrics = training_step(model, optimizer, ref, part, tokenizer, options, step)
-            if tests and (step % options.test_every == 0 or step == options.steps):
+            if tests and (step == options.steps or (step % options.test_every == 0 and (step or tests_first))):
                 metrics |= validation_step(
                     model, tests, probe if step == options.steps else [], tokenizer, options, step
                 )

@@ -91,6 +91,13 @@ def test_a_resumed_run_takes_the_same_steps(tiny_run, tmp_path, monkeypatch):
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+def test_the_validation_before_the_first_step_can_be_left_out(tiny_run, tmp_path):
+    assert run(tiny_run, tmp_path / "all", "--steps", "3") == 0
+    assert run(tiny_run, tmp_path / "later", "--steps", "3", "--skip-first-test") == 0
+    validated = [{int(path.stem) for path in (tmp_path / name / "validation").iterdir()} for name in ("all", "later")]
+    assert validated == [{0, 2, 3}, {2, 3}]
+
+
 def test_a_run_is_not_overwritten_and_not_resumed_as_another(tiny_run, tmp_path, monkeypatch, capsys):
     give_random_rewards(monkeypatch)
     assert run(tiny_run, tmp_path, "--steps", "1") == 0

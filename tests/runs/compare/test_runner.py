@@ -141,6 +141,12 @@ def _bytes(path):
         return b""
 
 
+def test_switches_of_the_script_take_no_value(tmp_path):
+    study = replace(STUDY, settings={"bf16": True, "skip_first_test": False, "steps": 1})
+    command = run_command(study, INPUTS, "grpo", 0, tmp_path)
+    assert command[command.index("--bf16") + 1] == "--steps" and "--skip-first-test" not in command
+
+
 def test_commands_of_verl_runs(tmp_path):
     study = replace(STUDY, trainer="verl", script="", config_name="kk_quickstart", settings={"trainer.test_freq": 2},
                     arms={"grpo": {"algorithm": "grpo"}}, primary="")  # fmt: skip

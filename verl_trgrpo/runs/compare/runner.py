@@ -63,7 +63,10 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
     settings = {**study.settings, **study.arms[arm]}
     if study.trainer == "minimal":
         flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
-        words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        words = []
+        for name, value in flags.items():
+            if value is not False:
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return [study.script, *words, "--resume"]
     from verl_trgrpo.runs.compose import quoted, seed_overrides
 
