@@ -11,7 +11,7 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 def sound_run(tmp_path) -> list[str]:
     """A tiny model and 50 rows; the run directory is ``tmp_path / "run"``."""
     data = tmp_path / "data.parquet"
-    rows = {"prompt": "x", "data_source": "kk_3ppl", "reward_model": "x"}
+    rows = {"prompt": [{"role": "user", "content": "x"}], "data_source": "kk_3ppl", "reward_model": "x"}
     pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), data)
     return [
         f"data.train_files={data}", f"data.val_files={data}", "data.train_batch_size=8", "data.max_prompt_length=64",

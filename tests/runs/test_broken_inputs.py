@@ -16,7 +16,16 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 def write(path, rows=200):
     texts = [random.Random(row).randbytes(40).hex() for row in range(rows)]
-    pq.write_table(pa.table({"prompt": texts, "data_source": ["kk_3ppl"] * rows, "reward_model": texts}), path)
+    pq.write_table(
+        pa.table(
+            {
+                "prompt": [[{"role": "user", "content": text}] for text in texts],
+                "data_source": ["kk_3ppl"] * rows,
+                "reward_model": texts,
+            }
+        ),
+        path,
+    )
 
 
 @pytest.fixture
@@ -35,7 +44,7 @@ def arguments(sound_run, tmp_path, model):
 
 def problems_of(arguments) -> list[str]:
     """The errors, which keep a run from being started."""
-    return check(compose(overrides=arguments, platform="cpu").config).messages(Level.ERROR)
+    return check(compose(overrides=arguments, platform="cpu")).messages(Level.ERROR)
 
 
 def edit(path, **fields):

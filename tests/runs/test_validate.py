@@ -1,6 +1,8 @@
 """Planted mistakes come out with the right words, all at once."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ FIXED = [
 
 
 def write(path, data_source, rows=640):
-    columns = {"prompt": "x", "data_source": data_source, "reward_model": "x"}
+    columns = {"prompt": [{"role": "user", "content": "x"}], "data_source": data_source, "reward_model": "x"}
     pq.write_table(pa.table({name: [value] * rows for name, value in columns.items()}), path)
     return path
 
@@ -142,6 +144,21 @@ def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
     assert "loss_mode=vanilla ignores shaping" in found and "ppo_micro_batch_size_per_gpu" in found
 
 
+def test_a_data_source_that_verl_itself_does_not_score_is_an_error(tmp_path):
+    puzzles, known = write(tmp_path / "kk.parquet", "kk_3ppl"), write(tmp_path / "math.parquet", "openai/gsm8k")
+    unknown = write(tmp_path / "unknown.parquet", "capitals")
+
+    def found(file, *more):
+        files = [f"data.train_files={file}", f"data.val_files={known}"]
+        return "\n".join(validate("ppo_trainer", ["+algorithm=tr_grpo", *files, *more]).messages(Level.ERROR))
+
+    assert "'kk_3ppl', for which there is no reward" in found(puzzles)
+    assert "reward.custom_reward_function.path=pkg://verl_trgrpo.tasks" in found(puzzles)
+    assert "'capitals', for which there is no reward" in found(unknown)
+    assert "for which there is no reward" not in found(known)
+    assert "for which there is no reward" not in found(unknown, "reward.custom_reward_function.path=own.py")
+
+
 def test_unknown_data_sources_and_missing_columns_are_errors(tmp_path):
     unknown = write(tmp_path / "unknown.parquet", "capitals")
     pq.write_table(pa.table({"nonsense": [1]}), tmp_path / "columns.parquet")
@@ -154,7 +171,7 @@ def test_unknown_data_sources_and_missing_columns_are_errors(tmp_path):
 @pytest.mark.parametrize("suffix", [".json", ".jsonl"])
 def test_json_files_which_verl_reads_are_not_checked_and_no_error(tmp_path, suffix):
     file = tmp_path / f"train{suffix}"
-    file.write_text(json.dumps({"prompt": "x"}) + "\n")
+    file.write_text(json.dumps({"prompt": [{"role": "user", "content": "x"}]}) + "\n")
     report = validate(PUZZLES, [f"data.train_files={file}", f"data.val_files={file}"])
     assert report.ok, report.messages(Level.ERROR)
     found = report.messages(Level.NOT_CHECKED)
@@ -192,9 +209,42 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     shown = capsys.readouterr().out
     assert "train_batch_size: 64" in shown
     assert "steps: 50\n" in shown
-    assert "no errors, 0 warnings, 1 not checked" in shown
+    assert "no errors, 0 warnings, 2 not checked" in shown
     assert main(["validate", PUZZLES, *data, "trainer.n_gpus_per_node=3"]) == 1
     assert "error (1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["validate"], ["train", "--recipe"]])
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        ("defaults:\n  - ppo_trainer\ndata: [1, {\n", ["mine.yaml, line 4", "not YAML"]),
+        ("defaults:\n  - ppo_trainer\n\ttrainer: 1\n", ["mine.yaml, line 3", "not YAML"]),
+        ("", ["mine.yaml is not a whole configuration", "ppo_trainer"]),
+        ("data: {train_batch_size: 8}", ["is not a whole configuration", "base.yaml"]),
+        ("- 1\n- 2\n", ["mine", "must be a DictConfig"]),
+    ],
+)
+def test_a_broken_recipe_is_a_line_with_its_place(tmp_path, capsys, command, content, parts):
+    (tmp_path / "mine.yaml").write_text(content)
+    assert main([*command, str(tmp_path / "mine.yaml")]) == 2
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and all(part in output for part in parts), output
+
+
+def test_a_part_of_a_recipe_is_not_taken_for_one(capsys):
+    assert main(["validate", str(RECIPES / "knights_and_knaves/base.yaml")]) == 2
+    assert "it lacks algorithm, critic" in capsys.readouterr().err
+
+
+def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
+    program = (
+        "import sys\nfrom verl_trgrpo.runs.validate import validate\n"
+        "def early(finding):\n    assert not {'torch', 'verl', 'transformers'} & sys.modules.keys()\n"
+        f"    print(finding.message)\n    sys.exit(7)\nvalidate({PUZZLES!r}, early=early)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 7 and "data/kk/train.parquet does not exist" in ended.stdout, ended.stderr
 
 
 def test_what_cannot_be_composed_is_wrong_input(capsys):

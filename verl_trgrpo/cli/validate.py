@@ -12,10 +12,12 @@ Exit code: 0 without errors, 1 with errors, 2 when nothing can be composed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.problems import Finding
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ def run(words: Sequence[str]) -> int:
     options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.runs.validate import validate
 
-    report = validate(options.config, options.overrides, need_files=not options.no_files)
+    def early(finding: Finding) -> None:
+        print(f"{finding.level.value}: {finding.message}", file=sys.stderr, flush=True)
+
+    report = validate(options.config, options.overrides, not options.no_files, early)
     if options.show:
         print(report.details_text(), end="\n\n")
     print(report.findings_text())

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
+from yaml import YAMLError
 
 from verl_trgrpo.common.problems import ProblemsError
 
 DEFAULT_CONFIG = "trgrpo_trainer"
+
+# What every configuration of a training has.
+_SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 
 # Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
@@ -25,10 +30,14 @@ class ComposedRun:
     Args:
         config: as composed.
         arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
+        choices: option of each configuration group, such as ``algorithm``.
+        added: keys that overrides add on purpose, with a plus.
     """
 
     config: DictConfig
     arguments: tuple[str, ...]
+    choices: Mapping[str, str] = field(default_factory=dict)
+    added: frozenset[str] = frozenset()
 
     @property
     def directory(self) -> Path:
@@ -80,7 +89,24 @@ def compose(
     primary = (
         [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
     )
-    return ComposedRun(config, (*primary, *options, *chosen, *naming, *overrides))
+    added = frozenset(override.lstrip("+").split("=", 1)[0] for override in overrides if override.startswith("+"))
+    return ComposedRun(config, (*primary, *options, *chosen, *naming, *overrides), choices, added)
+
+
+def defaults_of(choices: Mapping[str, str]) -> DictConfig:
+    """What veRL and this package have by themselves, with these options of groups; groups of others are left out."""
+    roots = (_verl_configs(), Path(__file__).parent.parent / "config")
+    own = {
+        group: choice
+        for group, choice in choices.items()
+        if any((root / group.partition("@")[0] / f"{choice}.yaml").is_file() for root in roots) and ".." not in group
+    }
+    return _defaults(tuple(sorted(own.items())))
+
+
+@cache
+def _defaults(choices: tuple[tuple[str, str], ...]) -> DictConfig:
+    return _compose(DEFAULT_CONFIG, None, [f"{group}={choice}" for group, choice in choices])[0]
 
 
 def quoted(value: object) -> str:
@@ -112,6 +138,14 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def _yaml_problem(error: YAMLError) -> str:
+    """File, line and reason of a syntax error, in one line."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a configuration file"
+    reason = " ".join(str(getattr(error, "problem", None) or error).split())
+    return f"{place}: not YAML ({reason}); look at that line and the one before: indentation, quotes, brackets, colons"
+
+
 def _recipe_file(source: str | Path) -> Path | None:
     if not isinstance(source, Path) and not source.endswith(".yaml") and "/" not in source:
         return None
@@ -123,6 +157,14 @@ def _recipe_file(source: str | Path) -> Path | None:
     return recipe.resolve()
 
 
+def _verl_configs() -> Path:
+    # By its directory: as a package Hydra would import it, and with it all of veRL.
+    found = importlib.util.find_spec("verl")
+    if found is None or not found.submodule_search_locations:
+        raise ProblemsError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
+    return Path(found.submodule_search_locations[0]) / "trainer" / "config"
+
+
 def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
     """The configuration, and what Hydra chose from each group, be it in a defaults list or in an override."""
     import hydra
@@ -130,19 +172,26 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    # By its directory: as a package Hydra would import it, and with it all of veRL.
-    found = importlib.util.find_spec("verl")
-    if found is None or not found.submodule_search_locations:
-        raise ProblemsError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
-    verl_configs = Path(found.submodule_search_locations[0]) / "trainer" / "config"
+    verl_configs = _verl_configs()
     search = [f"hydra.searchpath=[{quoted(f'file://{verl_configs}')}]"] if recipe else []
     GlobalHydra.instance().clear()
     try:
         with hydra.initialize_config_dir(str(recipe.parent if recipe else verl_configs), version_base=None):
             name = recipe.stem if recipe else str(source)
             config = hydra.compose(name, overrides=[*search, *overrides], return_hydra_config=True)
+    except YAMLError as error:
+        raise ProblemsError([_yaml_problem(error)]) from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise ProblemsError([str(error)]) from error
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, YAMLError):
+            cause = cause.__cause__
+        raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else str(error)]) from error
+    if lacking := [name for name in _SECTIONS if name not in config]:
+        message = (
+            f"{source} is not a whole configuration: it lacks {', '.join(lacking)}. A recipe's defaults list begins with "
+            "ppo_trainer; parts such as base.yaml are for recipes to include"
+        )
+        raise ProblemsError([message])
     choices = dict(config.hydra.runtime.choices)
     with open_dict(config):
         del config["hydra"]

@@ -106,7 +106,7 @@ def _check(run: ComposedRun, stream: TextIO) -> int | None:
     """Check the run; returns its number of steps, at most, where that is known."""
     from verl_trgrpo.runs.validate import check
 
-    report = check(run.config)
+    report = check(run)
     problems = report.messages(Level.ERROR)
     if run.config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
         problems.append(

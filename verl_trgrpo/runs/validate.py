@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, Level, count_of
-from verl_trgrpo.runs.checks.batches import batch_findings, size_findings, total_steps
+from verl_trgrpo.runs.checks.algorithm import algorithm_findings
+from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
 from verl_trgrpo.runs.checks.files import data_findings, missing_files, training_rows
+from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, compose
+from verl_trgrpo.runs.checks.values import SIZES, value_findings
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of
 
 
 @dataclass(frozen=True)
@@ -55,41 +58,55 @@ class Report:
         return f"{OmegaConf.to_yaml(self.config)}\nsteps: {self.total_steps or 'not known'}"
 
 
-def validate(source: str | Path = DEFAULT_CONFIG, overrides: Sequence[str] = (), need_files: bool = True) -> Report:
+def validate(
+    source: str | Path = DEFAULT_CONFIG,
+    overrides: Sequence[str] = (),
+    need_files: bool = True,
+    early: Callable[[Finding], object] = lambda finding: None,
+) -> Report:
     """Compose a run's configuration as training on accelerators would, wherever that is asked, and check it.
 
     Args:
         source: as :func:`~verl_trgrpo.runs.compose.compose` takes it.
         overrides: Hydra overrides; ``platform=cpu`` is for a look at what a machine without an accelerator would train.
         need_files: whether data and model must be there; otherwise a missing file is "not checked".
+        early: called with each missing file at once, before veRL is imported, which takes many seconds.
 
     Raises:
         ProblemsError: when it cannot be composed, so that nothing can be looked at.
     """
-    return check(compose(source, overrides).config, need_files)
+    run = compose(source, overrides)
+    for finding in missing_files(run.config, need_files):
+        early(finding)
+    return check(run, need_files)
 
 
-def check(config: DictConfig, need_files: bool = True) -> Report:
+def check(run: ComposedRun, need_files: bool = True) -> Report:
     """Look at everything that can be looked at before a run starts; see :func:`validate`."""
     # veRL's registries and a user's own modules come with it.
     import verl  # noqa: F401
 
     from verl_trgrpo.runs.checks.lengths import length_findings
     from verl_trgrpo.runs.checks.objective import objective_findings
+    from verl_trgrpo.runs.checks.prompt_lengths import prompt_length_findings
 
-    findings = missing_files(config, need_files) + data_findings(config) + model_findings(config)
+    defaults = defaults_of(run.choices)
+    findings, config = key_findings(run.config, defaults, run.added)
+    wrong_values, config = value_findings(config, defaults)
+    sizes = [finding for finding in wrong_values if finding.where in SIZES]
+    findings += wrong_values
+    findings += missing_files(config, need_files) + data_findings(config) + model_findings(config)
     findings += reward_findings(config) + dataclass_findings(config)
     objective_problems, sound = objective_findings(config)
-    findings += objective_problems
-    sizes = size_findings(config)
+    findings += objective_problems + algorithm_findings(config, run.choices.get("algorithm"))
     batch_problems = sizes or batch_findings(config)
-    findings += batch_problems
+    findings += [] if sizes else batch_problems
     sizes_fit = all(finding.level is not Level.ERROR for finding in batch_problems)
     if not sizes and sound is not None:
         findings += validate_config_findings(sound, sizes_fit)
     if not sizes:
-        findings += length_findings(config)
+        findings += length_findings(config) + prompt_length_findings(config)
     steps = total_steps(config, training_rows(config)) if sizes_fit else None
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
-    return Report(config, tuple(findings), steps)
+    return Report(run.config, tuple(findings), steps)

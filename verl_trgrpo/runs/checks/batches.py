@@ -5,18 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.problems import Finding, error, not_checked, warning
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
-
-_SIZES = (
-    "data.train_batch_size", f"{ACTOR}.ppo_mini_batch_size", f"{ACTOR}.ppo_epochs", f"{ROLLOUT}.n",
-    "trainer.n_gpus_per_node", "trainer.nnodes", "data.max_prompt_length", "data.max_response_length",
-    f"{ROLLOUT}.tensor_model_parallel_size", f"{ROLLOUT}.data_parallel_size",
-)  # fmt: skip
 
 
 def total_steps(config: DictConfig, rows: int | None) -> int | None:
@@ -27,18 +21,8 @@ def total_steps(config: DictConfig, rows: int | None) -> int | None:
     return total
 
 
-def size_findings(config: DictConfig) -> list[Finding]:
-    """Complaints about sizes that are no positive whole numbers, with which nothing can be computed."""
-    values = {key: OmegaConf.select(config, key) for key in _SIZES}
-    return [
-        error(key, f"{key}={value!r} is not a whole number of at least 1; correct it")
-        for key, value in values.items()
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1
-    ]
-
-
 def batch_findings(config: DictConfig) -> list[Finding]:
-    """Complaints about sizes that do not divide, some of which veRL meets at step 1; needs :func:`size_findings` empty."""
+    """Complaints about sizes that do not divide, some of which veRL meets at step 1; every size has to be a whole number."""
     if config.actor_rollout_ref.actor.strategy == "megatron":
         return [not_checked(ACTOR, "how Megatron splits a model over GPUs is not known here; veRL checks its batches")]
     findings = _parallel_findings(config)

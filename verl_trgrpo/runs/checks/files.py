@@ -116,13 +116,33 @@ def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]
         return [error(key, f"{key}={path} cannot be read as parquet ({problem}); build it again")]
     if not rows.num_rows:
         return [error(key, f"{key}={path} has no rows; build it again")]
-    if OmegaConf.select(config, f"{REWARD}.path") != OWN_REWARDS:
+    sources, function = rows["data_source"].unique().to_pylist(), OmegaConf.select(config, f"{REWARD}.path")
+    if function == OWN_REWARDS:
+        unknown = [source for source in sources if not has_reward(source)]
+        remedy = f"known are {', '.join(known_data_sources())}. Register a reward (docs/data.md), or set {REWARD}.path"
+    elif function is None and not config.reward.reward_model.enable:
+        unknown = [source for source in sources if not _verl_scores(source)]
+        own = [source for source in unknown if has_reward(source)]
+        place = f"{REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score"
+        remedy = (
+            f"veRL has no rule for it. Set {place}, which has" if own else f"veRL has no rule for it; set {REWARD}.path"
+        )
+    else:
         return []
-    unknown = sorted(repr(source) for source in rows["data_source"].unique().to_pylist() if not has_reward(source))
     if not unknown:
         return []
-    message = (
-        f"{key}={path} has the data source {', '.join(unknown[:5])}, for which there is no reward; known are "
-        f"{', '.join(known_data_sources())}. Register a reward (docs/data.md), or set reward.custom_reward_function.path"
-    )
-    return [error(key, message)]
+    names = ", ".join(sorted(map(repr, unknown))[:5])
+    return [error(key, f"{key}={path} has the data source {names}, for which there is no reward; {remedy}")]
+
+
+def _verl_scores(source: object) -> bool:
+    """Asks veRL itself, whose data sources are a chain of ifs."""
+    from verl.utils.reward_score import default_compute_score
+
+    try:
+        default_compute_score(source, "", "")
+    except NotImplementedError:
+        return False
+    except Exception:  # it has a rule, which wants a real answer or a package that is not there
+        return True
+    return True

@@ -13,15 +13,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 def length_findings(config: DictConfig) -> list[Finding]:
     """Complaints about lengths; the model's context counts where the model is on this machine."""
-    findings = _context_findings(config) + _dynamic_batch_findings(config) + _search_findings(config)
-    if not config.data.filter_overlong_prompts and config.data.truncation == "error":
-        message = (
-            f"data.filter_overlong_prompts=false with data.truncation=error: the first prompt of more than "
-            f"{config.data.max_prompt_length} tokens stops the run; set it to true, or check the data with "
-            "verl-trgrpo data check --tokenizer ... --max-prompt-length ..."
-        )
-        findings.append(warning("data.filter_overlong_prompts", message))
-    return findings
+    return _context_findings(config) + _dynamic_batch_findings(config) + _search_findings(config)
 
 
 def _longest(config: DictConfig) -> int:

@@ -30,7 +30,10 @@ def model_findings(config: DictConfig) -> list[Finding]:
     if not problems and tokenizer.is_dir() and (path / "config.json").is_file():
         problems = _tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
     if not problems and path.is_dir() and (reason := build_problem(model)):
-        problems = [f"{MODEL}={name} cannot be opened: {reason}; get the model again"]
+        # An added key that is no option of the model's dataclass says nothing about the files.
+        about_files = f"{MODEL}={name} cannot be opened: {reason}; get the model again"
+        about_keys = f"actor_rollout_ref.model: {reason}; correct or remove the key"
+        problems = [about_keys if "unexpected keyword" in reason else about_files]
     findings += [error(MODEL, problem) for problem in problems]
     judge = config.reward.reward_model
     if judge.enable and judge.model_path:

@@ -1,0 +1,45 @@
+"""What takes an algorithm's own point away, and what veRL's estimators cannot do."""
+
+import pytest
+
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.checks.algorithm import algorithm_findings
+from verl_trgrpo.runs.compose import compose
+
+ACTOR = "actor_rollout_ref.actor"
+
+
+def findings(*overrides):
+    run = compose(overrides=overrides)
+    return algorithm_findings(run.config, run.choices.get("algorithm"))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "override", "like"),
+    [
+        ("dapo_clip", f"{ACTOR}.clip_ratio_high=0.2", "grpo"),
+        ("dr_grpo", "algorithm.norm_adv_by_std_in_grpo=true", "grpo"),
+        ("tr_grpo_published", f"{ACTOR}.policy_loss.placement=outside", "tr_grpo"),
+        ("tr_grpo_token_mean", f"{ACTOR}.policy_loss.normalize=none", "tr_grpo"),
+        ("tr_grpo_reverse", f"{ACTOR}.policy_loss.shaping.reverse=false", "tr_grpo"),
+        ("reinforce_rej", "algorithm.adv_estimator=grpo", "grpo"),
+    ],
+)
+def test_an_override_that_makes_it_another_algorithm_is_a_warning(algorithm, override, like):
+    [finding] = findings(f"algorithm={algorithm}", override)
+    assert finding.level is Level.WARNING and finding.where == override.partition("=")[0]
+    assert f"algorithm={algorithm} means" in finding.message and f"algorithm={like}" in finding.message
+    assert findings(f"algorithm={algorithm}") == []
+
+
+def test_a_variation_is_none():
+    assert findings("algorithm=dapo_clip", f"{ACTOR}.clip_ratio_high=0.3") == []
+    assert findings("algorithm=tr_grpo", f"{ACTOR}.policy_loss.placement=inside", "shaping=linear") == []
+
+
+def test_preference_feedback_pairs_advantages_wrongly():
+    pf = "algorithm.use_pf_ppo=true"
+    assert findings("algorithm=grpo", pf)[0].level is Level.WARNING
+    [finding] = findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae")
+    assert finding.level is Level.ERROR and "other responses" in finding.message
+    assert findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae", "trainer.use_v1=false") == []

@@ -1,0 +1,83 @@
+"""Misspelt keys of a recipe, which Hydra takes without a word."""
+
+import pytest
+
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.checks.keys import key_findings
+from verl_trgrpo.runs.compose import compose, defaults_of
+from verl_trgrpo.runs.validate import validate
+
+RECIPE = """
+defaults:
+  - ppo_trainer
+  - algorithm: tr_grpo
+  - _self_
+"""
+
+
+def findings(tmp_path, content, *overrides):
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE + content)
+    run = compose(path, overrides)
+    return key_findings(run.config, defaults_of(run.choices), run.added)
+
+
+@pytest.mark.parametrize(
+    ("content", "key", "meant"),
+    [
+        ("trainer: {total_epoch: 3}", "trainer.total_epoch", "trainer.total_epochs?"),
+        ("trainer: {save_frq: 3}", "trainer.save_frq", "trainer.save_freq?"),
+        ("trainer: {n_gpu_per_node: 3}", "trainer.n_gpu_per_node", "trainer.n_gpus_per_node?"),
+        ("data: {max_respnse_length: 3}", "data.max_respnse_length", "data.max_response_length?"),
+        ("rewrad: {custom_reward_function: {path: x.py}}", "rewrad", "reward?"),
+        ("actor_rollout_ref: {actor: {optim: {lrr: 1}}}", "actor_rollout_ref.actor.optim.lrr", "optim.lr?"),
+        ("actor_rollout_ref: {model: {pth: x}}", "actor_rollout_ref.model.pth", "model.path?"),
+        ("actor_rollout_ref: {actor: {policy_loss: {placment: inside}}}", "placment", "placement?"),
+        ("zebra: 1", "zebra", "remove it"),
+    ],
+)
+def test_a_misspelt_key_is_an_error_that_names_the_right_one(tmp_path, content, key, meant):
+    [finding], config = findings(tmp_path, content)
+    assert finding.level is Level.ERROR and key in finding.message and meant in finding.message
+    assert config == compose(tmp_path / "mine.yaml", [f"~{finding.where}"]).config
+
+
+def test_what_takes_any_key_is_left_alone(tmp_path):
+    free = """
+actor_rollout_ref:
+  rollout: {engine_kwargs: {vllm: {max_logprobs: 5}}, custom: {mine: {a: 1}}}
+  model: {override_config: {attn_implementation: sdpa}}
+  actor: {policy_loss: {shaping: {name: linear, slope: 0.5}}}
+"""
+    assert findings(tmp_path, free)[0] == []
+
+
+def test_fields_of_verls_dataclasses_are_known_without_a_line_in_its_defaults(tmp_path):
+    assert "teacher_key" not in compose("ppo_trainer").config.algorithm
+    assert findings(tmp_path, "algorithm: {kl_ctrl: {horizon: 5}}")[0] == []
+
+
+def test_a_plus_adds_a_key_on_purpose(tmp_path):
+    assert findings(tmp_path, "", "+trainer.mine=1", "++data.own.deep=2")[0] == []
+
+
+def test_a_key_that_verl_reads_without_a_default_is_a_warning(tmp_path):
+    [finding], _ = findings(tmp_path, "trainer: {wandb_proxy: x}")
+    assert finding.level is Level.WARNING and "wandb_proxy" in finding.message
+
+
+def test_all_of_them_come_out_of_validate_at_once_and_hide_nothing_else(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        RECIPE + "trainer: {total_epoch: 3}\nactor_rollout_ref: {model: {pth: x}, rollout: {n: 0}}\nrewrad: 1"
+    )
+    found = "\n".join(validate(path, need_files=False).messages(Level.ERROR))
+    for part in (
+        "trainer.total_epoch",
+        "actor_rollout_ref.model.pth",
+        "rewrad",
+        "rollout.n=0",
+        "rollout.name has no value",
+    ):
+        assert part in found, part
+    assert "unexpected keyword" not in found
