@@ -31,6 +31,7 @@ from verl_trgrpo.core import (
     TokenWeighting,
     aggregate_loss,
     compute_policy_loss,
+    group_metrics,
     group_relative_advantages,
     make_shaping,
     token_weights,
@@ -335,6 +336,7 @@ def training_step(
         part = Batch(*(x[start : start + size] for x in batch))
         updates.append(update(model, optimizer, part, advantages[start : start + size], ref, options))
     return pooled(updates) | {
+        **group_metrics(groups, rewards, found),
         "critic/score/mean": mean(rewards), "critic/acc/mean": mean([score["acc"] for score in found]),
         "actor/entropy": batch.entropies[batch.mask].mean().item(),
         "response_length/mean": lengths.float().mean().item(), "response_length/max": lengths.max().item(),

@@ -151,3 +151,25 @@ def test_progress_prints_a_line_per_validation_where_there_is_no_terminal():
     progress.close()
     lines = stream.getvalue().splitlines()
     assert lines[1:] == ["step 2: val acc 0.250, mean weight 1.375"]
+
+
+EQUAL, NO_ANSWER, REWARD = "critic/equal_groups_frac", "critic/no_answer_frac", "critic/score/mean"
+
+
+def warned(*records):
+    stream = io.StringIO()
+    progress = Progress(total=9, stream=stream)
+    steps = [Step(number, record) for number, record in enumerate(records, start=1)]
+    for seen in range(len(steps) + 1):
+        progress.update(steps[:seen])
+    progress.close()
+    return [line for line in stream.getvalue().splitlines() if line.startswith("warning")]
+
+
+def test_a_run_that_learns_nothing_says_so_once_after_three_steps():
+    nothing, something = {EQUAL: 1.0, REWARD: 0.0}, {EQUAL: 0.5, REWARD: 0.4}
+    assert warned(nothing, nothing) == warned(nothing, something, nothing, nothing) == warned({REWARD: 0.0}) == []
+    [line] = warned(something, nothing, nothing, nothing, nothing)
+    assert "steps 2 to 4" in line and "learns nothing" in line and "preview" in line
+    [line] = warned(*[nothing | {NO_ANSWER: 0.75}] * 3)
+    assert "75% of the responses had no answer" in line

@@ -18,6 +18,7 @@ COMMANDS = {
     "small-lm": ("demonstrations.small_lm", "train SmolLM2-135M on word problems, on a CPU: a real language model"),
     "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("validate.run", "find everything that is wrong with a recipe or configuration, without starting it"),
+    "preview": ("preview.run", "sample a few responses as a run would, and show their rewards, before it starts"),
     "compare": ("compare.run", "train algorithms with several seeds; table with intervals and paired tests"),
     "report": ("report.run", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),

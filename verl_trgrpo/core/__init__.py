@@ -4,6 +4,7 @@ from verl_trgrpo.core import shapings  # their import registers them
 from verl_trgrpo.core.aggregation import LOSS_AGG_MODES, aggregate_loss
 from verl_trgrpo.core.aspo import compute_aspo_loss
 from verl_trgrpo.core.group_relative import group_relative_advantages, rejection_advantages
+from verl_trgrpo.core.groups import group_metrics
 from verl_trgrpo.core.ha_dw import DifficultyOptions, difficulty_weighted_advantages
 from verl_trgrpo.core.kl import weighted_kl
 from verl_trgrpo.core.metrics import TokenStatistic
@@ -27,6 +28,7 @@ __all__ = [
     "compute_aspo_loss",
     "compute_policy_loss",
     "difficulty_weighted_advantages",
+    "group_metrics",
     "group_relative_advantages",
     "make_shaping",
     "register_shaping",

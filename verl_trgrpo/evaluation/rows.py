@@ -44,8 +44,10 @@ class Job:
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
-def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[EvalRow]]:
+def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True) -> list[list[EvalRow]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
+
+    With `own_rewards`, every data source needs a reward of this package or one that was registered with it.
 
     Raises ValueError for files that cannot be read and rows that cannot be evaluated; the first few are named.
     """
@@ -53,7 +55,7 @@ def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[
     for path in paths:
         read = list(read_rows(path, (*COLUMNS, "agent_name")))
         try:
-            rows = _checked_rows(read)
+            rows = _checked_rows(read, own_rewards)
         except (ValueError, ImportError) as error:
             problems.append(f"{path}: {error}")
             continue
@@ -64,11 +66,11 @@ def load_rows(paths: Sequence[Path], limit: int | None, seed: int) -> list[list[
     return found
 
 
-def _checked_rows(rows: Sequence[Mapping[str, Any]]) -> list[EvalRow]:
+def _checked_rows(rows: Sequence[Mapping[str, Any]], own_rewards: bool) -> list[EvalRow]:
     if not rows:
         raise ValueError("it has no rows; build it again")
     check_rows(rows)
-    for data_source in {row.get("data_source") for row in rows}:
+    for data_source in {row.get("data_source") for row in rows} if own_rewards else ():
         find_reward(data_source)
     found = [
         EvalRow(

@@ -13,6 +13,8 @@ from statistics import fmean
 REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
+EQUAL_GROUPS = "critic/equal_groups_frac"
+NO_ANSWER = "critic/no_answer_frac"
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 

@@ -18,7 +18,7 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
         config: of the run.
         algorithm: what was chosen of the group ``algorithm``, if anything was.
     """
-    findings = _preference_findings(config)
+    findings = _preference_findings(config) + _filter_findings(config)
     values = flat(config)
     own = flat(defaults_of({"algorithm": algorithm})) if algorithm else {}
     for base in reversed(_BASES):
@@ -50,5 +50,18 @@ def _preference_findings(config: DictConfig) -> list[Finding]:
     message = (
         f"{key}=true: veRL's trainer draws rows anew and gives their advantages to other responses (veRL issue 7956); set "
         "it to false"
+    )
+    return [error(key, message)]
+
+
+def _filter_findings(config: DictConfig) -> list[Finding]:
+    """veRL leaves ``filter_groups`` to a custom replay buffer, and this package's does not filter."""
+    filters, sampler = config.algorithm.get("filter_groups"), config.trainer.v1.sampler.custom_sampler
+    if not (filters and filters.enable and str(sampler.path).endswith("v1_replay_buffer")):
+        return []
+    key = "trainer.v1.sampler.custom_sampler.path"
+    message = (
+        f"algorithm.filter_groups.enable=true has no effect with {key}={sampler.path}, which does not filter; set the path "
+        "to null, and veRL's own replay buffer filters"
     )
     return [error(key, message)]

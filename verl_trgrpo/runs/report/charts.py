@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.charts import as_png, new_figure, plain, style
 from verl_trgrpo.runs.compare.figures import series
-from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT
+from verl_trgrpo.runs.metrics import EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT
 from verl_trgrpo.runs.report.runs import Arm
 from verl_trgrpo.runs.statistics import number
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _CURVES = (
     (REWARD, "training reward", "mean score of a response"),
     (GRAD_NORM, "gradient norm before clipping", "norm"),
+    (EQUAL_GROUPS, "groups of equal rewards, which teach nothing", "share of groups"),
+    (NO_ANSWER, "responses without an answer that the reward could read", "share of responses"),
     ("actor/entropy", "entropy of the sampled tokens", "nats"),
     ("response_length/mean", "response length", "mean tokens"),
     ("actor/kl_loss", "KL divergence from the reference model", "nats"),

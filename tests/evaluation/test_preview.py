@@ -1,0 +1,73 @@
+"""A look at a run before it starts."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.evaluation.preview import Scored, render, reward_function
+from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation.rows import EvalRow, load_rows
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+
+def scored(position, sample, score, text="so it is 4", **info):
+    row = EvalRow(position, "math", [{"role": "user", "content": f"question {position}"}], "4", {}, "single_turn_agent")
+    return Scored(row, Response(position, sample, text, 9, cut=False), score, {"score": score, **info})
+
+
+def test_rewards_stand_beside_the_responses_and_the_summary_says_what_they_mean():
+    found = [scored(0, 0, 1.0, format_ok=1.0), scored(0, 1, 0.0, format_ok=0.0), scored(3, 0, 1.0, format_ok=1.0),
+             scored(3, 1, 1.0, format_ok=1.0)]  # fmt: skip
+    text = render(found, 0)
+    assert text.index("question 0") < text.index("reward 0, no answer") < text.index("question 3")
+    assert "4 responses to 2 prompts: mean reward 0.750" in text
+    assert "learns nothing: 50%" in text and "could read: 25%" in text
+    assert "hardly learn" not in text
+    assert "hardly learn" in render([scored(0, i, 0.0) for i in range(4)], 0)
+
+
+def test_long_responses_are_shown_from_their_end():
+    assert "[... 10 characters] ends here" in render([scored(0, 0, 1.0, "x" * 10 + "ends here")], 9)
+
+
+def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):
+    (tmp_path / "own.py").write_text("def score(solution_str, factor, **_):\n    return factor * len(solution_str)\n")
+    own = {"path": str(tmp_path / "own.py"), "name": "score", "reward_kwargs": {"factor": 3}}
+    function = reward_function(OmegaConf.create({"reward": {"custom_reward_function": own}}))
+    assert function(data_source="x", solution_str="four", ground_truth="", extra_info={}) == 12
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_the_tiny_model_s_responses_and_rewards_are_shown(puzzles, capsys):
+    words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
+             f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
+    assert main(["preview", "kk_quickstart", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "24 responses to 3 prompts: mean reward" in shown and shown.count("-- reward") == 24
+
+
+def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):
+    assert main(["preview", "kk_quickstart", "data.train_files=nowhere.parquet", f"data.val_files={tmp_path}/x"]) == 2
+    assert "nowhere.parquet does not exist" in capsys.readouterr().err
+
+
+def test_options_out_of_range(capsys):
+    assert main(["preview", "kk_quickstart", "--prompts", "0"]) == 2
+    assert "prompts=0" in capsys.readouterr().err
+
+
+def test_rows_of_data_sources_without_a_reward_here_can_be_read(tmp_path):
+    row = {
+        "data_source": "mine",
+        "prompt": [{"role": "user", "content": "x"}],
+        "ability": "x",
+        "reward_model": {"ground_truth": "1", "style": "rule"},
+        "extra_info": {"index": 0, "split": "train"},
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "data.parquet")
+    with pytest.raises(ValueError, match="mine"):
+        load_rows([tmp_path / "data.parquet"], None, 0)
+    assert load_rows([tmp_path / "data.parquet"], None, 0, own_rewards=False)[0][0].data_source == "mine"

@@ -1,0 +1,59 @@
+"""See what a run's model answers to a few training prompts and which rewards it gets, before the run starts.
+
+examples:
+  verl-trgrpo preview recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
+  verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
+
+Takes model, training files, sampling, lengths and reward function from the configuration, and words that are no options as
+Hydra overrides. Only vLLM is started, not Ray or a trainer. Where all responses to a prompt get the same reward, GRPO learns
+nothing from it.
+Exit code: 0 fine, 1 vLLM failed, 2 wrong input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.common.problems import Level, raise_problems, range_problems
+
+
+@dataclass(frozen=True)
+class PreviewOptions:
+    """What to sample.
+
+    Args:
+        config: a recipe file, or a configuration's name, such as trgrpo_trainer.
+        overrides: Hydra overrides.
+        prompts: training prompts.
+        samples: responses to each.
+        characters: of a response to show, from its end; 0 for all.
+    """
+
+    config: str
+    overrides: tuple[str, ...] = ()
+    prompts: int = 4
+    samples: int = 4
+    characters: int = 800
+
+    def __post_init__(self) -> None:
+        raise_problems(
+            range_problems(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)", "characters": "[0, inf)"})
+        )
+
+
+def run(words: Sequence[str]) -> int:
+    options = parse_options(PreviewOptions, "verl-trgrpo preview", __doc__, words, ("config",), "overrides")
+    from verl_trgrpo.common.progress import interruptible
+    from verl_trgrpo.runs.checks.files import missing_files
+    from verl_trgrpo.runs.compose import compose
+
+    config = compose(options.config, options.overrides).config
+    raise_problems([finding.message for finding in missing_files(config) if finding.level is Level.ERROR])
+    from verl_trgrpo.evaluation.preview import preview, render
+
+    with interruptible() as progress:
+        found = preview(config, options.prompts, options.samples, progress)
+    print(render(found, options.characters))
+    return 0

@@ -1,0 +1,149 @@
+"""A look at a run before it starts: a few prompts, what the model answers, and which rewards it would get."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.core import group_metrics
+from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
+from verl_trgrpo.evaluation.options import EvalOptions
+from verl_trgrpo.evaluation.responses import Response, open_store
+from verl_trgrpo.evaluation.rows import EvalRow, Job, load_rows
+from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
+from verl_trgrpo.tasks.registry import import_external_modules
+
+_ROLLOUT = "actor_rollout_ref.rollout"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A response to a prompt, and what the run's reward function says of it."""
+
+    row: EvalRow
+    response: Response
+    score: float
+    info: dict[str, Any]
+
+
+def preview(config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress) -> list[Scored]:
+    """Sample responses to some training prompts as the run would, and score them with its reward function.
+
+    Args:
+        config: of the run; its model, training files, sampling, lengths, search settings and reward function are used.
+        prompts: number of prompts, drawn from the first training file with the run's seed.
+        samples: responses to each; one where the temperature is 0.
+        progress: shows the work.
+
+    Raises:
+        ValueError, OSError, RuntimeError: as :func:`verl_trgrpo.evaluation.run.evaluate`.
+    """
+    from verl_trgrpo.evaluation.generation import make_responses  # imports vLLM
+
+    import_external_modules()
+    reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
+    search = OmegaConf.to_container(
+        OmegaConf.select(config, f"{_ROLLOUT}.custom.search") or OmegaConf.create(), resolve=True
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        options = EvalOptions(
+            model=str(config.actor_rollout_ref.model.path),
+            data=(Path(data_files(config, "data.train_files")[0]).expanduser(),),
+            k=samples if rollout.temperature else 1,
+            temperature=float(rollout.temperature),
+            top_p=float(rollout.top_p),
+            max_tokens=config.data.max_response_length,
+            limit=prompts,
+            seed=config.data.seed or 0,
+            out=Path(directory),
+            tensor_parallel=rollout.tensor_model_parallel_size,
+            search=tuple(f"{name}={value}" for name, value in search.items()),
+        )
+        own = OmegaConf.select(config, f"{REWARD}.path") == OWN_REWARDS
+        [rows] = load_rows(options.data, options.limit, options.seed, own_rewards=own)
+        jobs = [Job(0, row, sample, "preview") for row in rows for sample in range(options.sampling.k)]
+        with open_store(options.directory, {}, options.data) as store:
+            model = merged_model(find_model(options.model), options.directory)
+            asyncio.run(make_responses(options, model, jobs, store, progress))
+            responses = store.read(0)
+    by_position = {row.position: row for row in rows}
+    return [_scored(by_position[response.row], response, reward) for response in responses]
+
+
+def reward_function(config: DictConfig) -> Callable[..., Any]:
+    """The function that a run's reward workers would call, with its options."""
+    from verl.utils.import_utils import load_extern_object
+    from verl.utils.reward_score import default_compute_score
+
+    chosen = OmegaConf.select(config, REWARD)
+    if not chosen or not chosen.path:
+        return default_compute_score
+    options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
+    function: Any = load_extern_object(module_path=chosen.path, object_name=chosen.name)
+    return partial(function, **options)
+
+
+def _scored(row: EvalRow, response: Response, reward: Callable[..., Any]) -> Scored:
+    found = reward(
+        data_source=row.data_source,
+        solution_str=response.text,
+        ground_truth=row.ground_truth,
+        extra_info={**row.extra_info, **response.extra},
+    )
+    info = dict(found) if isinstance(found, dict) else {"score": found}
+    return Scored(row, response, float(info["score"]), info)
+
+
+def render(found: Sequence[Scored], most: int) -> str:
+    """The responses by prompt with their rewards, and what they say about the run.
+
+    Args:
+        found: responses, those to one prompt beside each other.
+        most: characters of a response, the last ones; 0 for all.
+    """
+    lines, position = [], None
+    for item in found:
+        if item.row.position != position:
+            position = item.row.position
+            prompt = item.row.messages[-1]["content"].strip()
+            lines += [
+                f"== prompt {position} ({item.row.data_source}), right answer {item.row.ground_truth}",
+                prompt,
+                "",
+            ]
+        text = item.response.text.strip()
+        if most and len(text) > most:
+            text = f"[... {len(text) - most} characters] {text[-most:]}"
+        notes = [f"reward {item.score:g}"]
+        notes += ["no answer that the reward could read"] if item.info.get("format_ok", 1) == 0 else []
+        notes += [f"{item.response.tokens} tokens", *(["cut"] if item.response.cut else [])]
+        lines += [f"-- {', '.join(notes)}", text, ""]
+    return "\n".join([*lines, *_summary(found)])
+
+
+def _summary(found: Sequence[Scored]) -> list[str]:
+    groups, scores = [item.row.position for item in found], [item.score for item in found]
+    shares = group_metrics(groups, scores, [item.info for item in found])
+    equal = shares["critic/equal_groups_frac"]
+    lines = [f"{len(found)} responses to {len({*groups})} prompts: mean reward {fmean(scores):.3f}"]
+    if "critic/no_answer_frac" in shares:
+        lines.append(f"without an answer that the reward could read: {shares['critic/no_answer_frac']:.0%}")
+    lines.append(f"cut at data.max_response_length: {fmean(item.response.cut for item in found):.0%}")
+    if len(found) == len({*groups}):
+        return [*lines, "one response to each prompt: nothing to compare within groups"]
+    lines.append(f"prompts whose responses all have the same reward, from which GRPO learns nothing: {equal:.0%}")
+    if equal > 0.9:
+        lines.append(
+            "This run would hardly learn. Compare the responses with what the reward wants: the prompt may not say it, the "
+            "length may cut it off, or the prompts are far too hard or too easy for this model"
+        )
+    return lines
