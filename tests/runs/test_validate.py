@@ -1,6 +1,7 @@
 """Planted mistakes come out with the right words, all at once."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.problems import Level
@@ -207,8 +209,9 @@ def test_the_quickstart_s_own_configuration_is_fine(data):
 def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, capsys):
     assert main(["validate", PUZZLES, "--show", *data]) == 0
     shown = capsys.readouterr().out
-    assert "train_batch_size: 64" in shown
+    assert "data.train_batch_size: 64  (veRL: 1024)\n" in shown and "ppo_epochs" not in shown
     assert "steps: 50\n" in shown
+    assert shown.index("no errors") < shown.index("train_batch_size")
     assert "no errors, 0 warnings, 2 not checked" in shown
     assert main(["validate", PUZZLES, *data, "trainer.n_gpus_per_node=3"]) == 1
     assert "error (1)" in capsys.readouterr().out
@@ -235,6 +238,24 @@ def test_a_broken_recipe_is_a_line_with_its_place(tmp_path, capsys, command, con
 def test_a_part_of_a_recipe_is_not_taken_for_one(capsys):
     assert main(["validate", str(RECIPES / "knights_and_knaves/base.yaml")]) == 2
     assert "it lacks algorithm, critic" in capsys.readouterr().err
+
+
+def test_a_dry_run_of_train_shows_the_same(data, capsys):
+    main(["validate", PUZZLES, "--show", *data])
+    expected = capsys.readouterr().out
+    assert main(["train", "--recipe", PUZZLES, "--dry-run", *data]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_hydras_own_way_to_show_a_configuration_is_answered_with_the_command_that_does(data, capsys):
+    assert main(["train", "--recipe", PUZZLES, *data, "--cfg", "job"]) == 2
+    said = capsys.readouterr().err
+    command = said.partition("configuration: python -m ")[2].partition(" --cfg job")[0]
+    result = subprocess.run(
+        [sys.executable, "-m", *shlex.split(command), "--cfg", "job"], capture_output=True, text=True, check=True
+    )
+    shown = yaml.safe_load(result.stdout)
+    assert shown["data"]["train_batch_size"] == 64 and shown["actor_rollout_ref"]["actor"]["clip_ratio_high"] == 0.24
 
 
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):

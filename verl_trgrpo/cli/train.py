@@ -5,6 +5,7 @@ examples:
       actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
       data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 actor_rollout_ref.actor.use_dynamic_bsz=true
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
+  verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml --dry-run
 
 Problems come out before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
 trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, config.yaml and
@@ -13,11 +14,13 @@ run.json. The same command goes on from the latest checkpoint; trainer.resume_mo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from verl_trgrpo.cli import validate
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
@@ -30,17 +33,38 @@ class TrainOptions:
         overrides: Hydra overrides.
         config_name: primary configuration.
         recipe: a recipe file, in place of --config-name.
+        dry_run: start nothing; print what is wrong, and where the configuration differs from veRL's defaults.
     """
 
     overrides: tuple[str, ...] = ()
     config_name: str = DEFAULT_CONFIG
     recipe: Path | None = None
+    dry_run: bool = False
 
 
 def run(words: Sequence[str]) -> int:
+    if "--cfg" in words:
+        at = list(words).index("--cfg")
+        return _refuse_cfg([*words[:at], *words[at + 2 :]])
     options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
-    train(options.overrides, options.recipe or options.config_name)
+    source = options.recipe or options.config_name
+    if options.dry_run:
+        return validate.run([str(source), "--show", *options.overrides])
+    train(options.overrides, source)
     return 0
+
+
+def _refuse_cfg(words: Sequence[str]) -> int:
+    """``--cfg job`` is Hydra's: say which command takes it. Raises ValueError."""
+    from verl_trgrpo.runs.compose import compose
+
+    options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
+    arguments = compose(options.recipe or options.config_name, options.overrides).arguments
+    raise ValueError(
+        "--cfg is an option of veRL's own command. The whole configuration: "
+        f"python -m verl.trainer.main_ppo {shlex.join(arguments)} --cfg job. What differs from veRL's defaults: "
+        f"verl-trgrpo train {shlex.join(words)} --dry-run"
+    )
 
 
 def train(overrides: Sequence[str], source: str | Path, title: str | None = None) -> Path:

@@ -27,7 +27,7 @@ class ValidateOptions:
     Args:
         config: a recipe file, or a configuration's name, such as trgrpo_trainer.
         overrides: Hydra overrides.
-        show: also print the configuration and the number of steps.
+        show: also print where the configuration differs from veRL's defaults, and the number of steps.
         no_files: missing data and model files are "not checked", for machines where they are not.
     """
 
@@ -46,10 +46,10 @@ def run(words: Sequence[str]) -> int:
     from verl_trgrpo.runs.validate import validate
 
     def early(finding: Finding) -> None:
-        print(f"{finding.level.value}: {finding.message}", file=sys.stderr, flush=True)
+        print(f"{finding.level.value}: {finding.message}\nlooking at the rest ...", file=sys.stderr, flush=True)
 
     report = validate(options.config, options.overrides, not options.no_files, early)
-    if options.show:
-        print(report.details_text(), end="\n\n")
     print(report.findings_text())
+    if options.show:
+        print(f"\n{report.details_text()}")
     return 0 if report.ok else 1

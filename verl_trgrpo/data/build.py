@@ -18,7 +18,7 @@ import pyarrow as pa
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.options import command_line, run_program
-from verl_trgrpo.common.problems import count_of, raise_problems
+from verl_trgrpo.common.problems import count_of, raise_problems, shorten
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data import parquet, schema
 
@@ -123,7 +123,7 @@ class BuilderOptions:
     Args:
         out: directory for the files.
         seed: same sources and seed, same files.
-        force: build even if the directory has this data set, or data files of unknown origin.
+        force: build even if the directory has this data set, one of other arguments, or data files of unknown origin.
     """
 
     out: Path
@@ -165,15 +165,33 @@ class BuilderOptions:
         known = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("out", "force")}
         if inputs:  # told apart by content, not by place
             known["source"] = {label: [path.name, parquet.file_sha256(path)] for label, path in inputs.items()}
+        asked = json.loads(json.dumps(known | arguments))  # tuples become lists, as in the manifest
+        if not self.force:
+            self._check_arguments(script, asked)
         return build_data_set(
             script,
             self.out,
-            json.loads(json.dumps(known | arguments)),  # tuples become lists, as in the manifest
+            asked,
             make,
             command=command_line(f"python data_prep/{script}.py", replace(self, force=False)),
             libraries=libraries,
             force=self.force,
         )
+
+    def _check_arguments(self, script: str, asked: Mapping[str, Any]) -> None:
+        """Refuse to replace a data set of other arguments, which somebody may be using."""
+        recorded = parquet.read_manifest(self.out) or {}
+        found = recorded.get("arguments") if recorded.get("builder") == script else None
+        if isinstance(found, dict) and found != asked:
+            differing = [
+                f"{name} was {shorten(found.get(name))}, now {shorten(asked.get(name))}"
+                for name in asked | found
+                if found.get(name) != asked.get(name)
+            ]
+            raise ValueError(
+                f"{self.out} has a data set of other arguments ({'; '.join(differing)}); choose another --out, or replace it "
+                "with --force"
+            )
 
 
 def limit_problems(limit: int | None) -> list[str]:

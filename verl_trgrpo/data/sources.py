@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import logging
 import random
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +16,14 @@ from verl_trgrpo.data.parquet import UnreadableError, read_rows, read_schema
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
+_TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
+
 # Why rows are left out, in the manifest.
 NOT_DRAWN = "not drawn for the limit"
 
 Item = TypeVar("Item")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,18 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
             yield Record(row, where, number)
     except (OSError, EOFError, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
+
+
+def warn_of_test_files(paths: Iterable[Path]) -> None:
+    """Warn of files to train on that look like test files: by their name, or by ``split`` in their first row."""
+    for path in paths:
+        row = next((dict(record.row) for record in read_records(path)), {})
+        marks = [row.get("split"), dict(row.get("extra_info") or {}).get("split")]
+        reason = "is named like one" if _TEST_NAME.search(path.name) else "says split: test" if "test" in marks else ""
+        if reason:
+            logger.warning(
+                "%s is trained on, but %s of test rows; make sure that nothing is tested on it", path, reason
+            )
 
 
 def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:

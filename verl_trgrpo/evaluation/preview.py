@@ -51,9 +51,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
-    search = OmegaConf.to_container(
-        OmegaConf.select(config, f"{_ROLLOUT}.custom.search") or OmegaConf.create(), resolve=True
-    )
+    search: dict[Any, Any] = dict(OmegaConf.select(config, f"{_ROLLOUT}.custom.search") or {})
     with tempfile.TemporaryDirectory() as directory:
         options = EvalOptions(
             model=str(config.actor_rollout_ref.model.path),

@@ -80,7 +80,7 @@ class ServerOptions:
             if self.token() is None and not self.allow_anonymous and not _is_loopback(self.host):
                 problems.append(
                     f"host {self.host} can be reached from other machines and there is no token; set "
-                    f"{TOKEN_VARIABLE}, or allow anonymous requests"
+                    f"the variable {TOKEN_VARIABLE}, or let everybody in with --allow-anonymous"
                 )
         except ValueError as error:
             problems.append(str(error))

@@ -105,6 +105,12 @@ def defaults_of(choices: Mapping[str, str]) -> DictConfig:
 
 
 @cache
+def verl_defaults() -> DictConfig:
+    """What veRL's ``ppo_trainer`` has without this package."""
+    return _compose("ppo_trainer", None, [])[0]
+
+
+@cache
 def _defaults(choices: tuple[tuple[str, str], ...]) -> DictConfig:
     return _compose(DEFAULT_CONFIG, None, [f"{group}={choice}" for group, choice in choices])[0]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.problems import Finding, Level, count_of
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
@@ -17,7 +17,7 @@ from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
 from verl_trgrpo.runs.checks.values import SIZES, value_findings
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of, flat, verl_defaults
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,16 @@ class Report:
         return "\n".join([*lines, f"{verdict}, {count_of(warnings, 'warning')}, {unchecked} not checked"])
 
     def details_text(self) -> str:
-        """The composed configuration, and the number of steps."""
-        return f"{OmegaConf.to_yaml(self.config)}\nsteps: {self.total_steps or 'not known'}"
+        """Where the configuration differs from veRL's own defaults, with those, and the number of steps."""
+        defaults, unset = flat(verl_defaults()), object()
+        lines = []
+        for key, value in flat(self.config).items():
+            default = defaults.get(key, unset)
+            if value != default:
+                lines.append(f"{key}: {value}" + (f"  (veRL: {default})" if default is not unset else ""))
+        return "\n".join(
+            ["where it differs from veRL's defaults", *lines, "", f"steps: {self.total_steps or 'not known'}"]
+        )
 
 
 def validate(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet
-from verl_trgrpo.data.sources import load_hub, read_records
+from verl_trgrpo.data.sources import load_hub, read_records, warn_of_test_files
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution, puzzle_prompt
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle
@@ -68,7 +68,11 @@ class KkOptions(BuilderOptions):
         if self.paper and given:
             problems.append(f"paper chooses sizes and counts; leave out {', '.join(given)}")
         people, train, test = self.sizes
-        if not people or not {*people} <= {*range(2, MAX_PEOPLE + 1)} or len({*people}) < len(people):
+        if not people:
+            problems.append(
+                "people is not given; say how many people puzzles have, such as --people 3 4, or take --paper"
+            )
+        elif not {*people} <= {*range(2, MAX_PEOPLE + 1)} or len({*people}) < len(people):
             problems.append(f"people is {list(people)}; give one or more numbers from 2 to {MAX_PEOPLE}, each once")
         for split, count in (("train", train), ("test", test)):
             if count is None and self.source == "generate":
@@ -85,6 +89,7 @@ def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any
     an output directory that cannot be written, or one with data files that have no manifest from here.
     """
     files = {} if options.source in ("generate", "hf") else source_files(Path(options.source))
+    warn_of_test_files(files.get("train", ()))
     return options.build(
         "kk",
         lambda: _make(options, files, progress),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
-from verl_trgrpo.data.sources import NOT_DRAWN, draw, parse_records
+from verl_trgrpo.data.sources import NOT_DRAWN, draw, parse_records, warn_of_test_files
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_repetitions, read_problem
 from verl_trgrpo.tasks.math.sources import SETS, TRAIN, HubData, find_sources, read_set
 
@@ -68,6 +68,7 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
     Raises ValueError for a source that cannot be read, malformed rows, or an output directory that cannot be written.
     """
     places = options.places()
+    warn_of_test_files([place for name, place in places.items() if name == TRAIN and isinstance(place, Path)])
     return options.build(
         "deepscaler",
         lambda: _make(options, places, progress),

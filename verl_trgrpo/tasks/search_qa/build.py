@@ -19,7 +19,7 @@ from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
-from verl_trgrpo.data.sources import NOT_DRAWN, draw
+from verl_trgrpo.data.sources import NOT_DRAWN, draw, warn_of_test_files
 from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
     HUB_SPLITS,
@@ -79,6 +79,7 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[st
     on_hub: Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
     parts = on_hub if options.source == "hf" else local_parts(Path(options.source))
     selection = _select(options, parts)
+    warn_of_test_files([path for role, name, split in selection if role == "train" and (path := parts[name, split])])
     return options.build(
         "search_qa",
         lambda: _make(options, selection, parts, progress),
