@@ -113,3 +113,23 @@ def test_ctrl_c_stops_ray(tiny_run, tmp_path):
         "interrupted; no checkpoint was saved (trainer.save_freq), so the same command starts from scratch"
         in ended.output
     )
+
+
+def test_a_shaping_of_the_user_s_own_is_found_beside_the_command(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/shapings.py").write_text("def half(probs, *, floor=0.5):\n    return floor + probs / 2\n")
+    loss = "actor_rollout_ref.actor.policy_loss.shaping"
+    words = [
+        "kk_quickstart",
+        "--no-files",
+        "platform=cpu",
+        "shaping=custom",
+        f"{loss}.name=mine.shapings.half",
+        f"+{loss}.floor=0.3",
+    ]
+    safe = ["-P"] if sys.version_info >= (3, 11) else []  # without it Python itself looks there
+    command = [sys.executable, *safe, "-m", "verl_trgrpo", "validate", *words]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "cannot be imported" not in found.stdout and found.returncode == 0, found.stdout
+    wrong = subprocess.run([*command, f"{loss}.name=mine.shapings.third"], cwd=tmp_path, capture_output=True, text=True)
+    assert "cannot be imported" in wrong.stdout and wrong.returncode == 1

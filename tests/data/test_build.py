@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -92,12 +93,27 @@ def test_files_of_another_origin_are_replaced_only_by_force(tmp_path, name):
 def test_files_that_are_read_count_by_content_and_are_not_built_over(tmp_path):
     source = tmp_path / "source.jsonl"
     options = BuilderOptions(out=tmp_path / "out")
-    for text, place, built in (("a", source, True), ("a", tmp_path / "b" / "source.jsonl", False), ("c", source, True)):
+    for place, built in ((source, True), (tmp_path / "b" / "source.jsonl", False)):
         place.parent.mkdir(exist_ok=True)
-        place.write_text(text)
+        place.write_text("a")
         assert (options.build("x", data_set, inputs={"train": place}) is not None) == built
+    source.write_text("c")
+    with pytest.raises(ValueError, match=r"other arguments \(source was .*--force"):
+        options.build("x", data_set, inputs={"train": source})
+    assert replace(options, force=True).build("x", data_set, inputs={"train": source})
     with pytest.raises(ValueError, match=r"holds source\.jsonl, which the data set is made from"):
         BuilderOptions(out=tmp_path, force=True).build("x", data_set, inputs={"train": source})
+
+
+def test_a_data_set_of_other_arguments_is_replaced_only_by_force(tmp_path):
+    options = BuilderOptions(out=tmp_path / "out", seed=1)
+    assert options.build("x", data_set, people=[2])
+    before = (tmp_path / "out/manifest.json").read_bytes()
+    with pytest.raises(ValueError) as refused:
+        replace(options, seed=2).build("x", data_set, people=[3])
+    assert "seed was 1, now 2; people was [2], now [3]" in str(refused.value) and "--force" in str(refused.value)
+    assert (tmp_path / "out/manifest.json").read_bytes() == before
+    assert replace(options, seed=2, force=True).build("x", data_set, people=[3])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.sources import draw, find_files, load_hub, read_records
+from verl_trgrpo.data.sources import draw, find_files, load_hub, read_records, warn_of_test_files
 
 ROWS = [{"text": "Zoë", "n": 1}, {"text": "line\u2028separator and \u0085 next line", "n": 2}, {"text": "", "n": 3}]
 
@@ -117,3 +117,20 @@ def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
     assert len({*map(tuple, draws)}) == 5
     assert draw(items, 10, "seed 0") == draws[0]
     assert draw(items, 51, "seed 0") == draw(items, None, "seed 0") == items
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "words"),
+    [
+        ("people3_num1000_test.jsonl", {"quiz": "x"}, "is named like one"),
+        ("heldout.jsonl", {"quiz": "x"}, "is named like one"),
+        ("rows.jsonl", {"extra_info": {"split": "test"}}, "says split: test"),
+        ("rows.jsonl", {"split": "test"}, "says split: test"),
+        ("train.jsonl", {"split": "train"}, ""),
+        ("latest.jsonl", {}, ""),
+    ],
+)
+def test_files_to_train_on_that_look_like_test_files_are_named(tmp_path, caplog, name, row, words):
+    (tmp_path / name).write_text(json.dumps(row) + "\n")
+    warn_of_test_files([tmp_path / name])
+    assert (name in caplog.text) == bool(words) and words in caplog.text

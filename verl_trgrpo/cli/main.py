@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from verl_trgrpo import __version__
 
@@ -22,6 +23,7 @@ COMMANDS = {
     "compare": ("compare.run", "train algorithms with several seeds; table with intervals and paired tests"),
     "report": ("report.run", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
+    "export": ("export.run", "write a checkpoint as a Hugging Face directory with a model card, and push it to the hub"),
     "analyze": ("analyze.run", "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"),
     "data check": ("data.check", "check parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
@@ -41,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
     logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # as in the workers of a training; last, so that nothing there hides a package
     words = list(sys.argv[1:] if argv is None else argv)
     for length in (1, 2):
         name = " ".join(words[:length])

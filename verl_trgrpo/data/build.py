@@ -185,7 +185,7 @@ class BuilderOptions:
         if isinstance(found, dict) and found != asked:
             differing = [
                 f"{name} was {shorten(found.get(name))}, now {shorten(asked.get(name))}"
-                for name in asked | found
+                for name in {**asked, **found}
                 if found.get(name) != asked.get(name)
             ]
             raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import timeit
 from collections.abc import Mapping
+from pathlib import Path
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
@@ -40,6 +41,9 @@ def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str
     """
     environment = dict(inherited)
     environment["VERL_FILE_LOGGER_PATH"] = metrics_file
+    # Modules beside which a run is started, such as one with a shaping of the user's own, are found in every worker.
+    places = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(Path.cwd())]
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
     environment.setdefault("HYDRA_FULL_ERROR", "1")
     environment.setdefault("PYTHONUNBUFFERED", "1")
     # A start that nobody watches must not ask, and a laptop run must not phone home.

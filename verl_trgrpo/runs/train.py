@@ -193,7 +193,8 @@ def _record(run: ComposedRun) -> None:
     """Write ``run.json``: versions, commit and command. The runs of a study have one already, which the study keeps."""
     if "arm" not in read_record(run.directory):
         command = ["verl.trainer.main_ppo", *run.arguments]
-        write_record(run.directory, {"trainer": "verl", "command": command} | environment(Path.cwd()))
+        record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
+        write_record(run.directory, record | environment(Path.cwd()))
 
 
 def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:

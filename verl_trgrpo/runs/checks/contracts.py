@@ -7,6 +7,7 @@ import io
 import warnings
 from typing import Any
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.common.problems import Finding, error
@@ -76,9 +77,9 @@ def validate_config_findings(config: DictConfig, batches_fit: bool) -> list[Find
 
 
 def _root_cause(error: BaseException) -> str:
-    """The innermost message, with the configuration key that Hydra names."""
+    """What was raised beneath Hydra's own error, with the configuration key that Hydra names."""
     key = next((line for line in str(error).splitlines() if line.startswith("full_key:")), "")
-    while error.__cause__ is not None:
+    while isinstance(error, HydraException) and error.__cause__ is not None:
         error = error.__cause__
     text = str(error) or type(error).__name__
     return f"{text} ({key.replace('full_key:', 'at').strip()})" if key else text

@@ -1,0 +1,48 @@
+"""Write a run's checkpoint as a Hugging Face directory with a model card, and push it to the hub if you like.
+
+examples:
+  verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
+  verl-trgrpo export runs/kk/tr_grpo/global_step_200 --out models/kk-3b --push my-name/kk-3b-tr-grpo
+
+RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
+merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
+Paths in it are as the run was given them: read it before you publish it.
+Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_trgrpo.common.options import parse_options
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What to export, and where to.
+
+    Args:
+        run: run directory, or one of its global_step_N.
+        out: directory for the model; must not have files yet.
+        push: repository on the Hugging Face hub, OWNER/NAME.
+    """
+
+    run: Path
+    out: Path
+    push: str = ""
+
+    def __post_init__(self) -> None:
+        if self.push and self.push.count("/") != 1:
+            raise ValueError(f"push is {self.push!r}; give a repository as OWNER/NAME")
+
+
+def run(words: Sequence[str]) -> int:
+    options = parse_options(ExportOptions, "verl-trgrpo export", __doc__, words, ("run",))
+    from verl_trgrpo.evaluation.export import export, push
+
+    print(f"checkpoint  {export(options.run, options.out)}\nmodel       {options.out}")
+    if options.push:
+        print(f"hub         {push(options.out, options.push)}")
+    return 0
