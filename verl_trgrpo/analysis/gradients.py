@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from verl_trgrpo.analysis.options import AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, response_logits, sample_rollouts
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, response_logits
 from verl_trgrpo.common.progress import Progress
 
 QUARTERS = 4
@@ -35,7 +35,7 @@ class LogitGradients(NamedTuple):
 
 
 def analyze_gradients(
-    tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress
+    model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
 ) -> tuple[dict[str, Any], LogitGradients, torch.Tensor]:
     """Measure the gradients of a model's own rollouts, before and after weighting.
 
@@ -44,16 +44,15 @@ def analyze_gradients(
         norms by parameters of the first of them.
 
     Raises:
-        ValueError: when no parameter has the name, or every group got equal rewards, so that nothing has a gradient.
+        ValueError: when no parameter has the name.
     """
     named = list(model.named_parameters())
     parameters = [p for name, p in named if options.parameters == "all" or f".{options.parameters}." in f".{name}."]
     if not parameters:
         known = ", ".join(name for name, _ in named[:4])
         raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
-    rollouts = sample_rollouts(tokenizer, model, options, progress)
     # Shuffled, so that the tokens that get a pass of their own come from all prompts.
-    random.Random(options.seed).shuffle(rollouts)
+    rollouts = random.Random(options.seed).sample(rollouts, len(rollouts))
     advantages = torch.cat([torch.full(x.response.shape, x.advantage, dtype=torch.float64) for x in rollouts])
     at_logits = _closed_form(model, rollouts, progress)
     probs = at_logits.log_probs.exp()

@@ -32,7 +32,8 @@ class AnalyzeOptions:
         seed: of prompts, sampling and intervals.
         shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
         parameters: part of the names of the parameters to differentiate by, such as layers.3; all for all.
-        tokens: at most so many get a backward pass of their own.
+        tokens: at most so many get a backward pass of their own, and as many are shown on the page.
+        only_tokens: write tokens.html alone, which needs no backward pass.
         sharpness: measure this instead of gradients, for each model.
         radius: lengths of a perturbation over the norm of the parameters.
     """
@@ -48,6 +49,7 @@ class AnalyzeOptions:
     shaping: tuple[str, ...] = ("sigmoid",)
     parameters: str = "all"
     tokens: int = 2000
+    only_tokens: bool = False
     sharpness: bool = False
     radius: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
 
@@ -59,6 +61,8 @@ class AnalyzeOptions:
             problems.append(
                 f"gradients are measured for one model at a time, not {len(self.model)}; or add --sharpness"
             )
+        if self.only_tokens and self.sharpness:
+            problems.append("--only-tokens and --sharpness are two different measurements; choose one")
         for text in self.shaping:
             try:
                 parse_shaping(text)

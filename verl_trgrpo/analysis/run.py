@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.analysis.gradients import analyze_gradients
 from verl_trgrpo.analysis.options import AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import load_policy
+from verl_trgrpo.analysis.rollouts import Rollout, load_policy, sample_rollouts
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.analysis.show import gradient_text, plot_gradients, sharpness_text
+from verl_trgrpo.analysis.tokens import Token, choose, look_at, write_page
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.progress import Progress
-from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
+from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, model_label
 
 
 def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
@@ -40,12 +43,42 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         results["models"] = {name: [asdict(at) for at in radii] for name, radii in found.items()}
         text = f"{sharpness_text(found)}\n\n{path}"
     else:
+        tokenizer, model = next(policies)
+        rollouts = sample_rollouts(tokenizer, model, options, progress)
+        page = _show_tokens(tokenizer, model, rollouts, options, progress)
+        if options.only_tokens:
+            return str(page), True
         path = options.directory / "gradients.json"
-        figures, at_logits, norms = analyze_gradients(*next(policies), options, progress)
+        figures, at_logits, norms = analyze_gradients(model, rollouts, options, progress)
         results |= figures
         title = f"{options.model[0]}: {figures['tokens']:,} tokens of {options.prompts * options.samples} responses"
         plot_gradients(figures, at_logits, norms, path.with_suffix(".png"), title)
-        text = f"{gradient_text(figures)}\n\n{path}, {path.with_suffix('.png')}"
+        text = f"{gradient_text(figures)}\n\n{path}, {path.with_suffix('.png')}, {page}"
         within_envelope = figures["envelope"]["holds"]
     write_text(path, json.dumps(results, indent=2, default=str) + "\n")
     return text, within_envelope
+
+
+def _show_tokens(
+    tokenizer: Any, model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
+) -> Path:
+    """Write ``tokens.html`` for the first shaping."""
+    name = options.shaping[0]
+    shown = look_at(
+        tokenizer, model, choose(rollouts, options.samples, options.tokens), options.shapings[name], progress
+    )
+    tokens = [token for one in shown for token in one.tokens]
+    rare = [token for token in tokens if token.prob < 0.25]
+    figures = {
+        "tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown",
+        "their share of |A| (1 - p)": f"{_share(rare, tokens, 'plain'):.1%}",
+        "their share of |A| w (1 - p)": f"{_share(rare, tokens, 'gradient'):.1%}",
+    }
+    path = options.directory / "tokens.html"
+    write_page(path, f"What {name} does to the tokens of {model_label(options.model[0])}", name, shown, figures)
+    return path
+
+
+def _share(some: Sequence[Token], of: Sequence[Token], figure: str) -> float:
+    whole = sum(getattr(token, figure) for token in of)
+    return sum(getattr(token, figure) for token in some) / whole if whole else 0.0

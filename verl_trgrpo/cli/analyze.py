@@ -2,9 +2,11 @@
 
 examples:
   verl-trgrpo analyze --model runs/kk/tr_grpo/global_step_100 --data train.parquet --shaping sigmoid linear:alpha=0.3
+  verl-trgrpo analyze --only-tokens --model runs/kk/tr_grpo/global_step_100 --data test.parquet
   verl-trgrpo analyze --sharpness --model runs/grpo/global_step_50 runs/tr_grpo/global_step_50 --data train.parquet
 
---out receives gradients.json and gradients.png, or sharpness.json; docs/analysis.md explains each figure.
+--out receives gradients.json, gradients.png and tokens.html, a page that shows which words the weights turn down; or
+sharpness.json. docs/analysis.md explains each figure.
 Exit code: 0 fine, 1 a token is outside the envelope, 2 wrong input, 130 interrupted.
 """
 

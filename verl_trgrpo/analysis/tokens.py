@@ -1,0 +1,130 @@
+"""A page that shows what token weights do to a model's own words: every token of some responses, coloured by its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from verl_trgrpo import __version__
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_logits
+from verl_trgrpo.common.files import write_bytes
+from verl_trgrpo.common.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from verl_trgrpo.core import Shaping
+
+_TEMPLATE = "tokens.html.jinja"
+# Of these many groups at most one right and one wrong response are shown.
+_GROUPS = 8
+
+
+class Token(NamedTuple):
+    """One token of a response.
+
+    Args:
+        text: what it stands for.
+        prob: probability that the model gave it, in [0, 1].
+        weight: by the shaping.
+        gradient: proxy of its gradient's size in the update, |A| w (1 - p).
+        plain: the same, were the weight 1.
+        entropy: of the distribution that it was sampled from, in nats.
+    """
+
+    text: str
+    prob: float
+    weight: float
+    gradient: float
+    plain: float
+    entropy: float
+
+
+class Shown(NamedTuple):
+    """A response on the page: its prompt, its advantage, and its tokens."""
+
+    prompt: str
+    advantage: float
+    tokens: list[Token]
+
+
+def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout]:
+    """The best and the worst response of the groups that have a difference, as long as there are no more tokens than `most`.
+
+    Args:
+        rollouts: group after group.
+        samples: responses in a group.
+        most: tokens, all together; one response is shown in any case.
+    """
+    chosen: list[Rollout] = []
+    groups = [group for group in chunks(rollouts, samples) if any(rollout.advantage for rollout in group)]
+    for group in groups[:_GROUPS]:
+        pair = [max(group, key=lambda rollout: rollout.advantage), min(group, key=lambda rollout: rollout.advantage)]
+        for rollout in pair:
+            if chosen and sum(len(one.response) for one in [*chosen, rollout]) > most:
+                return chosen
+            chosen.append(rollout)
+    return chosen
+
+
+@torch.no_grad()
+def look_at(
+    tokenizer: Any, model: Any, rollouts: Sequence[Rollout], shaping: Shaping, progress: Progress = no_progress
+) -> list[Shown]:
+    """Compute the figures of every token of `rollouts`."""
+    found = []
+    for rollout in progress(rollouts, len(rollouts), "responses"):
+        (logits,) = response_logits(model, [rollout])
+        log_q = torch.log_softmax(logits.double(), dim=-1)
+        probs = log_q.gather(-1, rollout.response[:, None])[:, 0].exp()
+        weights = shaping(probs.float()).double()
+        plain = abs(rollout.advantage) * (1 - probs)
+        columns = (probs, weights, plain * weights, plain, torch.special.entr(log_q.exp()).sum(-1))
+        pieces = token_texts(tokenizer, rollout.response.tolist())
+        rows = zip(pieces, *(column.tolist() for column in columns), strict=True)
+        prompt = tokenizer.decode(rollout.prompt)
+        found.append(Shown(prompt, rollout.advantage, [Token(*row) for row in rows]))
+    return found
+
+
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The text that each token adds to those before; a character of several tokens comes with its last one."""
+    texts, done = [], 0
+    for end in range(1, len(ids) + 1):
+        # A few tokens of context: some tokenizers drop a space at the beginning of a text.
+        context = tokenizer.decode(ids[max(0, done - 4) : done])
+        text = tokenizer.decode(ids[max(0, done - 4) : end])[len(context) :]
+        if text.endswith("\ufffd") and end < len(ids):
+            texts.append("")
+            continue
+        texts.append(text)
+        done = end
+    return texts
+
+
+def write_page(path: Path, title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> None:
+    """Write the page: one file without scripts that asks for nothing. All text is escaped.
+
+    Args:
+        path: HTML file, replaced if there.
+        title: what it is about.
+        shaping: name of the shaping.
+        shown: responses.
+        figures: more about them, by name.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    tokens = [token for one in shown for token in one.tokens]
+    lowest, highest = min(token.weight for token in tokens), max(token.weight for token in tokens)
+    strongest = max(max(token.gradient, token.plain) for token in tokens) or 1.0
+    page = environment.get_template(_TEMPLATE).render(
+        title=title, shaping=shaping, shown=shown, figures=figures, version=__version__,
+        lowest=lowest, highest=highest, spread=(highest - lowest) or 1.0, strongest=strongest,
+    )  # fmt: skip
+    control = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
+    write_bytes(path, page.translate(control).encode("utf-8", errors="replace"))
