@@ -78,13 +78,14 @@ def from_archive(name: str, directory: Path) -> str:
     arms = group_arms(runs := read_runs([str(directory / "runs")]), study.baseline)
     pictures = []
     for chart in curve_charts(arms, study.accuracy or None, last_common_step(runs)):
-        for start, ending in PICTURES.items():
+        for start, ending in PICTURES.items() if study.primary else ():  # a sweep is a table
             if chart.alt.startswith(start):
                 path = DOCS / "results" / f"{name}_{ending}.png"
                 write_bytes(path, chart.png)
                 pictures.append(f"![{chart.alt.split(',')[0]}](results/{path.name})")
     _, found = study_comparison(study, directory)
-    return "\n\n".join([head, tables(found, study.baseline, study.primary, study.margin), "\n".join(pictures)])
+    parts = [head, tables(found, study.baseline, study.primary, study.margin), "\n".join(pictures)]
+    return "\n\n".join(filter(None, parts))
 
 
 def from_figures(path: Path) -> str:

@@ -49,7 +49,7 @@ def policy():
 @pytest.fixture(scope="module")
 def measured(policy, data):
     given = options(data, shaping=("sigmoid", "linear:alpha=1.0"), parameters="layers.3.mlp", tokens=30)
-    return analyze_gradients(*policy, given, no_progress)
+    return analyze_gradients(policy[1], sample_rollouts(*policy, given, no_progress), given, no_progress)
 
 
 def direct_gradients(policy, data):
@@ -93,7 +93,8 @@ def test_shares_updates_and_cosines_are_those_of_a_direct_computation(policy, da
 @pytest.mark.slow
 def test_shares_by_parameters_are_those_of_single_backward_passes(policy, data):
     given = options(data, shaping=("linear:alpha=1.0",), parameters="layers.3.mlp", tokens=10**6)
-    figures, _, norms = analyze_gradients(*policy, given, no_progress)
+    rollouts = sample_rollouts(*policy, given, no_progress)
+    figures, _, norms = analyze_gradients(policy[1], rollouts, given, no_progress)
     assert len(norms) == figures["tokens"]
     direct = direct_gradients(policy, data)
     expected = [[0.0] * 4, [0.0] * 4]
@@ -190,6 +191,7 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
         (["--shaping", "nosuch"], "unknown shaping"),
         (["--device", "cuda:99"], "device"),
         (["--model", str(CHECKPOINT), str(CHECKPOINT)], "one model at a time"),
+        (["--only-tokens", "--sharpness"], "two different measurements"),
     ],
 )
 def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, message):

@@ -1,0 +1,105 @@
+"""The page of tokens: the figures are those of a direct computation, and whatever a model writes stays text."""
+
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from tests.analysis.test_analyze_command import data, options, policy  # noqa: F401
+from verl_trgrpo.analysis.options import parse_shaping
+from verl_trgrpo.analysis.rollouts import sample_rollouts
+from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_page
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.progress import no_progress
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+
+def test_figures_of_every_token(policy, data):  # noqa: F811
+    tokenizer, model = policy
+    rollouts = sample_rollouts(*policy, options(data), no_progress)[:3]
+    for one, rollout in zip(look_at(tokenizer, model, rollouts, parse_shaping("sigmoid")), rollouts, strict=True):
+        logits = model(torch.cat([rollout.prompt, rollout.response])[None]).logits[0].double()
+        assert "".join(token.text for token in one.tokens) == tokenizer.decode(rollout.response)
+        for t, (token, known) in enumerate(zip(rollout.response, one.tokens, strict=True)):
+            q = torch.softmax(logits[len(rollout.prompt) - 1 + t], -1)
+            p = q[token].item()
+            weight = min(max(2 * (1 / (1 + math.exp(-9 * p)) - 0.25), 1.0), 1.4)
+            assert known.prob == pytest.approx(p, abs=1e-6) and known.weight == pytest.approx(weight, abs=1e-5)
+            assert known.entropy == pytest.approx(-sum(x * math.log(x) for x in q.tolist() if x > 0), abs=1e-5)
+            assert known.plain == pytest.approx(abs(rollout.advantage) * (1 - p), abs=1e-6)
+            assert known.gradient == pytest.approx(known.plain * weight, abs=1e-5)
+
+
+def test_the_best_and_the_worst_of_each_group_are_shown_within_the_limit(policy, data):  # noqa: F811
+    rollouts = sample_rollouts(*policy, options(data), no_progress)
+    every = choose(rollouts, 4, 10**6)
+    for better, worse in zip(every[::2], every[1::2], strict=True):
+        group = next(
+            rollouts[i : i + 4] for i in range(0, len(rollouts), 4) if torch.equal(rollouts[i].prompt, better.prompt)
+        )
+        advantages = [rollout.advantage for rollout in group]
+        assert (better.advantage, worse.advantage) == (max(advantages), min(advantages)) and max(advantages) > 0
+    assert len(choose(rollouts, 4, 1)) == 1
+    assert sum(len(one.response) for one in choose(rollouts, 4, 60)) <= 60
+
+
+class ByteTokenizer:
+    """A token is a byte, as in byte-level vocabularies."""
+
+    def decode(self, ids):
+        return bytes(ids).decode("utf-8", errors="replace")
+
+
+def test_a_character_of_several_tokens_comes_whole():
+    ids = list("a ü 漢 b".encode())
+    texts = token_texts(ByteTokenizer(), ids)
+    assert len(texts) == len(ids) and "".join(texts) == "a ü 漢 b" and "ü" in texts and "漢" in texts
+    assert token_texts(ByteTokenizer(), [*b"x", 0xE6]) == ["x", "\ufffd"]
+
+
+class Collector(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, text):
+        self.text.append(text)
+
+
+def test_what_a_model_writes_stays_text_and_two_thousand_tokens_are_fine(tmp_path):
+    attack = ["</span><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<|im_end|>", "\x00", "&amp;", "\n"]
+    tokens = [Token(attack[i % 6], (i % 10) / 10, 1.0 + (i % 5) / 10, i / 2000, i / 2000, 0.5) for i in range(2000)]
+    path = tmp_path / "tokens.html"
+    write_page(path, "<b>title</b>", "sigmoid", [Shown("<i>prompt</i>", -1.0, tokens)], {"share": "50 %"})
+    content = path.read_text()
+    page = Collector()
+    page.feed(content)
+    names = [tag for tag, _ in page.tags]
+    assert names.count("span") == 2000 and not {"script", "img", "b", "i"} & set(names)
+    assert "</span><script>alert(1)</script>" in page.text and "\x00" not in content
+    assert not re.search(r"https?://", content)
+    shares = [attributes["style"] for tag, attributes in page.tags if tag == "span"]
+    assert shares[3].startswith("--p:0.700;--w:0.250;")
+
+
+def test_the_command_writes_the_page_alone(data, tmp_path, capsys):  # noqa: F811
+    words = [
+        "analyze",
+        "--only-tokens",
+        "--model",
+        str(CHECKPOINT),
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert main([*words, "--prompts", "3", "--samples", "4", "--max-tokens", "40", "--seed", "1"]) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokens.html"}
+    assert "tokens.html" in capsys.readouterr().out
