@@ -9,27 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.tables import markdown_table
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
-from verl_trgrpo.runs.checks.files import data_files
 from verl_trgrpo.runs.metrics import MetricsLog, Step
 from verl_trgrpo.runs.record import read_record
 from verl_trgrpo.runs.resume import CONFIG_FILE
+from verl_trgrpo.runs.settings import BASE_MODEL, run_settings
 
 _CARD = "README.md"
-_LOSS = "actor_rollout_ref.actor.policy_loss"
-# What decides how a model was trained, in the order in which people ask.
-_KEYS = (
-    f"{_LOSS}.loss_mode", "algorithm.adv_estimator", "actor_rollout_ref.actor.loss_agg_mode",
-    "actor_rollout_ref.actor.clip_ratio_low", "actor_rollout_ref.actor.clip_ratio_high",
-    "actor_rollout_ref.actor.use_kl_loss", "actor_rollout_ref.actor.kl_loss_coef", "actor_rollout_ref.actor.optim.lr",
-    "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", "actor_rollout_ref.rollout.n",
-    "actor_rollout_ref.rollout.temperature", "data.max_prompt_length", "data.max_response_length", "data.seed",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,16 +101,14 @@ def push(directory: Path, repository: str) -> str:
 
 def model_card(checkpoint: Checkpoint) -> str:
     """What the model is, from the run's own record: base model, data, algorithm, constants, versions, final figures."""
-    record = read_record(checkpoint.run_dir)
-    config = OmegaConf.load(checkpoint.run_dir / CONFIG_FILE) if (checkpoint.run_dir / CONFIG_FILE).is_file() else None
-    settings = _settings(config) if isinstance(config, DictConfig) else dict(record.get("settings", {}))
-    base = str(settings.pop("base model", settings.pop("model", "not recorded")))
+    record, settings = read_record(checkpoint.run_dir), run_settings(checkpoint.run_dir)
+    base = str(settings.pop(BASE_MODEL, "not recorded"))
     algorithm = str(record.get("algorithm") or record.get("arm") or checkpoint.run_dir.name)
     step = step_of(checkpoint.path)
     steps = [found for found in MetricsLog(checkpoint.run_dir).read() if found.number <= step]
     head: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation"}
-    if isinstance(config, DictConfig) and base == str(config.actor_rollout_ref.model.path):
-        head["base_model"] = base  # a name on the hub
+    if base == _recorded_model(checkpoint.run_dir):
+        head["base_model"] = base  # a name on the hub, which is not shortened
     head["tags"] = ["verl", "verl-trgrpo", "reinforcement-learning"]
     versions = {**record.get("versions", {}), "commit": record.get("commit") or "not recorded"}
     return "\n".join([
@@ -134,28 +123,9 @@ def model_card(checkpoint: Checkpoint) -> str:
     ])  # fmt: skip
 
 
-def _settings(config: DictConfig) -> dict[str, Any]:
-    """What matters of veRL's configuration, constants of the token weights included."""
-    found: dict[str, Any] = {
-        "base model": _place(str(config.actor_rollout_ref.model.path)),
-        "training data": ", ".join(map(_place, data_files(config, "data.train_files"))),
-        "validation data": ", ".join(map(_place, data_files(config, "data.val_files"))),
-    }
-    keys = [*_KEYS]
-    loss: Any = OmegaConf.select(config, _LOSS)
-    if "shaping" in loss:
-        options = ("placement", "prob_source", "normalize", "kl")
-        keys[1:1] = [f"{_LOSS}.{name}" for name in options] + [f"{_LOSS}.shaping.{name}" for name in loss.shaping]
-    for key in keys:
-        value = OmegaConf.select(config, key)
-        if value is not None and not key.endswith("_target_"):
-            found[key] = value
-    return found
-
-
-def _place(path: str) -> str:
-    """A name on a hub as it is; of a path the last two parts, as the rest says more of a machine than of a model."""
-    return "/".join(Path(path).parts[-2:]) if path.startswith(("/", "~", ".")) else path
+def _recorded_model(run_dir: Path) -> str:
+    path = run_dir / CONFIG_FILE
+    return str(OmegaConf.select(OmegaConf.load(path), "actor_rollout_ref.model.path")) if path.is_file() else ""
 
 
 def _figures(steps: list[Step]) -> dict[str, str]:

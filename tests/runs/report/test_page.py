@@ -1,6 +1,8 @@
 """The page: everything in one file, nothing from elsewhere, all text escaped, and readable without seeing."""
 
 import base64
+import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -152,3 +154,33 @@ def test_wrong_options_come_out_at_once(tmp_path):
         build_report(options)
     message = str(caught.value)
     assert "they are grpo" in message and "val-core/kk_3ppl/acc/mean@1" in message
+
+
+def test_one_run_alone_has_no_statistics_and_says_what_it_was(tmp_path):
+    study = write_comparison(tmp_path / "study", {"grpo": 0.05}, seeds=1)
+    run = study / "runs" / "grpo" / "seed-0"
+    options = {"arm": "grpo", "lr": 0.001, "model": "/home/me/models/tiny", "out": str(run)}
+    (run / "options.json").write_text(json.dumps(options))
+    page = build_report(ReportOptions(runs=(str(run),), out=tmp_path / "one.html")).page.read_text()
+    for words in ("sign-flip", "95 %", "over seeds", "the baseline", "paired"):
+        assert words not in page, words
+    assert "A training run: grpo" in page and "models/tiny" in page and "0.001" in page and "/home/me" not in page
+
+
+def test_settings_that_differ_between_arms_stand_first(tmp_path):
+    study = write_comparison(tmp_path / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=2)
+    for arm, rate in (("grpo", 1e-6), ("tr_grpo", 2e-6)):
+        for seed in (0, 1):
+            options = {"arm": arm, "prompts": 4, "lr": rate, "weight_decay": 0.1}
+            (study / "runs" / arm / f"seed-{seed}" / "options.json").write_text(json.dumps(options))
+    page = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "two.html")).page.read_text()
+    rows = re.findall(
+        r'<tr(?: class="(differs)")?><th scope="row">(arm|prompts|lr|weight_decay)</th>(.*?)</tr>', page, re.DOTALL
+    )
+    assert [(name, mark) for mark, name, _ in rows] == [
+        ("arm", "differs"),
+        ("lr", "differs"),
+        ("prompts", ""),
+        ("weight_decay", ""),
+    ]
+    assert "1e-06" in rows[1][2] and "2e-06" in rows[1][2] and rows[2][2].count("<td") == 1

@@ -16,10 +16,11 @@ from verl_trgrpo.runs.compare.figures import run_figures
 from verl_trgrpo.runs.compare.table import comparison_tables
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.charts import curve_charts
-from verl_trgrpo.runs.report.page import notes, render, summary
+from verl_trgrpo.runs.report.page import notes, render, settings_table, summary
 from verl_trgrpo.runs.report.runs import Arm, group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.report.samples import Samples, read_samples
 from verl_trgrpo.runs.responses import DIRECTORY
+from verl_trgrpo.runs.statistics import interval_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +89,18 @@ def build_report(options: ReportOptions) -> Report:
     charts = curve_charts(arms, options.metric, upto)
     glance = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, upto)
+    one_run = len(runs) == 1
+    tables = [] if one_run else comparison_tables(comparison, baseline, primary, margin)
+    settings_head, settings = settings_table(arms)
     page = render(
         upto=upto,
-        tables=comparison_tables(comparison, baseline, primary, margin),
+        one_run=one_run,
+        figures_of_one={name: interval_text(entry.estimate) for name, entry in comparison[baseline].items()}
+        if one_run
+        else {},
+        settings_head=settings_head,
+        settings=settings,
+        tables=tables,
         glance=glance,
         notes=remarks,
         charts=charts,

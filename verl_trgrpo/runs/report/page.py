@@ -15,6 +15,7 @@ from verl_trgrpo.runs.compare.figures import FIGURES
 from verl_trgrpo.runs.compare.table import difference_text
 from verl_trgrpo.runs.report.runs import Arm
 from verl_trgrpo.runs.report.samples import VERDICTS
+from verl_trgrpo.runs.settings import run_settings
 from verl_trgrpo.runs.statistics import interval_text
 
 TEMPLATE = "page.html.jinja"
@@ -48,8 +49,12 @@ def render(**content: Any) -> str:
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
     """Return a sentence for each arm: the validation accuracy at the end, and whether it differs from the baseline's."""
     found = []
+    one_run = len(comparison) == 1 and all(entry.runs == 1 for entry in comparison[baseline].values())
     for arm, row in comparison.items():
         if (entry := row.get(OUTCOME)) is None:
+            continue
+        if one_run:
+            found.append(f"{arm}: {what} {entry.estimate.mean:.3f}")
             continue
         if arm == baseline:
             verdict = "the baseline"
@@ -103,3 +108,16 @@ def _not_finite(name: str, steps: Sequence) -> list[str]:
             if not math.isfinite(value):
                 first.setdefault(metric, step.number)
     return [f"{metric} of {name} from step {number}" for metric, number in sorted(first.items())]
+
+
+def settings_table(arms: Sequence[Arm]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
+    """What was run: head, and rows of a setting with its value in each arm, those that differ first and marked.
+
+    An arm's settings are those of its first run.
+    """
+    found = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
+    rows = []
+    for name in dict.fromkeys(name for settings in found for name in settings):
+        values = [str(settings.get(name, "-")) for settings in found]
+        rows.append((len(set(values)) > 1, [name, *values]))
+    return ["setting", *(arm.label for arm in arms)], sorted(rows, key=lambda row: not row[0])
