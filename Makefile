@@ -1,4 +1,4 @@
-# Targets for people: quickstart, small-lm, search-demo, test, bench, results, doctor. Everything lives in .venv and runs/.
+# Targets for people: quickstart, small-lm, search-demo, test, bench, results, docs, doctor. Everything lives in .venv and runs/.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -31,6 +31,7 @@ help:
 	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
+	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
 	@echo "make doctor       is this machine ready?"
 
 # One environment for everything; made again when the lock file or the package's metadata change.
@@ -71,6 +72,7 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 .PHONY: test-fast
 test-fast: install
@@ -89,6 +91,11 @@ bench: install
 .PHONY: results
 results: install
 	$(BIN)/python docs/make_results.py
+
+.PHONY: docs
+docs: install
+	$(BIN)/python docs/plot_shapings.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Needs uv. torch is left out of the result: it is installed from its own index.
 .PHONY: lock

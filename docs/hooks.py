@@ -1,0 +1,9 @@
+"""What the site needs beyond Markdown: links to files of the repository outside of this folder become their names."""
+
+import re
+from typing import Any
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Turn ``[text](../file)`` and links to folders into text; the site has no place for these files."""
+    return re.sub(r"\[([^\]]+)\]\((?:\.\./[^)]*|results)\)", r"\1", markdown)
