@@ -29,6 +29,7 @@ COMMANDS = {
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
+    "completion": ("completion.run", "print a script with which bash or zsh completes commands and options"),
     "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
 }  # fmt: skip
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
-    logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
+    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: False)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # as in the workers of a training; last, so that nothing there hides a package
     words = list(sys.argv[1:] if argv is None else argv)

@@ -199,8 +199,10 @@ def test_two_ranks_train_what_vllm_samples(story):
         assert metrics["actor/kl_loss"] >= 0
         assert all(math.isfinite(metrics[f"actor/{name}"]) for name in REGULATION)
         assert 1.0 <= metrics["actor/tr_weight_mean"] <= 1.4
+        assert 0 <= metrics["critic/equal_groups_frac"] < 1 and 0 <= metrics["critic/no_answer_frac"] < 1
         # vLLM samples with the weights the ranks have: the probabilities of both agree at every step, ...
         assert metrics["training/rollout_probs_diff_max"] < 2e-5
+    assert any(step.metrics["critic/no_answer_frac"] > 0 for step in trained)
     # ... although the learning rate moves the weights far enough that a missed update would show,
     saved = [actor_weights(run_dir / f"global_step_{n}") for n in (2, STEPS)]
     assert max((saved[0][name] - saved[1][name]).abs().max().item() for name in saved[0]) > 5e-4
