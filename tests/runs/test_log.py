@@ -131,3 +131,17 @@ def test_an_engine_that_died_amid_a_rollout_is_named(tmp_path):
     ]
     (tmp_path / "log").write_text("\n".join(lines))
     assert "(vLLM's engine process died: " in failure(tmp_path / "log")
+
+
+def test_workers_that_ray_ended_for_their_memory(tmp_path):
+    """Ray then lists processes; the last lines of the log are about those."""
+    lines = [
+        "Traceback (most recent call last):",
+        "ray.exceptions.OutOfMemoryError: 5 worker(s) were killed due to the node running low on memory. Memory on the node "
+        "(IP: 192.0.2.2, ID: 000d) was 22.33GB used / 23.54GB limit (0.948715)",
+        "Top 10 memory users: PID\tMEM(GB)\tCOMMAND",
+        "664\t0.37\tray::RewardLoopWorker",
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    message = failure(tmp_path / "log")
+    assert "little memory left (22.33GB used / 23.54GB)" in message and "RewardLoopWorker" not in message

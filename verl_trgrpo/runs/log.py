@@ -27,6 +27,10 @@ _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised i
 
 # torch.save's own words on a full disk, and the system's.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
+# Ray ends workers itself before the system does.
+_LITTLE_MEMORY = re.compile(
+    r"killed due to the node running low on memory\..*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit"
+)
 # Ray puts the class of an actor and the number of its process before each of its lines, and names a dead one by number.
 _SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
 _DEAD_PID = re.compile(re.escape(_WORKER_KILLED) + r".*? Worker PID: (\d+)")
@@ -104,6 +108,11 @@ def _hints(text: str, run_dir: Path) -> list[str]:
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error
         hints.append(f"only {room}")
+    if memory := _LITTLE_MEMORY.search(text):
+        hints.append(
+            f"Ray ended workers because this machine had little memory left ({memory['used']}): close other programs, or give "
+            "the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
+        )
     if _ENGINE_DEAD in text:
         hints.append(
             "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
