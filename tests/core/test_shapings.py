@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.core import make_shaping
+from verl_trgrpo.core import Tokens, make_shaping
 
 PROBS = [0.0, 1e-6, 0.1, 0.122, 0.25, 0.327, 0.4999, 0.5, 0.75, 1.0]
 
@@ -88,3 +88,40 @@ CONSTANT = [
 def test_constant_weights_are_refused_with_the_remedy(parameters):
     with pytest.raises(ValueError, match=r"same weight .* inverse temperature .*uniform"):
         make_shaping(**parameters)
+
+
+def tokens(**columns):
+    """One response of tokens whose figures are given; the last one is outside the mask."""
+    given = {name: torch.tensor([[*values, 9.0]], dtype=torch.float64) for name, values in columns.items()}
+    n = len(next(iter(columns.values())))
+    mask = torch.tensor([[1] * n + [0]])
+    log_prob = given.get("log_prob", torch.full((1, n + 1), -0.5, dtype=torch.float64))
+    advantages = given.get("advantages", torch.ones(1, n + 1, dtype=torch.float64))
+    return Tokens.of_batch(given.get("old_log_prob", log_prob), log_prob, advantages, mask, given.get("entropy"))
+
+
+def test_stapo_leaves_out_what_is_rare_sure_and_rewarded():
+    rare, usual = math.log(0.001), math.log(0.5)
+    batch = tokens(
+        log_prob=[rare, rare, rare, usual, rare], entropy=[0.05, 0.05, 2.0, 0.05, 0.0999], advantages=[1, -1, 1, 1, 0.1]
+    )
+    assert make_shaping("stapo").weigh(batch).tolist() == [[0, 1, 1, 1, 0, 1]]
+    assert make_shaping("stapo", max_entropy=3.0).weigh(batch).tolist() == [[0, 1, 0, 1, 0, 1]]
+    assert make_shaping("stapo", max_prob=0.6, max_entropy=0.06).weigh(batch).tolist() == [[0, 1, 1, 0, 1, 1]]
+
+
+def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():
+    generator = torch.Generator().manual_seed(0)
+    log_prob = -torch.rand(64, 200, generator=generator, dtype=torch.float64)
+    mask = torch.ones(64, 200)
+    of = lambda rows: Tokens.of_batch(log_prob[rows], log_prob[rows], mask[rows], mask[rows])  # noqa: E731
+    for share in (0.1, 0.5, 0.9):
+        kept = make_shaping("random_subset", share=share).weigh(of(slice(None)))
+        assert set(kept.unique().tolist()) == {0.0, 1.0}
+        assert kept.mean().item() == pytest.approx(share, abs=0.015)
+        by_position = kept.mean(0)
+        assert 0.5 * share < by_position.min() + 0.1 and by_position.max() < share + 0.3
+        parts = [make_shaping("random_subset", share=share).weigh(of(slice(i, i + 16))) for i in range(0, 64, 16)]
+        assert torch.equal(torch.cat(parts), kept)
+    other = make_shaping("random_subset", seed=1).weigh(of(slice(None)))
+    assert 0.4 < (other == make_shaping("random_subset").weigh(of(slice(None)))).double().mean() < 0.6

@@ -1,6 +1,7 @@
 """The estimators as veRL calls them: through its own compute_advantage, with options from its configuration."""
 
 import numpy as np
+import pytest
 import torch
 from omegaconf import OmegaConf
 from verl.protocol import DataProto
@@ -33,6 +34,12 @@ def test_reinforce_rej():
     expected = rejection_advantages(rewards_of(SCORES), MASK, UIDS)
     assert torch.equal(advantages_of("reinforce_rej", OmegaConf.create({})), expected)
     assert (expected[:, 0] != 0).tolist() == [True, False, False, False, False, False]
+
+
+def test_w_reinforce_takes_its_options():
+    found = advantages_of("w_reinforce", OmegaConf.create({"w_reinforce": {"_target_": "x", "positive": 0.25}}))
+    assert found[:, 0].tolist() == [0.25, 0.25, -1.0, -1.0, 0.25, -1.0]
+    assert advantages_of("w_reinforce", OmegaConf.create({}))[0, 0].item() == pytest.approx(0.1)
 
 
 def test_ha_dw_remembers_within_a_run_and_forgets_between_runs():

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import hydra
 import numpy as np
@@ -23,13 +24,23 @@ ALGORITHMS = {
     "tr_grpo_token_mean": ("tr_grpo", "grpo", "sigmoid"),
     "tr_grpo_reverse": ("tr_grpo", "grpo", "sigmoid"),
     "grpo_sg": ("tr_grpo", "grpo", "sigmoid"),
-    "advantage_reweighting": ("tr_grpo", "grpo", "linear"),
+    "advantage_reweighting_current": ("tr_grpo", "grpo", "linear"),
+    "advantage_reweighting_old": ("tr_grpo", "grpo", "linear"),
     "dr_grpo": ("vanilla", "grpo", None),
     "dapo_clip": ("vanilla", "grpo", None),
     "aspo": ("aspo", "grpo", "uniform"),
     "top_entropy": ("tr_grpo", "grpo", "top_entropy"),
     "reinforce_rej": ("vanilla", "reinforce_rej", None),
     "ha_dw": ("vanilla", "ha_dw", None),
+    "stapo": ("tr_grpo", "grpo", "stapo"),
+    "random_subset": ("tr_grpo", "grpo", "random_subset"),
+    "w_reinforce": ("vanilla", "w_reinforce", None),
+    "dppo_tv": ("dppo_tv", "grpo", None),
+    "dppo_kl": ("dppo_kl", "grpo", None),
+    "tr_dppo_tv": ("tr_dppo_tv", "grpo", "sigmoid"),
+    "tr_dppo_kl": ("tr_dppo_kl", "grpo", "sigmoid"),
+    "tr_dapo_clip": ("tr_grpo", "grpo", "sigmoid"),
+    "tr_ha_dw": ("tr_grpo", "ha_dw", "sigmoid"),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -95,11 +106,13 @@ def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
         assert shaping == make_shaping(shaping.name, reverse=algorithm == "tr_grpo_reverse")
         assert policy_loss.placement == ("inside" if algorithm == "tr_grpo_published" else "outside")
         assert policy_loss.kl == ("literal" if algorithm == "tr_grpo_published" else "plain")
-        assert policy_loss.normalize == ("token_mean" if algorithm == "tr_grpo_token_mean" else "none")
-    assert actor.calculate_entropy is (algorithm == "top_entropy")
+        divided = ("tr_grpo_token_mean", "stapo", "random_subset")
+        assert policy_loss.normalize == ("token_mean" if algorithm in divided else "none")
+        assert policy_loss.prob_source == ("old" if algorithm == "advantage_reweighting_old" else "current")
+    assert actor.calculate_entropy is (algorithm in ("top_entropy", "stapo"))
     assert config.algorithm.norm_adv_by_std_in_grpo is (algorithm != "dr_grpo")
     assert actor.loss_agg_mode == ("seq-mean-token-sum-norm" if algorithm == "dr_grpo" else "token-mean")
-    assert actor.clip_ratio_high == (0.28 if algorithm == "dapo_clip" else 0.2)
+    assert actor.clip_ratio_high == (0.28 if algorithm.endswith("dapo_clip") else 0.2)
 
 
 def test_every_algorithm_and_every_shaping_has_a_file():
@@ -114,7 +127,21 @@ def test_every_algorithm_and_every_shaping_has_a_file():
 def test_any_shaping_by_one_word(name):
     actor = actor_of(compose("trgrpo_trainer", "algorithm=aspo", f"shaping={name}"))
     assert actor.policy_loss.shaping == make_shaping(name)
-    assert actor.calculate_entropy is (name == "top_entropy")
+    assert actor.calculate_entropy is (name in ("top_entropy", "stapo"))
+
+
+def test_weights_are_divided_by_their_mean_by_one_word():
+    for algorithm in ("tr_grpo", "advantage_reweighting_old", "aspo"):
+        config = compose("trgrpo_trainer", f"algorithm={algorithm}", "normalize=token_mean")
+        assert actor_of(config).policy_loss.normalize == "token_mean"
+
+
+def test_every_algorithm_has_a_test_and_a_row_in_the_readme():
+    root = Path(__file__).parents[2]
+    shipped = {path.stem for path in (root / "verl_trgrpo/config/algorithm").glob("*.yaml")}
+    assert shipped == ALGORITHMS.keys()
+    readme = (root / "README.md").read_text()
+    assert [name for name in sorted(shipped) if f"`{name}`" not in readme] == []
 
 
 def test_a_shaping_of_your_own():

@@ -12,11 +12,13 @@ from verl_trgrpo.core.options import ClipRange, TokenWeighting
 from verl_trgrpo.core.policy_loss import PolicyLoss, compute_policy_loss, token_weights
 from verl_trgrpo.core.shaping import Shaping, asks_for_entropy, available_shapings, make_shaping, register_shaping
 from verl_trgrpo.core.tokens import Tokens
+from verl_trgrpo.core.w_reinforce import OutcomeOptions, outcome_advantages
 
 __all__ = [
     "LOSS_AGG_MODES",
     "ClipRange",
     "DifficultyOptions",
+    "OutcomeOptions",
     "PolicyLoss",
     "Shaping",
     "TokenStatistic",
@@ -31,6 +33,7 @@ __all__ = [
     "group_metrics",
     "group_relative_advantages",
     "make_shaping",
+    "outcome_advantages",
     "register_shaping",
     "rejection_advantages",
     "shapings",

@@ -89,6 +89,39 @@ def top_entropy(entropy: torch.Tensor, response_mask: torch.Tensor, *, share: fl
     return (entropy >= torch.topk(candidates, kept).values[-1]).to(entropy.dtype)
 
 
+@register_shaping("stapo", {"max_prob": "(0, 1]", "max_entropy": "(0, inf)"})
+def stapo(
+    probs: torch.Tensor,
+    entropy: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    max_prob: float = 0.01,
+    max_entropy: float = 0.1,
+) -> torch.Tensor:
+    """0 for tokens with p < max_prob, entropy < max_entropy and A > 0, else 1 (STAPO, arXiv 2602.15620).
+
+    "Spurious" tokens: improbable where the policy was sure, and rewarded all the same; about one in ten thousand. The three
+    conditions, and that the loss is divided by the tokens that stay (``normalize=token_mean``), are those of the abstract
+    and public summaries; 0.01 is a summary's example. The bound of the entropy, in nats, is this project's: a summary
+    takes a low percentile of the batch instead.
+    """
+    return 1 - ((probs < max_prob) & (entropy < max_entropy) & (advantages > 0)).to(probs.dtype)
+
+
+@register_shaping("random_subset", {"share": "(0, 1)"})
+def random_subset(
+    old_log_prob: torch.Tensor, positions: torch.Tensor, *, share: float = 0.5, seed: int = 0
+) -> torch.Tensor:
+    """1 for about a ``share`` of the tokens, drawn by chance, else 0: a control for every method that selects tokens.
+
+    In the manner of S-GRPO (arXiv 2504.20834, of which the abstract was seen), which trains on a random subset. Which tokens
+    are drawn is a function of position, old log-probability and ``seed``: the same however a batch is cut, and in every
+    pass over it, without a generator's state.
+    """
+    noise = torch.sin(old_log_prob.double() * 12989.8 + positions.double() * 78.233 + seed) * 43758.5453
+    return (noise - noise.floor() < share).to(old_log_prob.dtype)
+
+
 @register_shaping("uniform", constant=True)
 def uniform(probs: torch.Tensor) -> torch.Tensor:
     """``1`` for every token: plain GRPO, the baseline of every comparison."""

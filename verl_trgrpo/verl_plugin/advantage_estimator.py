@@ -1,7 +1,8 @@
 """The advantage estimators as veRL calls them.
 
 ``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
-``ha_dw`` weighs advantages by difficulty, with options from ``algorithm.ha_dw``.
+``ha_dw`` weighs advantages by difficulty, with options from ``algorithm.ha_dw``; ``w_reinforce`` knows right and wrong
+alone, with options from ``algorithm.w_reinforce``.
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
 (veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
@@ -21,8 +22,10 @@ from verl.trainer.ppo.core_algos import register_adv_est
 
 from verl_trgrpo.core import (
     DifficultyOptions,
+    OutcomeOptions,
     difficulty_weighted_advantages,
     group_relative_advantages,
+    outcome_advantages,
     rejection_advantages,
 )
 
@@ -55,6 +58,20 @@ def compute_reinforce_rej_outcome_advantage(
     return advantages, advantages
 
 
+@register_adv_est("w_reinforce")
+def compute_w_reinforce_outcome_advantage(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: np.ndarray,
+    config: Any = None,
+    **_: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """W-REINFORCE; see :func:`verl_trgrpo.core.outcome_advantages`; ValueError for options that are out of range."""
+    options = OutcomeOptions(**_options(config, "w_reinforce"))
+    advantages = outcome_advantages(token_level_rewards, response_mask, index, options)
+    return advantages, advantages
+
+
 class HistoryAwareEstimator:
     """HA-DW as veRL calls it, once per batch in the trainer's process: remembers the policy's accuracy between calls.
 
@@ -78,9 +95,7 @@ class HistoryAwareEstimator:
         """See :func:`verl_trgrpo.core.difficulty_weighted_advantages`; ValueError for options that are out of range."""
         if config is not self._run:
             self._run, self._expected = config, None
-        given = dict((config.get("ha_dw") if config is not None else None) or {})
-        given.pop("_target_", None)
-        options = DifficultyOptions(**given)
+        options = DifficultyOptions(**_options(config, "ha_dw"))
         advantages, self._expected = difficulty_weighted_advantages(
             token_level_rewards, response_mask, index, options, self._expected, epsilon, _normalizes_by_std(config)
         )
@@ -88,6 +103,12 @@ class HistoryAwareEstimator:
 
 
 register_adv_est("ha_dw")(HistoryAwareEstimator())
+
+
+def _options(config: Any, name: str) -> dict[str, Any]:
+    """The options of an estimator in veRL's ``algorithm`` node."""
+    given = (config.get(name) if config is not None else None) or {}
+    return {key: value for key, value in given.items() if key != "_target_"}
 
 
 def _normalizes_by_std(config: Any) -> bool:

@@ -1,6 +1,6 @@
 """The typed home of this project's options in veRL's configuration.
 
-They live at ``actor_rollout_ref.actor.policy_loss`` and, for the estimator ``ha_dw``, at ``algorithm``.
+They live at ``actor_rollout_ref.actor.policy_loss`` and, for the estimators ``ha_dw`` and ``w_reinforce``, at ``algorithm``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import ClipRange, DifficultyOptions, TokenWeighting
+from verl_trgrpo.core import ClipRange, DifficultyOptions, OutcomeOptions, TokenWeighting
 
 # Where the wrapped ppo_loss leaves the entropy in its copy of the actor's configuration, the only argument of a policy loss
 # that can carry it.
@@ -25,32 +25,34 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
 
     Raises:
-        ValueError: for what ``TokenWeighting`` refuses, and for ``placement=inside`` with ``loss_mode=aspo``.
+        ValueError: for what ``TokenWeighting`` refuses, and for ``placement=inside`` with another ``loss_mode`` than tr_grpo.
     """
 
     loss_mode: str = "tr_grpo"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.loss_mode == "aspo" and self.placement != "outside":
+        if self.loss_mode != "tr_grpo" and self.placement != "outside":
             raise ValueError(
-                f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode=aspo does not have; "
-                "use placement=outside"
+                f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode={self.loss_mode} does not "
+                "have; use placement=outside"
             )
 
 
 @dataclass
 class EstimatorAlgoConfig(AlgoConfig):
-    """veRL's ``algorithm`` node plus the options of the estimator ``ha_dw``.
+    """veRL's ``algorithm`` node plus the options of the estimators ``ha_dw`` and ``w_reinforce``.
 
     Named in the configuration's ``_target_``, so that mistakes come out when a configuration is validated; the
     estimator itself reads the node as it is.
 
     Args:
         ha_dw: options of ``adv_estimator: ha_dw``; None means the defaults.
+        w_reinforce: options of ``adv_estimator: w_reinforce``; None means the defaults.
     """
 
     ha_dw: DifficultyOptions | None = None
+    w_reinforce: OutcomeOptions | None = None
 
 
 def token_weighting_of(policy_loss: Any) -> TokenWeighting:

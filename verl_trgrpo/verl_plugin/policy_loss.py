@@ -1,4 +1,4 @@
-"""The policy losses ``tr_grpo`` and ``aspo`` as veRL calls them."""
+"""The policy losses ``tr_grpo`` and ``aspo`` as veRL calls them, and veRL's own DPPO losses with token weights."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, register_policy_loss
+from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
-from verl_trgrpo.core import PolicyLoss, TokenStatistic, compute_aspo_loss, compute_policy_loss
+from verl_trgrpo.core import PolicyLoss, Tokens, TokenStatistic, compute_aspo_loss, compute_policy_loss, token_weights
 from verl_trgrpo.verl_plugin import config as plugin_config
 
-LOSS_MODES = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
+_OWN = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
+# Ours, and veRL's whose loss is linear in a factor that can be given to it.
+_WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
+LOSS_MODES = (*_OWN, *_WEIGHTED)
 
 
 def verl_policy_loss(loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
@@ -67,11 +70,46 @@ def _check_advantages(advantages: torch.Tensor, response_mask: torch.Tensor) -> 
         )
 
 
-for _name, _loss in LOSS_MODES.items():
+def weighted_policy_loss(name: str) -> Callable[..., Any]:
+    """One of veRL's own policy losses with token weights.
+
+    The weights go the way of ``rollout_is_weights``, which those losses multiply with, token by token, after their own clip:
+    the same as ``placement=outside``.
+    """
+
+    def policy_loss(
+        old_log_prob: torch.Tensor,
+        log_prob: torch.Tensor,
+        advantages: torch.Tensor,
+        response_mask: torch.Tensor,
+        loss_agg_mode: str = "token-mean",
+        config: Any = None,
+        rollout_is_weights: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, dict[str, Any]]:
+        """As :func:`verl_policy_loss`; metrics are veRL's own, and the mean weight."""
+        weighting = plugin_config.token_weighting_of(config.policy_loss)
+        entropy = getattr(config, plugin_config.ENTROPY, None)
+        tokens = Tokens.of_batch(old_log_prob, log_prob, advantages, response_mask, entropy)
+        raw = weighting.shaping.weigh(tokens, weighting.prob_source)[tokens.valid]
+        weights = token_weights(tokens, weighting)
+        if rollout_is_weights is not None:
+            weights = weights * rollout_is_weights
+        loss, metrics = get_policy_loss_fn(name)(
+            old_log_prob, log_prob, advantages, response_mask, loss_agg_mode, config, weights
+        )
+        mean = TokenStatistic("ratio", (raw.sum().item(), float(raw.numel())))
+        return loss, {**metrics, "actor/tr_weight_mean": mean}
+
+    return policy_loss
+
+
+for _name in LOSS_MODES:
     # veRL overwrites silently; two plugins with one name must not fight in silence.
     if _name in POLICY_LOSS_REGISTRY:
         raise ValueError(
             f"policy loss {_name!r} is already registered by {POLICY_LOSS_REGISTRY[_name].__module__}; "
             "uninstall that plugin, or restrict VERL_USE_EXTERNAL_PLUGINS"
         )
-    register_policy_loss(_name)(verl_policy_loss(_loss))
+    register_policy_loss(_name)(
+        verl_policy_loss(_OWN[_name]) if _name in _OWN else weighted_policy_loss(_WEIGHTED[_name])
+    )
