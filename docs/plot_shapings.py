@@ -1,45 +1,74 @@
-"""Draws docs/shapings.png: the built-in shapings at their defaults, and the gradient envelope they act on.
+"""Draws docs/shapings.png: every shaping at its defaults, over p, and over entropy where it asks for that.
 
-Run: .venv/bin/python docs/plot_shapings.py
+Run: make docs, or .venv/bin/python docs/plot_shapings.py
 """
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 
-from verl_trgrpo.core import available_shapings, make_shaping
+from verl_trgrpo.core import Shaping, Tokens, available_shapings, make_shaping
+
+_COLUMNS = 4
+_POINTS = 201
 
 
 def main() -> None:
-    probs = torch.linspace(0, 1, 2001)
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    weights, gradients = figure.subplots(1, 2)
-    for name in available_shapings():
-        shaping = make_shaping(name)
+    shapings = {name: make_shaping(name) for name in available_shapings()}
+    shapings["sigmoid, reverse"] = make_shaping(reverse=True)
+    rows = math.ceil(len(shapings) / _COLUMNS)
+    figure = Figure(figsize=(12, 2.6 * rows), layout="constrained")
+    axes = figure.subplots(rows, _COLUMNS).flatten()
+    for axis, (name, shaping) in zip(axes, shapings.items(), strict=False):
+        axis.set_title(name, fontsize=11)
         if shaping.probs_only:
-            weights.plot(probs, shaping(probs), label=name)
-    weights.plot(probs, make_shaping(reverse=True)(probs), "--", color="gray", label="sigmoid, reverse")
-    weights.set(
-        title="weight of a token's loss", xlabel="probability p of the sampled token", ylabel="w(p)", ylim=(0, 1.5)
-    )
-    weights.legend(fontsize="small", ncols=2)
+            _curve(axis, shaping)
+        else:
+            _map(axis, shaping)
+        axis.set_xlabel("p of the sampled token", fontsize=9)
+        axis.tick_params(labelsize=8)
+    for axis in axes[len(shapings) :]:
+        axis.set_axis_off()
+    figure.savefig(Path(__file__).with_name("shapings.png"), dpi=90)
 
-    for name, style in (("uniform", "k-"), ("sigmoid", "C3-"), ("power", "C1-")):
-        lower = make_shaping(name)(probs) * (1 - probs)
-        # Both relative to their mean over p, because Adam cancels a common factor.
-        gradients.plot(probs, lower / lower.mean(), style, label=f"{name}: w (1 - p)")
-        gradients.plot(probs, math.sqrt(2) * lower / lower.mean(), style, alpha=0.3)
-    gradients.set(
-        title="bounds of the gradient norm at the logits", xlabel="p", ylabel="relative to the mean of w (1 - p)"
+
+def _curve(axis: Any, shaping: Shaping) -> None:
+    """w over p, and what it does to the lower bound of the gradient at the logits, 1 - p."""
+    probs = torch.linspace(0, 1, _POINTS)
+    weights = shaping(probs)
+    axis.plot(probs, weights, color="#0072B2", label="w")
+    axis.plot(probs, weights * (1 - probs), color="#D55E00", linestyle="--", label="w (1 - p)")
+    axis.set_ylim(0, 1.5)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, frameon=False)
+
+
+def _map(axis: Any, shaping: Shaping) -> None:
+    """w over p and entropy, for A > 0, of a micro-batch that has every pair once."""
+    probs = torch.linspace(1e-4, 0.05 if shaping.name == "stapo" else 1, _POINTS)
+    entropy = torch.linspace(0, 0.5 if shaping.name == "stapo" else 2, _POINTS)
+    log_prob, entropies = torch.meshgrid(probs.log(), entropy, indexing="xy")
+    ones = torch.ones_like(log_prob)
+    weights = shaping.weigh(Tokens.of_batch(log_prob, log_prob, ones, ones, entropies))
+    extent = (float(probs[0]), float(probs[-1]), float(entropy[0]), float(entropy[-1]))
+    axis.imshow(
+        weights,
+        origin="lower",
+        aspect="auto",
+        extent=extent,
+        cmap="Blues",
+        vmin=-0.3,
+        vmax=1.5,
+        interpolation="nearest",
     )
-    gradients.legend(fontsize="small")
-    for axis in (weights, gradients):
-        axis.grid(alpha=0.3)
-    figure.savefig(Path(__file__).with_name("shapings.png"), dpi=110)
+    asked = "entropy" in shaping.inputs
+    axis.set_ylabel("entropy, nats" if asked else "tokens", fontsize=9)
+    axis.text(0.97, 0.06, "white: 0, blue: 1", transform=axis.transAxes, ha="right", fontsize=8)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from verl_trgrpo.core.shaping import register_shaping
 
 _SIGMOID = {"alpha": "(0, inf)", "tau": "(0, inf)", "mu": "[0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"}
 
+# The last steps of MurmurHash3, which spread every bit over all of them; as signed numbers.
+_MIX = (-49064778989728563, -4265267296055464877)
+
 
 @register_shaping("sigmoid", _SIGMOID)
 def sigmoid(
@@ -118,8 +121,15 @@ def random_subset(
     are drawn is a function of position, old log-probability and ``seed``: the same however a batch is cut, and in every
     pass over it, without a generator's state.
     """
-    noise = torch.sin(old_log_prob.double() * 12989.8 + positions.double() * 78.233 + seed) * 43758.5453
-    return (noise - noise.floor() < share).to(old_log_prob.dtype)
+    bits = (
+        old_log_prob.double().contiguous().view(torch.int64)
+        + (positions + 1) * 0x9E3779B97F4A7C1
+        + seed * 0x2545F4914F6CDD1
+    )
+    for factor in _MIX:
+        bits = (bits ^ (bits >> 33)) * factor
+    noise = ((bits ^ (bits >> 33)) & (2**53 - 1)).double() / 2**53
+    return (noise < share).to(old_log_prob.dtype)
 
 
 @register_shaping("uniform", constant=True)
