@@ -25,7 +25,7 @@ def main() -> None:
     figure = Figure(figsize=(12, 2.6 * rows), layout="constrained")
     axes = figure.subplots(rows, _COLUMNS).flatten()
     for axis, (name, shaping) in zip(axes, shapings.items(), strict=False):
-        axis.set_title(name, fontsize=11)
+        axis.set_title(f"{name}, A > 0" if "advantages" in shaping.inputs else name, fontsize=11)
         if shaping.probs_only:
             _curve(axis, shaping)
         else:
@@ -67,8 +67,10 @@ def _map(axis: Any, shaping: Shaping) -> None:
         interpolation="nearest",
     )
     asked = "entropy" in shaping.inputs
-    axis.set_ylabel("entropy, nats" if asked else "tokens", fontsize=9)
-    axis.text(0.97, 0.06, "white: 0, blue: 1", transform=axis.transAxes, ha="right", fontsize=8)
+    axis.set_ylabel("entropy, nats" if asked else "")
+    if not asked:
+        axis.set_yticks([])
+    axis.text(0.97, 0.06, "light: 0, dark: 1", transform=axis.transAxes, ha="right", fontsize=8)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 #
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct                      TR-GRPO
 #   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct algorithm=grpo       the baseline
-#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            configuration, steps, problems
+#   bash recipes/run.sh knights_and_knaves/qwen2.5-3b-instruct --dry-run            problems, configuration, steps
 #   bash recipes/run.sh --help
 set -euo pipefail
 
@@ -22,7 +22,7 @@ usage: bash recipes/run.sh TASK/MODEL [--build-data] [--dry-run] [HYDRA OVERRIDE
 
   TASK/MODEL     a recipe: recipes/TASK/MODEL.yaml; paths in it are relative to the repository
   --build-data   build the recipe's data files first, where they are not there (or BUILD_DATA=1)
-  --dry-run      start nothing: print the final configuration, the sizes of a step, and every problem
+  --dry-run      start nothing: print every problem, what differs from veRL's defaults, and the number of steps
   override       any of Hydra's, e.g. algorithm=grpo trainer.n_gpus_per_node=8 trainer.resume_mode=disable
 
 environment
@@ -136,7 +136,7 @@ done
 recipe=recipes/$name.yaml
 [[ -f $recipe && $name != */base && $name != compare/* ]] || fail "$recipe is no recipe; there are: $(recipes)"
 check_cluster_settings
-command -v verl-trgrpo >/dev/null || fail "verl-trgrpo is not on the path; activate its environment, or pip install verl-trgrpo"
+command -v verl-trgrpo >/dev/null || fail "verl-trgrpo is not on the path; activate its environment, or pip install -e . here"
 if ((NNODES > 1)); then
     # What the user gives comes last and wins.
     overrides=("trainer.nnodes=$NNODES" ${overrides[@]+"${overrides[@]}"})

@@ -64,8 +64,9 @@ examples, from a checkout:
 
 arms: grpo, tr_grpo, tr_grpo_published (weights inside the clip and, with --kl-coef, in the KL, as typeset),
   tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
-  advantage_reweighting (0.2 p + 0.8), dapo_clip (upper clip 0.28), grpo_scaled_loss and grpo_scaled_lr (GRPO whose loss or
-  learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have given it).
+  advantage_reweighting (0.2 p + 0.8, p of the current policy), dapo_clip (upper clip 0.28), grpo_scaled_loss and
+  grpo_scaled_lr (GRPO whose loss or learning rate is multiplied, at each update, by the mean weight that TR-GRPO would have
+  given it).
 
 OUT receives metrics-1.jsonl (one line a step, with veRL's names), the responses of validations (validation/N.jsonl) and the
 checkpoint global_step_N, a Hugging Face directory.

@@ -261,8 +261,8 @@ def test_hydras_own_way_to_show_a_configuration_is_answered_with_the_command_tha
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
         "import sys\nfrom verl_trgrpo.runs.validate import validate\n"
-        "def early(finding):\n    assert not {'torch', 'verl', 'transformers'} & sys.modules.keys()\n"
-        f"    print(finding.message)\n    sys.exit(7)\nvalidate({PUZZLES!r}, early=early)"
+        "def early(findings):\n    assert not {'torch', 'verl', 'transformers'} & sys.modules.keys()\n"
+        f"    print(findings[0].message)\n    sys.exit(7)\nvalidate({PUZZLES!r}, early=early)"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 7 and "data/kk/train.parquet does not exist" in ended.stdout, ended.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -60,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[-1:] in (["-h"], ["--help"]) and (group or len(words) == 1):
         print(_overview(group or {name: about for name, (_, about) in COMMANDS.items()}))
         return 0
-    print(f"error: {name or 'nothing'} is not a command; give one of {', '.join(group or COMMANDS)}", file=sys.stderr)
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(group or COMMANDS)}"
+    print(f"error: {name or 'nothing'} is not a command; {hint}", file=sys.stderr)
     return 2
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import Finding
+from verl_trgrpo.common.problems import Finding, Level
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,10 @@ def run(words: Sequence[str]) -> int:
     options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.runs.validate import validate
 
-    def early(finding: Finding) -> None:
-        print(f"{finding.level.value}: {finding.message}\nlooking at the rest ...", file=sys.stderr, flush=True)
+    def early(findings: Sequence[Finding]) -> None:
+        missing = [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]
+        if missing:
+            print("\n".join([*missing, "looking at the rest ..."]), file=sys.stderr, flush=True)
 
     report = validate(options.config, options.overrides, not options.no_files, early)
     print(report.findings_text())

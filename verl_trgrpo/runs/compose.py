@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +17,9 @@ from yaml import YAMLError
 from verl_trgrpo.common.problems import ProblemsError
 
 DEFAULT_CONFIG = "trgrpo_trainer"
+
+_NOT_THERE = re.compile(r"Could not override '(?P<name>\w+)'")
+_NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 
 # What every configuration of a training has.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
@@ -144,6 +149,24 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def _words(message: str) -> str:
+    """Hydra's message; where its advice leads nowhere, what does."""
+    if group := _NOT_THERE.match(message):
+        name = group["name"]
+        if name in ("shaping", "normalize"):
+            return f"{name}= has nothing to act on: this algorithm has no token weights; choose one that has, such as tr_grpo"
+    if found := _NO_PRIMARY.search(message):
+        own = sorted(path.stem for path in (Path(__file__).parent.parent / "config").glob("*.yaml"))
+        near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"there are ppo_trainer (veRL's), {', '.join(own)}, and recipe files"
+        )
+        return f"there is no configuration {found['name']}; {hint}"
+    return message
+
+
 def _yaml_problem(error: YAMLError) -> str:
     """File, line and reason of a syntax error, in one line."""
     mark = getattr(error, "problem_mark", None)
@@ -191,7 +214,7 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
-        raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else str(error)]) from error
+        raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else _words(str(error))]) from error
     if lacking := [name for name in _SECTIONS if name not in config]:
         message = (
             f"{source} is not a whole configuration: it lacks {', '.join(lacking)}. A recipe's defaults list begins with "

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.problems import Finding, Level, count_of
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
@@ -55,22 +56,36 @@ class Report:
 
     def details_text(self) -> str:
         """Where the configuration differs from veRL's own defaults, with those, and the number of steps."""
-        defaults, unset = flat(verl_defaults()), object()
-        lines = []
-        for key, value in flat(self.config).items():
-            default = defaults.get(key, unset)
-            if value != default:
+        written, defaults, unset = flat(verl_defaults()), _resolved(verl_defaults()), object()
+        values, lines = _resolved(self.config), []
+        for key, own in flat(self.config).items():
+            value, default = values[key], defaults.get(key, unset)
+            if (
+                own != written.get(key, unset) and value != default
+            ):  # and not only what refers to something that differs
                 lines.append(f"{key}: {value}" + (f"  (veRL: {default})" if default is not unset else ""))
         return "\n".join(
             ["where it differs from veRL's defaults", *lines, "", f"steps: {self.total_steps or 'not known'}"]
         )
 
 
+def _resolved(config: DictConfig) -> dict[str, object]:
+    """Dotted keys with their values; what cannot be resolved stays as it is written."""
+    values = {}
+    for key, written in flat(config).items():
+        try:
+            value = OmegaConf.select(config, key, throw_on_missing=False)
+        except OmegaConfBaseException:
+            value = written
+        values[key] = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    return values
+
+
 def validate(
     source: str | Path = DEFAULT_CONFIG,
     overrides: Sequence[str] = (),
     need_files: bool = True,
-    early: Callable[[Finding], object] = lambda finding: None,
+    early: Callable[[Sequence[Finding]], object] = lambda findings: None,
 ) -> Report:
     """Compose a run's configuration as training on accelerators would, wherever that is asked, and check it.
 
@@ -78,14 +93,13 @@ def validate(
         source: as :func:`~verl_trgrpo.runs.compose.compose` takes it.
         overrides: Hydra overrides; ``platform=cpu`` is for a look at what a machine without an accelerator would train.
         need_files: whether data and model must be there; otherwise a missing file is "not checked".
-        early: called with each missing file at once, before veRL is imported, which takes many seconds.
+        early: called with complaints about missing files, before veRL is imported, which takes many seconds.
 
     Raises:
         ProblemsError: when it cannot be composed, so that nothing can be looked at.
     """
     run = compose(source, overrides)
-    for finding in missing_files(run.config, need_files):
-        early(finding)
+    early(missing_files(run.config, need_files))
     return check(run, need_files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from typing import Any
 
@@ -14,6 +15,8 @@ from verl_trgrpo.common.problems import Finding, error
 
 # The actor and the model have checks of their own. veRL reads reward and profiler without building their dataclasses.
 _NODES = ("algorithm", "actor_rollout_ref.rollout", "distillation", "skip")
+
+_FOREIGN = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
 # What veRL's worker renames in the options of the reference model before it builds them.
 _REFERENCE_NAMES = {
@@ -82,4 +85,6 @@ def _root_cause(error: BaseException) -> str:
     while isinstance(error, HydraException) and error.__cause__ is not None:
         error = error.__cause__
     text = str(error) or type(error).__name__
+    if foreign := _FOREIGN.search(text):
+        text = f"{foreign['class']} has no option {foreign['name']!r}; remove it, or correct its name"
     return f"{text} ({key.replace('full_key:', 'at').strip()})" if key else text

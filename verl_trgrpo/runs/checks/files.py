@@ -34,9 +34,12 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
                 findings.append(Finding(level, key, message))
     model = str(config.actor_rollout_ref.model.path)
     # "name/model" may be on a hub; anything that looks like a path must be there.
-    if _looks_local(model) and not Path(model).expanduser().is_dir():
+    default = " (this is veRL's default)" if model.startswith("~/models/deepseek") else ""
+    if looks_local(model) and not Path(model).expanduser().is_dir():
         findings.append(
-            Finding(level, MODEL, f"{MODEL}={model} is not a directory; give a model directory or a hub name")
+            Finding(
+                level, MODEL, f"{MODEL}={model} is not a directory; set it to a model directory or a hub name{default}"
+            )
         )
     return findings
 
@@ -93,7 +96,8 @@ def local_data_files(config: DictConfig, key: str) -> list[Path]:
     return [Path(file).expanduser() for file in data_files(config, key) if "://" not in file]
 
 
-def _looks_local(name: str) -> bool:
+def looks_local(name: str) -> bool:
+    """Whether a model's name is a path; another may be on a hub."""
     return name.startswith((".", "~", "/"))
 
 

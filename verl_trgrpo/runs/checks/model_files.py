@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.common.problems import Finding, error, not_checked
 from verl_trgrpo.runs.checks.contracts import build_problem
-from verl_trgrpo.runs.checks.files import MODEL
+from verl_trgrpo.runs.checks.files import MODEL, looks_local
 
 
 def model_findings(config: DictConfig) -> list[Finding]:
@@ -23,7 +23,7 @@ def model_findings(config: DictConfig) -> list[Finding]:
     path = Path(name).expanduser()
     tokenizer = Path(str(model.get("tokenizer_path") or name)).expanduser()
     findings = []
-    if not path.is_dir():
+    if not path.is_dir() and not looks_local(name):
         findings.append(not_checked(MODEL, f"{MODEL}={name} is a name on a hub; nothing is downloaded to look at it"))
     problems = _code_problems(path, tokenizer, trusted, MODEL)
     # Opening what brings code of its own would fail for the same reason.
@@ -32,8 +32,8 @@ def model_findings(config: DictConfig) -> list[Finding]:
     if not problems and path.is_dir() and (reason := build_problem(model)):
         # An added key that is no option of the model's dataclass says nothing about the files.
         about_files = f"{MODEL}={name} cannot be opened: {reason}; get the model again"
-        about_keys = f"actor_rollout_ref.model: {reason}; correct or remove the key"
-        problems = [about_keys if "unexpected keyword" in reason else about_files]
+        about_keys = f"actor_rollout_ref.model: {reason}"
+        problems = [about_keys if "has no option" in reason else about_files]
     findings += [error(MODEL, problem) for problem in problems]
     judge = config.reward.reward_model
     if judge.enable and judge.model_path:
