@@ -69,7 +69,7 @@ def test_a_dry_run_shows_configuration_steps_and_problems_and_starts_nothing(tmp
     )  # fmt: skip
     assert result.returncode == 1
     for part in (
-        "clip_ratio_high: 0.28", "loss_mode: vanilla", "steps: not known",
+        "clip_ratio_high: 0.28  (veRL: 0.2)", "steps: not known",
         "/nowhere/kk/train.parquet does not exist; build it",
     ):  # fmt: skip
         assert part in result.stdout, part

@@ -15,7 +15,7 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def write(path, rows=200):
-    texts = [random.Random(row).randbytes(40).hex() for row in range(rows)]
+    texts = [random.Random(row).randbytes(12).hex() for row in range(rows)]
     pq.write_table(
         pa.table(
             {
@@ -137,5 +137,6 @@ def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, t
     [problem] = problems_of(arguments)
     assert problem.startswith(f"reward.reward_model.model_path={judge} names Python code of its own (auto_map)")
     assert not list(tmp_path.rglob("ran"))
-    assert problems_of([*arguments, "reward.reward_model.enable=false"]) == []
+    found = problems_of([*arguments, "reward.reward_model.enable=false"])
+    assert len(found) == 2 and all("'kk_3ppl', for which there is no reward" in problem for problem in found)
     assert problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []

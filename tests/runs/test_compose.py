@@ -85,7 +85,7 @@ def test_a_recipe_s_run_is_named_after_it_and_its_algorithm_unless_it_has_a_name
     [
         ("trgrpo_trainer", ["algorithm=trgrpo"], "tr_grpo_reverse"),
         ("trgrpo_trainer", ["nonsense.key=1"], "nonsense"),
-        ("trgrpo", [], "Cannot find primary config 'trgrpo'"),
+        ("trgrpo", [], "did you mean trgrpo_trainer?"),
         ("recipes/nowhere/x.yaml", [], "does not exist"),
         ("recipes/knights_and_knaves/qwen2.5-3b-instruct", [], "does not end in .yaml"),
     ],

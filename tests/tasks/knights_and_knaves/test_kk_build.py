@@ -132,7 +132,7 @@ def test_the_command_line_reports_errors_in_one_place_and_leaves_the_old_files(t
         (["--source", "nowhere.jsonl"], "nowhere.jsonl does not exist"),
         (["--source", str(tmp_path / "kk.jsonl")], "kk.jsonl, row 1: missing names, solution, statements"),
     ):
-        assert main([*words, *more]) == 2
+        assert main([*words, "--force", *more]) == 2
         error = capsys.readouterr().err
         assert error.count("error:") == 1 and reason in error and "Traceback" not in error
     assert files_in(out) == before
@@ -143,7 +143,7 @@ def test_a_build_that_is_stopped_leaves_the_old_data_set(tmp_path, number):
     out = tmp_path / "kk"
     build_kk(out)
     before = data_in(out)
-    command = command_of("kk", "--out", out, "--people", "8", "--train", "1000000", "--test", "3")
+    command = command_of("kk", "--out", out, "--force", "--people", "8", "--train", "1000000", "--test", "3")
     code, error = stop_amid_work(command, environment_for(tmp_path), out, number)
     assert data_in(out) == before
     if number == signal.SIGINT:

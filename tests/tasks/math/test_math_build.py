@@ -159,7 +159,9 @@ def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, so
     build(out, "--source", source)
     before = files_in(out)
     capsys.readouterr()
-    assert main("--out", out, "--source", source, *(word.replace("SOURCE", str(source)) for word in words)) == 2
+    assert (
+        main("--out", out, "--force", "--source", source, *(word.replace("SOURCE", str(source)) for word in words)) == 2
+    )
     error = capsys.readouterr().err
     assert all(reason in error for reason in reasons), error
     assert files_in(out) == before

@@ -27,7 +27,7 @@ def origins(path):
 def test_limit_draws_from_each_set_with_the_seed_and_keeps_the_order(tmp_path, source):
     draws = []
     for seed in range(4):
-        assert run(tmp_path / "out", "--source", source, "--limit", "3", "--seed", seed) == 0
+        assert run(tmp_path / "out", "--source", source, "--limit", "3", "--force", "--seed", seed) == 0
         train = origins(tmp_path / "out" / "train.parquet")
         assert len(set(train)) == len(train) == 6
         assert train == sorted(train, key=lambda origin: (origin.startswith("hotpotqa"), origin))
@@ -43,11 +43,13 @@ def test_a_data_set_is_built_again_only_when_something_changed(tmp_path, source,
     for changed, built in ((None, True), (None, False), ("nq/dev.jsonl", False), ("nq/train.jsonl", True)):
         if changed:
             write_jsonl(source / changed, FOUR)
-        assert run(out, "--source", source) == 0
+        if built and changed:
+            assert run(out, "--source", source) == 2 and "other arguments" in capsys.readouterr().err
+        assert run(out, "--source", source, *(["--force"] if built else [])) == 0
         assert ("already has" not in capsys.readouterr().out) == built
     assert len(rows_of(out / "train.parquet")) == 10
-    assert run(out, "--source", source, "--val-per-set", "1") == 0
-    assert run(out, "--source", source) == 0
+    assert run(out, "--source", source, "--force", "--val-per-set", "1") == 0
+    assert run(out, "--source", source, "--force") == 0
     assert not (out / "val.parquet").exists(), "a file of the data set before must not stay beside the new ones"
 
 

@@ -67,6 +67,8 @@ def _file_findings(key: str, path: Path, tokenizer: Any, config: DictConfig) -> 
     except (pa.ArrowException, OSError):
         return []  # reported where files are looked at
     total = len(prompts)
+    if not total:
+        return []  # reported where files are looked at
     rows = sorted({round(i * (total - 1) / max(1, min(total, _MOST) - 1)) for i in range(min(total, _MOST))})
     chats = [prompt for prompt in prompts.take(rows).to_pylist() if is_chat(prompt)]
     if not chats:
