@@ -45,7 +45,8 @@ def _with_metrics(partition_id: str, batch: Any, metrics: dict[str, Any]) -> tup
     if "rm_scores" not in data:  # a reward model that shares the GPUs scores later
         return batch, metrics
     groups = [key.rsplit("_", 2)[0] for key in batch.keys]  # keys are UID_SESSION_INDEX
-    rewards = [float(scores.sum()) for scores in data["rm_scores"]]
-    extras = data["extra_fields"].tolist() if "extra_fields" in data else []
+    rewards = [float(scores.sum()) for scores in list(data["rm_scores"])]
+    # Plain dictionaries, or such in a wrapper of tensordict's.
+    extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
     return batch, metrics | group_metrics(groups, rewards, infos)
