@@ -10,7 +10,7 @@ import torch
 from tests.analysis.test_analyze_command import data, options, policy  # noqa: F401
 from verl_trgrpo.analysis.options import parse_shaping
 from verl_trgrpo.analysis.rollouts import sample_rollouts
-from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_page
+from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_tokens
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
@@ -77,7 +77,7 @@ def test_what_a_model_writes_stays_text_and_two_thousand_tokens_are_fine(tmp_pat
     attack = ["</span><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<|im_end|>", "\x00", "&amp;", "\n"]
     tokens = [Token(attack[i % 6], (i % 10) / 10, 1.0 + (i % 5) / 10, i / 2000, i / 2000, 0.5) for i in range(2000)]
     path = tmp_path / "tokens.html"
-    write_page(path, "<b>title</b>", "sigmoid", [Shown("<i>prompt</i>", -1.0, tokens)], {"share": "50 %"})
+    write_tokens(path, "<b>title</b>", "sigmoid", [Shown("<i>prompt</i>", -1.0, tokens)], {"share": "50 %"})
     content = path.read_text()
     page = Collector()
     page.feed(content)

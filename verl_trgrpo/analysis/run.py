@@ -13,7 +13,7 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, load_policy, sample_rollouts
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.analysis.show import gradient_text, plot_gradients, sharpness_text
-from verl_trgrpo.analysis.tokens import Token, choose, look_at, write_page
+from verl_trgrpo.analysis.tokens import Token, choose, look_at, write_tokens
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, model_label
@@ -75,7 +75,7 @@ def _show_tokens(
         "their share of |A| w (1 - p)": f"{_share(rare, tokens, 'gradient'):.1%}",
     }
     path = options.directory / "tokens.html"
-    write_page(path, f"What {name} does to the tokens of {model_label(options.model[0])}", name, shown, figures)
+    write_tokens(path, f"What {name} does to the tokens of {model_label(options.model[0])}", name, shown, figures)
     return path
 
 

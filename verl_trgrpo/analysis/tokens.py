@@ -10,13 +10,13 @@ import torch
 
 from verl_trgrpo import __version__
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_logits
-from verl_trgrpo.common.files import write_bytes
+from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.common.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from verl_trgrpo.core import Shaping
 
-_TEMPLATE = "tokens.html.jinja"
+_TEMPLATE = Path(__file__).with_name("tokens.html.jinja")
 # Of these many groups at most one right and one wrong response are shown.
 _GROUPS = 8
 
@@ -103,8 +103,8 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def write_page(path: Path, title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> None:
-    """Write the page: one file without scripts that asks for nothing. All text is escaped.
+def write_tokens(path: Path, title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> None:
+    """Write the page: one file without scripts that asks for nothing.
 
     Args:
         path: HTML file, replaced if there.
@@ -113,18 +113,11 @@ def write_page(path: Path, title: str, shaping: str, shown: Sequence[Shown], fig
         shown: responses.
         figures: more about them, by name.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
     tokens = [token for one in shown for token in one.tokens]
     lowest, highest = min(token.weight for token in tokens), max(token.weight for token in tokens)
     strongest = max(max(token.gradient, token.plain) for token in tokens) or 1.0
-    page = environment.get_template(_TEMPLATE).render(
-        title=title, shaping=shaping, shown=shown, figures=figures, version=__version__,
+    page = render_page(
+        _TEMPLATE, title=title, shaping=shaping, shown=shown, figures=figures, version=__version__,
         lowest=lowest, highest=highest, spread=(highest - lowest) or 1.0, strongest=strongest,
     )  # fmt: skip
-    control = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
-    write_bytes(path, page.translate(control).encode("utf-8", errors="replace"))
+    write_page(path, page)

@@ -6,7 +6,7 @@ examples:
 
 RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
 merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
-Paths in it are as the run was given them: read it before you publish it.
+Of paths it has the last two parts: read it before you publish it.
 Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input.
 """
 

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
-    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(lambda record: False)
+    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(_nothing)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # as in the workers of a training; last, so that nothing there hides a package
     words = list(sys.argv[1:] if argv is None else argv)
@@ -65,6 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(group or COMMANDS)}"
     print(f"error: {name or 'nothing'} is not a command; {hint}", file=sys.stderr)
     return 2
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    """A filter that lets nothing through; the same object each time, which a logger takes once."""
+    return False
 
 
 def _overview(commands: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from verl_trgrpo.common.problems import ProblemsError
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
-_NOT_THERE = re.compile(r"Could not override '(?P<name>\w+)'")
+_NO_WEIGHTS = re.compile(r"Could not override '(?P<group>shaping|normalize)'")
 _NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 
 # What every configuration of a training has.
@@ -151,10 +151,9 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
 
 def _words(message: str) -> str:
     """Hydra's message; where its advice leads nowhere, what does."""
-    if group := _NOT_THERE.match(message):
-        name = group["name"]
-        if name in ("shaping", "normalize"):
-            return f"{name}= has nothing to act on: this algorithm has no token weights; choose one that has, such as tr_grpo"
+    if found := _NO_WEIGHTS.match(message):
+        reason = f"{found['group']}= has nothing to act on: this algorithm has no token weights"
+        return f"{reason}; choose one that has, such as tr_grpo"
     if found := _NO_PRIMARY.search(message):
         own = sorted(path.stem for path in (Path(__file__).parent.parent / "config").glob("*.yaml"))
         near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)

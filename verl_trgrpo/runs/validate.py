@@ -56,17 +56,17 @@ class Report:
 
     def details_text(self) -> str:
         """Where the configuration differs from veRL's own defaults, with those, and the number of steps."""
-        written, defaults, unset = flat(verl_defaults()), _resolved(verl_defaults()), object()
+        written, defaults = flat(verl_defaults()), _resolved(verl_defaults())
         values, lines = _resolved(self.config), []
         for key, own in flat(self.config).items():
-            value, default = values[key], defaults.get(key, unset)
-            if (
-                own != written.get(key, unset) and value != default
+            if key not in written:
+                lines.append(f"{key}: {values[key]}")
+            elif (
+                own != written[key] and values[key] != defaults[key]
             ):  # and not only what refers to something that differs
-                lines.append(f"{key}: {value}" + (f"  (veRL: {default})" if default is not unset else ""))
-        return "\n".join(
-            ["where it differs from veRL's defaults", *lines, "", f"steps: {self.total_steps or 'not known'}"]
-        )
+                lines.append(f"{key}: {values[key]}  (veRL: {defaults[key]})")
+        steps = f"steps: {self.total_steps or 'not known'}"
+        return "\n".join(["where it differs from veRL's defaults", *lines, "", steps])
 
 
 def _resolved(config: DictConfig) -> dict[str, object]:

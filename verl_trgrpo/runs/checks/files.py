@@ -13,7 +13,7 @@ REWARD = "reward.custom_reward_function"
 # This package's rewards.
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 
-_DATA = ("data.train_files", "data.val_files")
+DATA = ("data.train_files", "data.val_files")
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
@@ -25,7 +25,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
     """
     level = Level.ERROR if need_files else Level.NOT_CHECKED
     findings = []
-    for key in _DATA:
+    for key in DATA:
         if not data_files(config, key):
             findings.append(error(key, f"{key} names no file; give a parquet file"))
         for path in local_data_files(config, key):
@@ -47,7 +47,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
 def data_findings(config: DictConfig) -> list[Finding]:
     """Complaints about data files that are there: columns, rows, data sources without a reward."""
     findings = []
-    for key in _DATA:
+    for key in DATA:
         findings += [
             not_checked(key, f"{key}={file} is not a local file; veRL will read it")
             for file in data_files(config, key)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
 
@@ -48,8 +48,7 @@ def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> lis
         if str(name) not in names:
             if not any(other.startswith(f"{key}.") for other in added):
                 unknown.append((key, [f"{prefix}{other}" for other in sorted(names)]))
-                with open_dict(node):
-                    del node[name]
+                del node[name]
             continue
         child, reference = node._get_node(name), known._get_node(name) if name in known else None
         if isinstance(child, DictConfig) and isinstance(reference, DictConfig) and len(reference):

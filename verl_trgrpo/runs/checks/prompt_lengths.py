@@ -10,10 +10,9 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.problems import Finding, error, not_checked, warning
 from verl_trgrpo.data.schema import is_chat
 from verl_trgrpo.data.tokens import load_tokenizer, prompt_length
-from verl_trgrpo.runs.checks.files import local_data_files
+from verl_trgrpo.runs.checks.files import DATA, local_data_files
 
 _LIMIT = "data.max_prompt_length"
-_KEYS = ("data.train_files", "data.val_files")
 
 # A thousand prompts take about a second.
 _MOST = 1000
@@ -27,7 +26,7 @@ def prompt_length_findings(config: DictConfig) -> list[Finding]:
     """
     model, data = config.actor_rollout_ref.model, config.data
     directory = Path(str(model.get("tokenizer_path") or model.path)).expanduser()
-    files = [(key, path) for key in _KEYS for path in local_data_files(config, key) if path.suffix == ".parquet"]
+    files = [(key, path) for key in DATA for path in local_data_files(config, key) if path.suffix == ".parquet"]
     files = [(key, path) for key, path in files if path.is_file()]
     special = model.get("custom_chat_template") or data.get("tool_config_path") or data.get("function_tool_path")
     if not files:

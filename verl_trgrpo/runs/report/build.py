@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_trgrpo.common.files import write_bytes
+from verl_trgrpo.common.pages import write_page
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
 from verl_trgrpo.runs.compare.figures import run_figures
@@ -108,7 +108,7 @@ def build_report(options: ReportOptions) -> Report:
         arms=arms,
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(options.out, page.encode("utf-8", errors="replace"))
+    write_page(options.out, page)
     return Report(options.out, glance, remarks)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo import __version__
+from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
 from verl_trgrpo.runs.compare.figures import FIGURES
@@ -18,32 +19,20 @@ from verl_trgrpo.runs.report.samples import VERDICTS
 from verl_trgrpo.runs.settings import run_settings
 from verl_trgrpo.runs.statistics import interval_text
 
-TEMPLATE = "page.html.jinja"
-# A model may write anything; HTML has no place for these.
-_CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
+_TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 def render(**content: Any) -> str:
-    """Return the page: one file that needs nothing else. All text is escaped, the models' above all.
+    """Return the page: one file that needs nothing else.
 
     Args:
         content: what `build_report` found, by the names that the template uses.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(
-        data_uri=lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
-        verdict=VERDICTS.__getitem__,
-    )
-    page = environment.get_template(TEMPLATE).render(**content, figures=FIGURES, version=__version__)
-    return page.translate(_CONTROL)
+    filters = {
+        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
+        "verdict": VERDICTS.__getitem__,
+    }
+    return render_page(_TEMPLATE, filters, **content, figures=FIGURES, version=__version__)
 
 
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
