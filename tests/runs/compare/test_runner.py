@@ -13,7 +13,7 @@ import pytest
 from verl_trgrpo.runs.compare.runner import LOCK, Inputs, run_command, run_directory, run_study
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.compare.table import finished_runs, write_tables
-from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.record import read_record, write_record
 
 TRAINER = Path(__file__).with_name("trainer.py")
 INPUTS = Inputs(Path("train.parquet"), Path("test.parquet"), "a/model")
@@ -84,6 +84,24 @@ def test_another_setting_needs_another_directory(tmp_path):
     with pytest.raises(ValueError, match=r"tr_grpo.*run\.json.*another --out"):
         run_study(changed, INPUTS, tmp_path)
     assert finished_runs(STUDY, tmp_path)["tr_grpo"][0]["final_accuracy"] == pytest.approx(0.6)
+
+
+def test_runs_unpacked_from_an_archive_count_as_finished(tmp_path):
+    """Records travel without the command, which names directories of another machine."""
+    run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
+    run_dir = run_directory(tmp_path, "tr_grpo", 0)
+    packed = {name: value for name, value in read_record(run_dir).items() if name != "command"}
+    elsewhere = Inputs(Path("elsewhere.parquet"), Path("test.parquet"), "b/model")
+    study = replace(STUDY, seeds=[0], arms={"tr_grpo": STUDY.arms["tr_grpo"]}, baseline="tr_grpo", primary="")
+
+    write_record(run_dir, packed)
+    assert run_study(study, elsewhere, tmp_path) == []
+    assert "model a/model" in (run_dir / "run.log").read_text(), "the run was made again"
+    with pytest.raises(ValueError, match="another --out"):
+        run_study(replace(study, arms={"tr_grpo": {"height": 0.7}}), elsewhere, tmp_path)
+    write_record(run_dir, packed | {"finished": False})
+    with pytest.raises(ValueError, match="another --out"):
+        run_study(study, elsewhere, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

@@ -88,7 +88,7 @@ def run_directory(out: Path, arm: str, seed: int) -> Path:
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
-    """Train what is not finished yet.
+    """Train what is not finished yet. Records that were unpacked from an archive of docs/results count as finished.
 
     Runs go seed by seed through all arms, so that a study that is stopped early has whole seeds. A run that was interrupted
     goes on from its latest checkpoint.
@@ -135,8 +135,11 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
         for arm in study.arms:
             run_dir = run_directory(out, arm, seed)
             command = run_command(study, inputs, arm, seed, run_dir)
+            settings = {**study.settings, **study.arms[arm]}
             record = read_record(run_dir)
-            if record and record.get("command") != command:
+            # Records that were packed have no command: it names directories of the machine they come from.
+            unpacked = record.get("finished") and "command" not in record and record.get("settings") == settings
+            if record and record.get("command") != command and not unpacked:
                 raise ValueError(f"{run_dir} was started otherwise, see {run_dir / 'run.json'}; choose another --out")
             if not record.get("finished"):
                 start = {
@@ -144,7 +147,7 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
                     "seed": seed,
                     "study": {"baseline": study.baseline, "primary": study.primary, "margin": study.margin},
                     "trainer": study.trainer,
-                    "settings": {**study.settings, **study.arms[arm]},
+                    "settings": settings,
                     "command": command,
                     "finished": False,
                 }
