@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 algorithm ?= tr_grpo
 seed ?= 0
 overrides ?=
+versions ?=
 
 # Tests at once: those that stay within a process or two, and those that start Ray or vLLM, which take up to 10 GiB each.
 workers ?= 2
@@ -31,6 +32,7 @@ help:
 	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
+	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
 	@echo "make doctor       is this machine ready?"
 
@@ -105,6 +107,11 @@ lock:
 	{ sed -n '/^#/p' requirements/cpu.txt; grep -E '^[A-Za-z]' requirements/cpu.lock | grep -v '^torch=='; } > requirements/cpu.new
 	mv requirements/cpu.new requirements/cpu.txt
 	rm requirements/cpu.lock
+
+# Into docs/versions.md: the tests that depend on veRL, on its oldest supported release and on the newest.
+.PHONY: canary
+canary: install
+	$(BIN)/python docs/make_versions.py $(versions)
 
 .PHONY: clean
 clean:

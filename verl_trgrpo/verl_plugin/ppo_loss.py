@@ -52,6 +52,10 @@ class TokenMetric(Metric):
     def init_list(self) -> TokenMetric:
         return TokenMetric()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Ranks exchange their metrics: the sums are enough, however many micro-batches there were.
+        return {**self.__dict__, "parts": self.parts and [TokenStatistic.merge(self.parts)]}
+
 
 def install() -> None:
     """Wrap veRL's ``ppo_loss`` once, also in modules that have imported it by name already."""

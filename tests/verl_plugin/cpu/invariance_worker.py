@@ -14,6 +14,8 @@ from typing import Any
 from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
@@ -42,10 +44,33 @@ class Case:
 
 @dataclass(frozen=True)
 class Update:
-    """What an update found: the metrics that veRL's trainer logs, and the flat gradient over all ranks, before clipping."""
+    """What an update found.
+
+    Args:
+        metrics: what veRL's trainer logs.
+        gradient: flat, over all ranks, before clipping.
+        traffic: collective operations of one rank by name: calls, and bytes of the tensors given to them.
+    """
 
     metrics: dict[str, float]
     gradient: torch.Tensor
+    traffic: dict[str, tuple[int, int]]
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the collective operations called within it while `counting`; :class:`Update` says how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counting = True
+        self.found: dict[str, tuple[int, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.counting and func.namespace in ("c10d", "_c10d_functional"):
+            calls, size = self.found.get(func._opname, (0, 0))
+            tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+            self.found[func._opname] = (calls + 1, size + sum(tensor.nbytes for tensor in tensors))
+        return func(*args, **(kwargs or {}))
 
 
 def log_probs_of(model: Any, input_ids: torch.Tensor, n_response: int) -> torch.Tensor:
@@ -185,10 +210,19 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     share = (end - first) // worker.engine.get_data_parallel_size()
     start = first + worker.engine.get_data_parallel_rank() * share
     seen: list[torch.Tensor] = []
-    hook = worker.engine.optimizer.register_step_pre_hook(lambda optimizer, *_: seen.append(gradient_of(optimizer)))
+    traffic = Traffic()
+
+    def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        traffic.counting = False
+        seen.append(gradient_of(optimizer))
+        traffic.counting = True
+
+    hook = worker.engine.optimizer.register_step_pre_hook(look)
     try:
-        output = worker.train_mini_batch(asked(batch, slice(start, start + share), end - first, case.layout))
+        with traffic:
+            output = worker.train_mini_batch(asked(batch, slice(start, start + share), end - first, case.layout))
     finally:
         hook.remove()
     [gradient] = seen
-    return Update({name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}, gradient)
+    metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
+    return Update(metrics, gradient, traffic.found)

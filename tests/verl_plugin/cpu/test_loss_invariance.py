@@ -54,7 +54,8 @@ def references(batch) -> dict[str, Update]:
 
 @pytest.fixture(scope="module")
 def on_two_ranks(batch) -> dict[str, Update]:
-    return dict(zip(SAME, run_ranks(batch, [case for _, case in SAME.values()], 2), strict=True))
+    cases = {"GRPO, micro-batches of 1": Case(("algorithm=grpo",), 1)} | {cut: case for cut, (_, case) in SAME.items()}
+    return dict(zip(cases, run_ranks(batch, list(cases.values()), 2), strict=True))
 
 
 def gradient_distance(update: Update, reference: Update) -> float:
@@ -107,3 +108,13 @@ def test_metrics_of_the_weights_are_exact_over_micro_batches_and_averaged_over_r
 def test_weights_normalised_per_micro_batch_move_the_gradient_by_percents(references):
     """As documented of ``normalize: token_mean``; the largest effect is that of micro-batches of one response."""
     assert 1e-3 < gradient_distance(references["token_mean, micro-batches of 1"], references["token_mean"]) < 0.05
+
+
+def test_weights_cost_no_communication_but_that_of_their_metrics(on_two_ranks):
+    """The loss is local to a token: ranks exchange what they exchange for GRPO."""
+    grpo, tr_grpo = (on_two_ranks[cut].traffic for cut in ("GRPO, micro-batches of 1", "micro-batches of 1"))
+    assert {name: calls for name, (calls, _) in tr_grpo.items()} == {name: calls for name, (calls, _) in grpo.items()}
+    assert grpo["_reduce_scatter_base_"][1] > 1e6, "gradients were not seen"
+    more = {name: size - grpo[name][1] for name, (_, size) in tr_grpo.items() if size != grpo[name][1]}
+    assert set(more) == {"allgather_"}, "only the metrics, which veRL gathers as pickled objects, are larger"
+    assert more["allgather_"] < 10_000

@@ -16,7 +16,7 @@ from verl_trgrpo.verl_plugin.cpu.platform import PlatformCPU
 QUESTIONS = """
 import importlib.metadata as metadata, json, subprocess, sys
 import verl
-import verl_trgrpo.verl_plugin.cpu.engine
+import verl_trgrpo.verl_plugin.cpu.private_fsdp_engine
 from verl.utils.device import get_device_name, get_vendor
 from verl.workers import engine_workers
 from verl.workers.engine import EngineRegistry

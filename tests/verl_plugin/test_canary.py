@@ -1,0 +1,115 @@
+"""What this project relies on in veRL beyond its registries: each test names what has changed, and the file to look at.
+
+`make canary` runs them on the oldest and the newest release that the package index has.
+"""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import verl
+from hydra import compose, initialize_config_module
+from verl.utils.import_utils import load_class_from_fqn
+
+V1_TRAINER = "verl_trgrpo/verl_plugin/v1_replay_buffer.py"
+PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
+WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
+
+# What is called, with the parameters that are given to it by name or by place, and the file that calls it.
+CALLED = {
+    "verl.workers.utils.losses.ppo_loss": (("config", "model_output", "data", "dp_group"), WRAPPER),
+    "verl.workers.utils.padding.no_padding_2_padding": (("tensor", "data"), WRAPPER),
+    "verl.utils.metric.Metric.from_dict": (("data", "aggregation"), WRAPPER),
+    "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer": (("trainer_mode", "sampler_kwargs", "poll_interval"), V1_TRAINER),
+    "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer.sample": (("self", "global_steps", "partition_id"), V1_TRAINER),
+    "verl.trainer.ppo.v1.replay_buffer.ReplayBufferAsync.sample": (("self", "global_steps"), V1_TRAINER),
+    "transfer_queue.kv_batch_get": (("keys", "partition_id", "select_fields"), V1_TRAINER),
+    "verl.workers.engine.FSDPEngineWithLMHead._build_fsdp_module": (("self", "module"), PRIVATE_ENGINE),
+    "verl.workers.engine_workers.initialize_global_process_group_ray": (("backend",), PRIVATE_ENGINE),
+    "verl.trainer.ppo.core_algos.register_policy_loss": (("name",), "verl_trgrpo/verl_plugin/policy_loss.py"),
+    "verl.trainer.ppo.core_algos.register_adv_est": (
+        ("name_or_enum",),
+        "verl_trgrpo/verl_plugin/advantage_estimator.py",
+    ),
+    "verl.experimental.agent_loop.agent_loop.AgentLoopBase": (
+        ("trainer_config", "server_manager", "tokenizer", "processor", "dataset_cls", "data_config"),
+        "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/search.py",
+    ),
+    "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
+    "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
+    "verl.utils.config.validate_config": (
+        ("config", "use_reference_policy", "use_critic"),
+        "verl_trgrpo/runs/checks/contracts.py",
+    ),
+    "verl.utils.reward_score.default_compute_score": (
+        ("data_source", "solution_str", "ground_truth"),
+        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/evaluation/preview.py",
+    ),
+}
+
+
+def find(name):
+    """The object of a dotted name; a class's attribute, too."""
+    try:
+        return load_class_from_fqn(name)
+    except (ImportError, AttributeError, ValueError):
+        owner, _, attribute = name.rpartition(".")
+        return getattr(find(owner), attribute) if owner else None
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_called_takes_these_parameters(name):
+    parameters, user = CALLED[name]
+    try:
+        found = find(name)
+    except (AttributeError, RecursionError):
+        found = None
+    assert found is not None, f"veRL {verl.__version__} has no {name}, on which {user} relies"
+    missing = [parameter for parameter in parameters if parameter not in inspect.signature(found).parameters]
+    assert not missing, f"{name} of veRL {verl.__version__} no longer takes {', '.join(missing)}; {user} gives it"
+
+
+def test_workers_call_the_loss_that_is_wrapped():
+    from verl.workers import engine_workers
+    from verl.workers.utils import losses
+
+    assert engine_workers.ppo_loss is losses.ppo_loss, f"veRL's workers have another ppo_loss; see {WRAPPER}"
+    assert losses.ppo_loss.has_token_weights, f"ppo_loss is not wrapped where veRL's workers find it; see {WRAPPER}"
+
+
+def test_a_metric_of_a_rank_is_what_its_values_say():
+    from verl.utils.metric import AggregationType, Metric
+
+    rank = Metric(aggregation=AggregationType.MEAN)
+    rank.extend([1.0, 3.0])
+    merged = Metric.aggregate_dp([rank, rank])
+    assert merged == 2.0, f"veRL aggregates metrics over ranks in another way; see TokenMetric in {WRAPPER}"
+
+
+def test_the_trainer_takes_a_replay_buffer_from_the_configuration():
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        sampler = compose("ppo_trainer").trainer.v1.sampler
+    assert {"path", "name"} <= set(sampler.custom_sampler), f"trainer.v1.sampler has another form; see {V1_TRAINER}"
+    assert "sampler_kwargs" in sampler, f"trainer.v1.sampler.sampler_kwargs is gone; see {V1_TRAINER}"
+
+
+def test_keys_of_the_queue_begin_with_the_group():
+    from verl.trainer.ppo.v1 import agent_loop_tq
+
+    source = inspect.getsource(agent_loop_tq)
+    assert 'f"{uid}_{session_id}_{i}"' in source, f"keys of the TransferQueue have another form; see {V1_TRAINER}"
+
+
+def test_the_ways_to_train_are_those_of_the_documentation():
+    from verl.trainer.ppo.v1 import trainer_base
+
+    page = (Path(__file__).parents[2] / "docs/versions.md").read_text()
+    unnamed = [mode for mode in trainer_base.TRAINER_REGISTRY if f"`{mode}`" not in page]
+    assert not unnamed, f"veRL {verl.__version__} has trainers that docs/versions.md does not name: {unnamed}"
+
+
+def test_engines_can_be_looked_up_by_device():
+    from verl.workers.engine import EngineRegistry
+
+    engines = getattr(EngineRegistry, "_engines", {})
+    assert "fsdp2" in engines.get("language_model", {}), f"veRL keeps its engines elsewhere; see {PRIVATE_ENGINE}"
