@@ -72,6 +72,9 @@ def environment(version: str) -> Path:
     subprocess.run([*pip, f"verl=={version}"], check=True)
     # What the environment does not have itself comes from this one.
     (packages / "rest.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    command = python.with_name("verl-trgrpo")
+    command.write_text(f'#!/bin/sh\nexec {python} -m verl_trgrpo "$@"\n')
+    command.chmod(0o755)
     return python
 
 

@@ -95,3 +95,21 @@ def test_help_has_the_description_and_what_every_field_means(capsys):
     assert caught.value.code == 0
     for text in ("What it does.\n", "\n  prog --out x\n", "where the files go", "at most so many", "sizes of puzzles"):
         assert text in shown
+
+
+def test_words_with_an_equals_sign_are_of_the_rest_even_behind_an_option_of_several_words():
+    @dataclass(frozen=True)
+    class Study:
+        """A study.
+
+        Args:
+            overrides: the rest.
+            arms: some.
+        """
+
+        overrides: tuple[str, ...] = ()
+        arms: tuple[str, ...] = ()
+
+    words = ["a=1", "--arms", "grpo", "tr_grpo", "seeds=[0]", "b.c=2"]
+    parsed = parse_options(Study, "prog", argv=words, rest="overrides")
+    assert parsed == Study(overrides=("a=1", "seeds=[0]", "b.c=2"), arms=("grpo", "tr_grpo"))

@@ -123,5 +123,8 @@ def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():
         assert 0.5 * share < by_position.min() + 0.1 and by_position.max() < share + 0.3
         parts = [make_shaping("random_subset", share=share).weigh(of(slice(i, i + 16))) for i in range(0, 64, 16)]
         assert torch.equal(torch.cat(parts), kept)
+    for seed in (1234, -1, 2**63):
+        large = make_shaping("random_subset", seed=seed).weigh(of(slice(None)))
+        assert large.mean() == pytest.approx(0.5, abs=0.1)
     other = make_shaping("random_subset", seed=1).weigh(of(slice(None)))
     assert 0.4 < (other == make_shaping("random_subset").weigh(of(slice(None)))).double().mean() < 0.6

@@ -30,6 +30,18 @@ def test_a_finished_run_is_only_shown(sound_run, tmp_path):
     assert not list(run_dir.glob("train-*.log"))
 
 
+def test_a_run_that_ended_with_fewer_steps_than_rows_would_give_is_not_started_again(sound_run, tmp_path, fake_driver):
+    """veRL's filter of long prompts may leave fewer."""
+    run_dir = tmp_path / "run"
+    recipe = [*sound_run, "trainer.total_training_steps=3"]
+    save = f"mkdir -p {run_dir}/global_step_2/actor; echo x > {run_dir}/global_step_2/actor/weights"
+    fake_driver(f"{save}; echo 2 > {run_dir}/latest_checkpointed_iteration.txt")
+    assert run_training(recipe, stream=io.StringIO()).log_file is not None
+    assert run_training(recipe, stream=io.StringIO()).log_file is None
+    longer = [*sound_run, "trainer.total_training_steps=4"]
+    assert run_training(longer, stream=io.StringIO()).log_file is not None
+
+
 def test_another_configuration_does_not_continue_a_run(sound_run, tmp_path):
     run_dir = tmp_path / "run"
     (run_dir / "global_step_3").mkdir(parents=True)

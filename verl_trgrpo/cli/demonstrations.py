@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
 
@@ -102,13 +103,20 @@ def small_lm(words: Sequence[str]) -> int:
     if not chosen_value(options.overrides, "platform") and not accelerator_found():
         # Ray gives each process one thread, which is right for the tiny models alone.
         threads = f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{len(os.sched_getaffinity(0))}'"
-        chosen = [f"platform={cpu_platform()}", threads]
+        chosen = [f"platform={_kept(options.out / 'platform.txt', cpu_platform)}", threads]
         bf16 = chosen[0].endswith("bf16")
         if bf16:  # vLLM's probabilities are not the trainer's then; the metrics that say how far off they are need both
             chosen.append("algorithm.rollout_correction.bypass_mode=false")
         note(f"{chosen[0]}: {'bfloat16 over float32 weights' if bf16 else 'float32'}, faster here")
     _train(options, "small_lm", model, "word problems", *chosen)
     return 0
+
+
+def _kept(path: Path, measure: Callable[[], str]) -> str:
+    """What was measured once; a second time it might come out otherwise, and the same command would be another run."""
+    if not path.is_file():
+        write_text(path, measure() + "\n")
+    return path.read_text().strip()
 
 
 def search_demo(words: Sequence[str]) -> int:

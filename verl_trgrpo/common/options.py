@@ -62,7 +62,7 @@ def parse_options(
         },
     )
     flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = given = list(sys.argv[1:] if argv is None else argv)
     others: list[str] = []
 
     def parse(**more: Any) -> Any:
@@ -80,8 +80,14 @@ def parse_options(
             raise
         raise ValueError(_message(box.getvalue())) from None
     values = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)}
-    if rest:
-        values[rest] = tuple(others)
+    if rest:  # an option of several words has taken what stands behind it
+        taken = {word for value in values.values() if isinstance(value, tuple) for word in value if "=" in str(word)}
+        values |= {
+            name: tuple(word for word in value if word not in taken)
+            for name, value in values.items()
+            if isinstance(value, tuple)
+        }
+        values[rest] = tuple(word for word in given if word in taken or word in others)
     return options(**values)
 
 

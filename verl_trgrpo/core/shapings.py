@@ -124,7 +124,8 @@ def random_subset(
     bits = (
         old_log_prob.double().contiguous().view(torch.int64)
         + (positions + 1) * 0x9E3779B97F4A7C1
-        + seed * 0x2545F4914F6CDD1
+        + (seed * 0x2545F4914F6CDD1 + 2**63) % 2**64
+        - 2**63
     )
     for factor in _MIX:
         bits = (bits ^ (bits >> 33)) * factor

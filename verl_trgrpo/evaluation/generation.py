@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,32 +36,29 @@ async def make_responses(
         OSError: the model cannot be found.
         RuntimeError: vLLM fails or is missing.
     """
-    searching = any(job.row.agent_name == SEARCH_TAGS for job in jobs)
-    if searching:
-        from verl_trgrpo.evaluation.search import probe  # imports veRL
+    async with AsyncExitStack() as opened:
+        if any(job.row.agent_name == SEARCH_TAGS for job in jobs):
+            from verl_trgrpo.evaluation import search  # imports veRL
 
-        await probe(options.search_settings)
-    generator = Generator(options, model, jobs)
-    free = asyncio.Semaphore(_CONCURRENCY)
+            opened.push_async_callback(search.close, options.search_settings)
+            await search.probe(options.search_settings)
+        generator = Generator(options, model, jobs)
+        opened.callback(generator.close)
+        free = asyncio.Semaphore(_CONCURRENCY)
 
-    async def respond(job: Job) -> tuple[Job, Response]:
-        async with free:
-            return job, await generator.respond(job)
+        async def respond(job: Job) -> tuple[Job, Response]:
+            async with free:
+                return job, await generator.respond(job)
 
-    tasks = [asyncio.create_task(respond(job)) for job in jobs]
-    try:
-        for finished in progress(asyncio.as_completed(tasks), len(tasks), "responses"):
-            job, response = await finished
-            store.append(job.file, response)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        generator.close()
-        if searching:
-            from verl_trgrpo.evaluation.search import close
-
-            await close(options.search_settings)
+        tasks = [asyncio.create_task(respond(job)) for job in jobs]
+        try:
+            for finished in progress(asyncio.as_completed(tasks), len(tasks), "responses"):
+                job, response = await finished
+                store.append(job.file, response)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Generator:

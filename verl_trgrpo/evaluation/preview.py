@@ -64,7 +64,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             seed=config.data.seed or 0,
             out=Path(directory),
             tensor_parallel=rollout.tensor_model_parallel_size,
-            search=tuple(f"{name}={value}" for name, value in search.items()),
+            search=tuple(f"{name}={value}" for name, value in search.items() if value is not None),
         )
         own = OmegaConf.select(config, f"{REWARD}.path") == OWN_REWARDS
         [rows] = load_rows(options.data, options.limit, options.seed, own_rewards=own)

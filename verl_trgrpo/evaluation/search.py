@@ -18,14 +18,13 @@ from verl_trgrpo.tasks.search_qa.options import read_options
 
 
 async def probe(settings: Mapping[str, Any]) -> None:
-    """Ask the search server once.
+    """Ask the search server once; `close` gives the connection back.
 
     Raises ValueError when it does not answer: an evaluation without searches would look like a bad model.
     """
     options = read_options(settings)
     result = await shared_client(options).search("test")
     if result.failure:
-        await close(settings)
         raise ValueError(
             f"the rows need a search server, and {', '.join(options.urls)} does not work: {result.failure}. Start one "
             "with verl-trgrpo search serve --index DIR, and name it with --search url=http://HOST:PORT/retrieve"

@@ -36,7 +36,7 @@ class ComposedRun:
         config: as composed.
         arguments: of ``python -m verl.trainer.main_ppo`` that compose the same.
         choices: option of each configuration group, such as ``algorithm``.
-        added: keys that overrides add on purpose, with a plus.
+        added: keys that overrides add on purpose, with a plus; groups do not count.
     """
 
     config: DictConfig
@@ -94,8 +94,9 @@ def compose(
     primary = (
         [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
     )
-    added = frozenset(override.lstrip("+").split("=", 1)[0] for override in overrides if override.startswith("+"))
-    return ComposedRun(config, (*primary, *options, *chosen, *naming, *overrides), choices, added)
+    added = {override.lstrip("+").split("=", 1)[0] for override in overrides if override.startswith("+")}
+    arguments = (*primary, *options, *chosen, *naming, *overrides)
+    return ComposedRun(config, arguments, choices, frozenset(added - set(choices)))
 
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:

@@ -29,6 +29,8 @@ from verl_trgrpo.runs.resume import CONFIG_FILE, check_same_run, next_start
 LOCK_FILE = "run.lock"
 
 _ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
+# In run.json: the number of steps, at most, of a training that went to its end.
+_TRAINED = "trained_for"
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
@@ -149,7 +151,8 @@ def _finished(run: ComposedRun, total_steps: int | None) -> bool:
     checkpoint, trainer = latest_checkpoint(run.directory), run.config.trainer
     if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
         return False
-    return step_of(checkpoint) >= total_steps
+    # The number of steps is known at most: veRL's filter of long prompts may have left fewer.
+    return step_of(checkpoint) >= total_steps or read_record(run.directory).get(_TRAINED) == total_steps
 
 
 def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int) -> Path:
@@ -186,6 +189,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     if problem:
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nOnce that is mended, {next_time}. The whole story is in {log_file}")
+    write_record(run_dir, read_record(run_dir) | {_TRAINED: total_steps})
     return log_file
 
 

@@ -61,6 +61,14 @@ def test_a_plus_adds_a_key_on_purpose(tmp_path):
     assert findings(tmp_path, "", "+trainer.mine=1", "++data.own.deep=2")[0] == []
 
 
+def test_a_group_added_with_a_plus_says_nothing_of_the_keys_in_its_section(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [ppo_trainer, _self_]\nalgorithm: {gama: 0.9}")
+    run = compose(path, ["+algorithm=tr_grpo"])
+    [(finding)], _ = key_findings(run.config, defaults_of(run.choices), run.added)
+    assert finding.where == "algorithm.gama"
+
+
 def test_a_key_that_verl_reads_without_a_default_is_a_warning(tmp_path):
     [finding], _ = findings(tmp_path, "trainer: {wandb_proxy: x}")
     assert finding.level is Level.WARNING and "wandb_proxy" in finding.message

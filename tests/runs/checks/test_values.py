@@ -64,7 +64,7 @@ def test_the_missing_engine_is_named_with_what_to_write():
 
 @pytest.mark.parametrize(
     "override", [f"{ROLLOUT}.temperature=1", f"{ACTOR}.entropy_coeff=0", "trainer.logger=console", f"{ACTOR}.clip_ratio_c=5",
-                 "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024"],
+                 "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}"],
 )  # fmt: skip
 def test_values_that_verl_takes_as_well(override):
     assert findings(override)[0] == []

@@ -27,7 +27,9 @@ FAILURE = "<information>The search failed: "
 def overrides(directory: Path, url: str) -> list[str]:
     run_dir = directory / "run"
     return [
-        "algorithm=tr_grpo",
+        # An estimator that remembers, and a shaping that asks for the entropy: both through a whole training, here only.
+        "algorithm=tr_ha_dw",
+        "shaping=top_entropy",
         f"data.train_files={directory / 'data' / 'train.parquet'}",
         f"data.val_files={directory / 'few.parquet'}",
         f"data.train_batch_size={PROMPTS}",
@@ -160,5 +162,6 @@ def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
         # Positions, masks and tokens are the same where vLLM sampled and where the model is trained, observations
         # between them or not.
         assert metrics["training/rollout_probs_diff_max"] < 2e-5
-        assert 1.0 <= metrics["actor/tr_weight_mean"] <= 1.4
+        # The fifth of the tokens with the highest entropy, rounded up in each micro-batch.
+        assert metrics["actor/tr_weight_mean"] == pytest.approx(0.2, abs=0.01)
         assert metrics["training/num_turns/max"] >= 4

@@ -42,7 +42,7 @@ def _parallel_findings(config: DictConfig) -> list[Finding]:
             "choose a tensor parallel size that does"
         )
         findings.append(error(ROLLOUT, message))
-    split = _sequence_parallel(config)
+    split = sequence_parallel(config)
     if gpus % split:
         message = (
             f"{ACTOR}: ulysses_sequence_parallel_size = {split} does not divide the {gpus} GPUs; choose one that does"
@@ -119,7 +119,7 @@ def _gpus(config: DictConfig) -> int:
     return config.trainer.n_gpus_per_node * config.trainer.nnodes
 
 
-def _sequence_parallel(config: DictConfig) -> int:
+def sequence_parallel(config: DictConfig) -> int:
     """GPUs that work on the same responses together."""
     actor: Any = config.actor_rollout_ref.actor
     engine = actor.get("fsdp_config") or {}
@@ -127,4 +127,4 @@ def _sequence_parallel(config: DictConfig) -> int:
 
 
 def _data_parallel(config: DictConfig) -> int:
-    return max(1, _gpus(config) // _sequence_parallel(config))
+    return max(1, _gpus(config) // sequence_parallel(config))

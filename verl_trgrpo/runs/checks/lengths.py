@@ -5,6 +5,7 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.model_files import context_length
 from verl_trgrpo.tasks.search_qa.options import read_options
 
@@ -57,9 +58,9 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
         limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu))
     if rollout.log_prob_use_dynamic_bsz:
         limits.append((f"{_ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
-    if ref.log_prob_use_dynamic_bsz and actor.use_kl_loss:
+    if ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
         limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
-    parallel = actor.get("ulysses_sequence_parallel_size", 1)
+    parallel = sequence_parallel(config)
     return [
         error(
             key,

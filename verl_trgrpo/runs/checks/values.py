@@ -86,7 +86,7 @@ def _values(config: DictConfig) -> tuple[dict[str, Any], list[Finding]]:
     findings = []
 
     def visit(node: DictConfig, prefix: str) -> None:
-        for name in map(str, node):
+        for name in node:
             key = f"{prefix}{name}"
             if OmegaConf.is_missing(node, name):
                 if key in _REMEDIES:  # others belong to parts of veRL that a run may not use

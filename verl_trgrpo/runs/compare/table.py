@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +26,9 @@ def finished_runs(study: Study, out: Path) -> dict[str, dict[int, dict[str, floa
         for seed in study.seeds:
             run_dir = run_directory(out, arm, seed)
             if read_record(run_dir).get("finished"):
-                found[arm][seed] = run_figures(MetricsLog(run_dir).read(), study.accuracy or None)
+                figures = run_figures(MetricsLog(run_dir).read(), study.accuracy or None)
+                # A gradient norm that was not finite once has no mean.
+                found[arm][seed] = {name: value for name, value in figures.items() if math.isfinite(value)}
     return found
 
 
