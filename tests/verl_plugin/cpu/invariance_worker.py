@@ -178,7 +178,7 @@ def gradient_of(optimizer: torch.optim.Optimizer) -> torch.Tensor:
     return torch.cat([getattr(p.grad, "full_tensor", lambda p=p: p.grad)().flatten() for p in parameters])
 
 
-def asked(batch: Batch, own: slice, rows: int, layout: int) -> Any:
+def asked(batch: Batch, own: slice, rows: int, layout: int, entropy: bool = False) -> Any:
     """What veRL's trainer hands to a rank for one update: its `own` of `rows` responses, cut as `Case.layout` says."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
@@ -186,7 +186,7 @@ def asked(batch: Batch, own: slice, rows: int, layout: int) -> Any:
     nested = {name: torch.nested.as_nested_tensor(values[own], layout=torch.jagged) for name, values in batch.items()}
     data = TensorDict(nested, batch_size=own.stop - own.start)
     tu.assign_non_tensor(
-        data, calculate_entropy=False, global_batch_size=rows, mini_batch_size=rows, epochs=1,
+        data, calculate_entropy=entropy, global_batch_size=rows, mini_batch_size=rows, epochs=1,
         dataloader_kwargs={"shuffle": False}, temperature=1.0, use_dynamic_bsz=layout > ROWS,
         micro_batch_size_per_gpu=layout, max_token_len_per_gpu=layout,
     )  # fmt: skip
@@ -211,6 +211,8 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     start = first + worker.engine.get_data_parallel_rank() * share
     seen: list[torch.Tensor] = []
     traffic = Traffic()
+    entropy = typed_configuration(*case.model, *case.loss)[1].calculate_entropy
+    data = asked(batch, slice(start, start + share), end - first, case.layout, entropy)
 
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         traffic.counting = False
@@ -220,7 +222,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     hook = worker.engine.optimizer.register_step_pre_hook(look)
     try:
         with traffic:
-            output = worker.train_mini_batch(asked(batch, slice(start, start + share), end - first, case.layout))
+            output = worker.train_mini_batch(data)
     finally:
         hook.remove()
     [gradient] = seen
