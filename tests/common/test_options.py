@@ -69,12 +69,14 @@ def test_a_field_can_be_positional():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--limit 3", "--out"),
-        ("--out x --limit many", "--limit"),
+        ("--limit 3", "missing: --out PATH where the files go"),
+        ("--out x --limit many", "--limit many does not fit; wanted is .*at most so many"),
+        ("--out x --people 3 x --force", "--people 3 x does not fit"),
         ("--out x --limit", "--limit"),
         ("--out x --how sideways", "slow"),
-        ("--out x --poeple 3", "--people"),
-        ("--out x stray", "stray"),
+        ("--out x --poeple 3", "--poeple 3 is no option; did you mean --people"),
+        ("--out x stray", "stray is no option; options are --out, --limit, --people"),
+        ("stray", "missing: --out.*stray is no option"),
     ],
 )
 def test_words_that_are_no_options_are_one_line(words, message):

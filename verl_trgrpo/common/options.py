@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import io
+import itertools
 import re
 import shlex
 import signal
@@ -61,12 +63,12 @@ def parse_options(
             "__annotations__": marked,
         },
     )
-    flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
+    settings = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone, tyro.conf.PositionalMetavarFromFieldName)
     words = given = list(sys.argv[1:] if argv is None else argv)
     others: list[str] = []
 
     def parse(**more: Any) -> Any:
-        return tyro.cli(unchecked, prog=prog, description=description or None, args=words, config=flags, **more)
+        return tyro.cli(unchecked, prog=prog, description=description or None, args=words, config=settings, **more)
 
     box = io.StringIO()
     try:
@@ -78,7 +80,8 @@ def parse_options(
     except SystemExit as end:
         if not end.code:
             raise
-        raise ValueError(_message(box.getvalue())) from None
+        flags = [f"--{name.replace('_', '-')}" for name in hints if name not in (*positional, rest)]
+        raise ValueError(_message(box.getvalue(), words, flags)) from None
     values = {field.name: getattr(parsed, field.name) for field in dataclasses.fields(parsed)}
     if rest:  # an option of several words has taken what stands behind it
         taken = {word for value in values.values() if isinstance(value, tuple) for word in value if "=" in str(word)}
@@ -139,7 +142,21 @@ def command_line(command: str, options: Any) -> list[str]:
     return words
 
 
-def _message(box: str) -> str:
-    """Return what tyro wrote into a box, without its title and lines, as one line."""
+def _message(box: str, words: Sequence[str], flags: Sequence[str]) -> str:
+    """Return what tyro wrote into a box in a line: what was given, what is wanted, where to read more."""
     lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:]
-    return " ".join(" ".join(lines).translate(str.maketrans("│╰─╯", "    ")).split())
+    said = " ".join(" ".join(lines).translate(str.maketrans("│╰─╯", "    ")).split())
+    said, _, more = said.partition(" For full helptext, ")
+    problems = []
+    if found := re.match(r"Error parsing (--[\w-]+):.*Argument helptext: (?:-\w, )?\1 (.+?)\.? \(default: .*\)$", said):
+        behind = words[words.index(found[1]) + 1 :] if found[1] in words else []
+        given = " ".join(itertools.takewhile(lambda word: not word.startswith("--"), behind))
+        problems.append(f"{found[1]} {given} does not fit; wanted is {found[2]}")
+    if found := re.search(r"Missing from \S.*?: (.+ \(required\))", said):
+        problems.append(f"missing: {', '.join(text.strip(' .') for text in found[1].split('(required)')[:-1])}")
+    # tyro adds options that it takes to be meant, of which one is enough.
+    if found := re.search(r"Unrecognized options: (.+?)(?: Perhaps you meant.*)?$", said):
+        near = difflib.get_close_matches(found[1].split()[0], flags, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"options are {', '.join(flags)}"
+        problems.append(f"{found[1].replace(',', '')} is no option; {hint}")
+    return f"{'; '.join(problems) or said} ({more.removeprefix('run').removeprefix('see').strip(': ')})"

@@ -71,7 +71,9 @@ def export(run: Path, out: Path) -> Path:
     checkpoint = find_checkpoint(run)
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint.path)), stage / "merged"))
-        shutil.copytree(model, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns("merged_from.json", "optimizer.pt"))
+        shutil.copytree(
+            model, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns("merged_from.json", "optimizer.pt")
+        )
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / _CARD).write_text(model_card(checkpoint), encoding="utf-8")
     return checkpoint.path

@@ -86,6 +86,7 @@ def _values(config: DictConfig) -> tuple[dict[str, Any], list[Finding]]:
     findings = []
 
     def visit(node: DictConfig, prefix: str) -> None:
+        name: Any
         for name in node:
             key = f"{prefix}{name}"
             if OmegaConf.is_missing(node, name):
