@@ -4,6 +4,8 @@ examples, from a checkout:
   make results                                              everything
   python docs/make_results.py small_lm                      one study
   python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's runs, finished ones alone
+  python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
+                                                            take over what `verl-trgrpo analyze` found
 
 NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
 every step, and the responses of its validations with their scores. Of older studies, NAME.json, only the figures of each run
@@ -20,6 +22,7 @@ import tarfile
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_text
 from verl_trgrpo.common.problems import count_of
@@ -91,8 +94,10 @@ def from_archive(name: str, directory: Path) -> str:
 def from_figures(path: Path) -> str:
     """Return what the page says of a study of which the figures of each run are left."""
     content = json.loads(path.read_text())
-    if path.stem == "sharpness":
+    if path.stem.endswith("sharpness"):
         return sharpness_table(content)
+    if path.stem.endswith("gradients"):
+        return gradients_table(content)
     figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
     return tables(compare(figures, content["baseline"], content["primary"]), content["baseline"], content["primary"])
 
@@ -111,6 +116,34 @@ def sharpness_table(content: dict[str, dict[str, dict[str, float]]]) -> str:
         rows.append([arm, str(len(seeds)), *cells, *["-"] * (len(names) if arm == "grpo" else 0)])
     shown = [name.replace("_", " ") for name in names]
     return markdown_table(rows, ["arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
+
+
+def gradients_table(content: dict[str, dict[str, Any]]) -> str:
+    """Return what `verl-trgrpo analyze` found for each checkpoint: the part of tokens with p < 0.25, and what weights do."""
+    rows = []
+    for checkpoint, found in content.items():
+        quarters = [quarter["tokens"] for quarter in found["quarters"]]
+        plain, weighted = found["shapings"]["uniform"], found["shapings"]["sigmoid"]
+        names = ("share_at_logits", "share_at_parameters")
+        shares = [f"{effect[name][0]:.3f}" for name in names for effect in (plain, weighted)]
+        cosine = plain["cosine"][0][-1]
+        rows.append(
+            [
+                checkpoint,
+                f"{found['tokens']:,}",
+                f"{quarters[0] / sum(quarters):.3f}",
+                *shares,
+                f"{plain['update_norm'][0] / plain['update_norm'][-1]:.2f}",
+                f"{weighted['update_norm'][0] / weighted['update_norm'][-1]:.2f}",
+                "-" if cosine is None else f"{cosine:.2f}",
+                f"{found['envelope']['lowest']:.3f} to {found['envelope']['highest']:.3f}",
+            ]
+        )
+    head = [
+        "checkpoint", "tokens", "p < 0.25", "share at logits, w = 1", "TR-GRPO", "share at parameters, w = 1", "TR-GRPO",
+        "update p < 0.25 / p > 0.75, w = 1", "TR-GRPO", "cosine of the two", "norm at logits / (1 - p)",
+    ]  # fmt: skip
+    return markdown_table(rows, head)
 
 
 def tables(found: Comparison, baseline: str, primary: str, margin: float | None = None) -> str:
@@ -152,6 +185,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
+    parser.add_argument("--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over gradients.json")
     parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
     options = parser.parse_args()
     if options.pack:
@@ -159,6 +193,12 @@ def main() -> None:
         count = pack(options.pack, DOCS / "results" / f"{name}.tar.xz")
         print(f"{name}: {count_of(count, 'run')} taken over")
         options.names = [name]
+    if options.analyzed:
+        found = {
+            name: json.loads(Path(place, "gradients.json").read_text())
+            for name, place in (pair.split("=", 1) for pair in options.analyzed)
+        }
+        write_text(DOCS / "results" / f"{options.names[0]}.json", json.dumps(found, indent=1) + "\n")
     for name in options.names or names:
         make(name, options.page)
         print(f"{name}: done")

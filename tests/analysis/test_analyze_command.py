@@ -172,6 +172,11 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     assert "all tokens lie within 1 to sqrt(2)" in capsys.readouterr().out
     figures = json.loads((tmp_path / "gradients.json").read_text())
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
+    counts, sums = (figures["histogram"][name] for name in ("tokens", "gradient"))
+    assert len(counts) == len(sums) == 20 and sum(counts) == figures["tokens"]
+    assert [sum(sums[start : start + 5]) / sum(sums) for start in (0, 5, 10, 15)] == pytest.approx(
+        figures["shapings"]["uniform"]["share_at_logits"]
+    )
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
     assert main([*files, *sizes, "--sharpness"]) == 0
     assert "gradient norm" in capsys.readouterr().out

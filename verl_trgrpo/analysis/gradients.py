@@ -15,7 +15,7 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, response_logits
 from verl_trgrpo.common.progress import Progress
 
-QUARTERS = 4
+QUARTERS, BINS = 4, 20
 
 _MEMORY_BYTES = 256 * 2**20
 
@@ -67,6 +67,7 @@ def analyze_gradients(
     at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
     spread = torch.quantile(norms / at_logits.misses[: len(norms)].clamp(min=1e-300), at).tolist()
     groups = [probs[quarter == q] for q in range(QUARTERS)]
+    bins = ((1 - at_logits.misses) * BINS).long().clamp(0, BINS - 1)
     figures = {
         "tokens": len(probs),
         "tokens_with_gradient": int((advantages != 0).sum()),
@@ -81,6 +82,11 @@ def analyze_gradients(
             {"tokens": len(p), "lowest_p": p.min().item(), "highest_p": p.max().item()} if len(p) else {"tokens": 0}
             for p in groups
         ],
+        # Over all tokens, in equal bins of p: how many, and the sums of |A| times the norm at the logits.
+        "histogram": {
+            "tokens": torch.bincount(bins, minlength=BINS).tolist(),
+            "gradient": torch.bincount(bins, advantages.abs() * at_logits.norms, BINS).tolist(),
+        },
         "shapings": {
             name: _effect(quarter, weights[name], advantages.abs() * weights[name], at_logits.norms, norms, of_quarters)
             for name, of_quarters in zip(weights, updates.double().split(QUARTERS), strict=True)
