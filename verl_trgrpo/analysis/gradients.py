@@ -207,15 +207,9 @@ def weighted_gradients(
 def token_gradient_norms(
     log_probs: torch.Tensor, parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES
 ) -> torch.Tensor:
-    """Norm of the gradient of each token's log-probability by all the parameters together.
+    """Norms, (tokens,) without graph, of the gradient of each token's log-probability by all the parameters together.
 
-    Args:
-        log_probs: (tokens,) connected to the parameters; its graph is kept.
-        parameters: those to differentiate by.
-        memory_bytes: about as much may the gradients of tokens handled together take.
-
-    Returns:
-        (tokens,) norms, no graph.
+    `log_probs` (tokens,) keep their graph. The gradients of tokens handled together take about `memory_bytes`.
     """
     size = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
     together = max(1, memory_bytes // size)

@@ -19,8 +19,6 @@ UNIFORM = "uniform"
 class AnalyzeOptions:
     """One measurement.
 
-    Raises ValueError that lists everything that is wrong.
-
     Args:
         model: veRL checkpoint, Hugging Face directory or hub name; several with --sharpness.
         data: prompts (veRL parquet).

@@ -74,13 +74,8 @@ def measure_sharpness(
 ) -> Sharpness:
     """Measure how a loss rises around the parameters, which are put back to the bit.
 
-    Args:
-        loss: of a batch, at the present values of the parameters; deterministic.
-        batches: one or more.
-        parameters: x, all of them that the loss depends on.
-        relative_radius: length of a perturbation over the norm of x, > 0.
-        seed: of the intervals.
-        progress: shows progress over batches.
+    The loss of a batch has to be deterministic, and to depend on no other parameters. The length of a perturbation is
+    `relative_radius`, above 0, times their norm; `seed` is of the intervals.
     """
     start = [parameter.detach().clone() for parameter in parameters]
     radius = relative_radius * _norm(start)

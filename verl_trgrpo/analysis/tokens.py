@@ -104,15 +104,7 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def write_tokens(path: Path, title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> None:
-    """Write the page: one file without scripts that asks for nothing.
-
-    Args:
-        path: HTML file, replaced if there.
-        title: what it is about.
-        shaping: name of the shaping.
-        shown: responses.
-        figures: more about them, by name.
-    """
+    """Write the page: one HTML file without scripts that asks for nothing; `figures` say more about the responses."""
     tokens = [token for one in shown for token in one.tokens]
     lowest, highest = min(token.weight for token in tokens), max(token.weight for token in tokens)
     strongest = max(max(token.gradient, token.plain) for token in tokens) or 1.0

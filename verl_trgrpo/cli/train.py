@@ -70,10 +70,7 @@ def _refuse_cfg(words: Sequence[str]) -> int:
 def train(overrides: Sequence[str], source: str | Path, title: str | None = None) -> Path:
     """Train, draw the curves, print the end of the run in a few lines, and return the run directory.
 
-    Args:
-        overrides: Hydra overrides.
-        source: a recipe file or the name of a primary configuration.
-        title: of the curves; the run directory's name by default.
+    The curves are named after that directory unless they have a `title`.
     """
     from verl_trgrpo.runs.charts import plot_curves
     from verl_trgrpo.runs.metrics import MetricsLog

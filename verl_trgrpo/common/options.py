@@ -103,18 +103,7 @@ def run_program(
 ) -> int:
     """Parse the options of a program that fills a directory, do its work, and write what that returns to stdout.
 
-    SIGTERM, which batch systems send, is taken as Ctrl-C.
-
-    Args:
-        options: a dataclass.
-        work: called with the options and a progress display.
-        prog, description, argv: as `parse_options` takes them.
-
-    Returns:
-        the exit code: 0 done, 2 wrong input, 130 interrupted.
-
-    Raises:
-        SystemExit: with 0 after ``--help``.
+    Returns the exit code: 0 done, 2 wrong input, 130 interrupted. SIGTERM, which batch systems send, is taken as Ctrl-C.
     """
     name = Path(prog).name
     try:

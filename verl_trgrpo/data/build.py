@@ -118,8 +118,6 @@ def _write(path: Path, data_set: DataSet, name: str) -> dict[str, Any]:
 class BuilderOptions:
     """Options that every builder has; a builder's own class adds fields and overrides `problems`.
 
-    Raises ValueError that lists everything that is wrong.
-
     Args:
         out: directory for the files.
         seed: same sources and seed, same files.

@@ -53,18 +53,12 @@ def find_checkpoint(run: Path) -> Checkpoint:
 
 
 def export(run: Path, out: Path) -> Path:
-    """Write a checkpoint's model, tokenizer and card into `out`, which appears as a whole.
+    """Write a checkpoint's model, tokenizer and card into `out`, which appears as a whole, and return the checkpoint.
 
-    Args:
-        run: run directory, whose latest checkpoint is taken, or one of its ``global_step_N``.
-        out: a directory that is not there yet, or is empty.
+    `run` is a run directory, whose latest checkpoint is taken, or one of its ``global_step_N``; `out` is not there yet, or
+    empty.
 
-    Returns:
-        the checkpoint.
-
-    Raises:
-        ValueError: no checkpoint, or `out` has files.
-        RuntimeError: veRL's merger fails.
+    Raises ValueError where there is no checkpoint or `out` has files, RuntimeError where veRL's merger fails.
     """
     if out.exists() and any(out.iterdir()):
         raise ValueError(f"{out} has files; choose another --out")

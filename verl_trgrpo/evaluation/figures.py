@@ -92,14 +92,9 @@ class Summary:
 
 
 def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
-    """Return the figures of an evaluation.
+    """Return the figures of an evaluation with `k` samples per row; `seed` is of the intervals.
 
     Rows with the same data source and messages are one prompt: some test files repeat each problem.
-
-    Args:
-        items: each response with its row and verdict.
-        k: samples per row.
-        seed: of the intervals.
     """
     table = pandas.DataFrame(
         {

@@ -64,13 +64,7 @@ async def make_responses(
 class Generator:
     """A loaded model that responds to rows, many at a time.
 
-    Args:
-        options: of the evaluation.
-        model: what vLLM loads.
-        jobs: what will be asked for; it decides how long a context the engine needs.
-
-    Raises:
-        ValueError, OSError, RuntimeError: as `make_responses`.
+    The `jobs` that will be asked for decide how long a context the engine needs. Raises as `make_responses`.
     """
 
     def __init__(self, options: EvalOptions, model: str, jobs: Sequence[Job]) -> None:
@@ -141,14 +135,10 @@ class Generator:
 
 
 def _start_engine(model: str, context: int | None, step_tokens: int, options: EvalOptions, log_file: Path) -> Any:
-    """Return vLLM's AsyncLLM for `model`.
+    """Return vLLM's AsyncLLM for `model`, whose processes print into `log_file`.
 
-    Args:
-        model: directory or hub name.
-        context: tokens of prompt and response together; None for the model's own limit.
-        step_tokens: of the longest sequence, which must fit one step on a CPU.
-        options: of the evaluation.
-        log_file: receives what vLLM's processes print.
+    `context` is tokens of prompt and response together, None for the model's own limit; `step_tokens` those of the longest
+    sequence, which must fit one step on a CPU.
     """
     from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT

@@ -33,8 +33,6 @@ PRESETS = {
 class EvalOptions:
     """One evaluation.
 
-    Raises ValueError that lists everything that is wrong.
-
     Args:
         model: veRL checkpoint (global_step_N or its actor directory), Hugging Face directory, or name on the hub.
         data: test files (veRL parquet).

@@ -38,14 +38,8 @@ class Scored:
 def preview(config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress) -> list[Scored]:
     """Sample responses to some training prompts as the run would, and score them with its reward function.
 
-    Args:
-        config: of the run; its model, training files, sampling, lengths, search settings and reward function are used.
-        prompts: number of prompts, drawn from the first training file with the run's seed.
-        samples: responses to each; one where the temperature is 0.
-        progress: shows the work.
-
-    Raises:
-        ValueError, OSError, RuntimeError: as :func:`verl_trgrpo.evaluation.run.evaluate`.
+    The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. Raises
+    as :func:`verl_trgrpo.evaluation.run.evaluate`.
     """
     from verl_trgrpo.evaluation.generation import make_responses  # imports vLLM
 
@@ -104,9 +98,7 @@ def _scored(row: EvalRow, response: Response, reward: Callable[..., Any]) -> Sco
 def render(found: Sequence[Scored], most: int) -> str:
     """The responses by prompt with their rewards, and what they say about the run.
 
-    Args:
-        found: responses, those to one prompt beside each other.
-        most: characters of a response, the last ones; 0 for all.
+    Responses to one prompt lie beside each other in `found`; of each the last `most` characters are shown, all for 0.
     """
     lines, position = [], None
     for item in found:

@@ -23,14 +23,7 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     """Make the missing responses, score all, and write ``report.json`` and ``report.txt`` into ``options.directory``.
 
     Responses are appended as they finish, so an interrupted evaluation goes on where it stopped. Where all are there
-    already, no model is loaded.
-
-    Args:
-        options: what and how.
-        progress: shows the work, e.g. as a bar.
-
-    Returns:
-        the table, and how many responses were made now rather than before.
+    already, no model is loaded. Returns the table, and how many responses were made now rather than before.
 
     Raises:
         ValueError: wrong input, or a directory with another evaluation.

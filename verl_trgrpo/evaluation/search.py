@@ -48,15 +48,9 @@ async def searching_response(
 ) -> Response:
     """Return a response to a row.
 
-    Args:
-        row: the question.
-        sample: number of the sample of that row.
-        generate: gives vLLM's output of the n-th turn, from 0, for token ids and sampling parameters.
-        tokenizer: of the model.
-        settings: keys of ``actor_rollout_ref.rollout.custom.search``.
-        sampling: temperature and the like.
-        prompt_length: tokens of the prompt; the loop would cut a longer one.
-        response_length: tokens of the whole response, observations included.
+    `generate` gives vLLM's output of the n-th turn, from 0, for token ids and sampling parameters; `settings` are the keys
+    of ``actor_rollout_ref.rollout.custom.search``. The loop would cut a prompt longer than `prompt_length`;
+    `response_length` is tokens of the whole response, observations included.
     """
     turns = _Turns(generate)
     rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": {**settings}}}

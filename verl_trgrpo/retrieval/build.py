@@ -32,9 +32,6 @@ class IndexOptions:
         threads: Of the writer. With more than one, passages with equal scores may change places between builds.
         memory_mb: Of the writer, in megabytes, at least 16 for each thread; more memory, fewer merges.
         force: Replace the index that is there.
-
-    Raises:
-        ValueError: lists everything that is wrong.
     """
 
     corpus: Path

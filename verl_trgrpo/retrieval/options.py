@@ -48,9 +48,6 @@ class ServerOptions:
         max_pending: Accepted and unanswered queries, beyond which a worker answers 503; at least max_queries.
         deadline: Seconds for a request, reading its body included, after which it is answered 504.
         allow_anonymous: Let other machines in without a token, where host lets them reach the server.
-
-    Raises:
-        ValueError: lists everything that is wrong.
     """
 
     index: Path

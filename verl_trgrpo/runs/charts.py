@@ -59,15 +59,9 @@ def plain(text: str) -> str:
 
 
 def plot_curves(steps: Sequence[Step], path: Path, title: str) -> Path:
-    """Draw the curves of a run into a PNG file: validation accuracy, reward, gradient norm, mean token weight.
+    """Draw the curves of a run, of one step at least: validation accuracy, reward, gradient norm, mean token weight.
 
-    Args:
-        steps: in order, at least one.
-        path: file to write; replaced as a whole.
-        title: above the picture.
-
-    Returns:
-        ``path``.
+    The PNG file `path`, which is returned, is replaced as a whole.
     """
     weighted = any(WEIGHT in step.metrics for step in steps)
     panels = {

@@ -71,16 +71,10 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
 
 
 def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
-    """Move all checkpoints and the tracker file out of the way of a run that starts over; nothing is deleted.
+    """Move all checkpoints and the tracker file out of the way of attempt number `attempt`, which starts over.
 
-    The tracker goes last: until then an interruption leaves checkpoints that still belong to the recorded configuration.
-
-    Args:
-        run_dir: where they are.
-        attempt: number of the attempt that starts over.
-
-    Returns:
-        where they are now, or None when there were none.
+    Nothing is deleted; returns where they are now, None when there were none. The tracker goes last: until then an
+    interruption leaves checkpoints that still belong to the recorded configuration.
     """
     found = [*checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
     if not found:

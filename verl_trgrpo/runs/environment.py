@@ -32,12 +32,9 @@ def cpu_platform() -> str:
 
 
 def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of the training process.
+    """The environment of the training process, from `inherited` variables, which win over the defaults of a CPU.
 
-    Args:
-        on_cpu: train without an accelerator.
-        metrics_file: where veRL's ``file`` logger writes one JSON object per step.
-        inherited: variables to start from; what the user has set wins over the CPU defaults.
+    veRL's ``file`` logger writes one JSON object per step to `metrics_file`.
     """
     environment = dict(inherited)
     environment["VERL_FILE_LOGGER_PATH"] = metrics_file

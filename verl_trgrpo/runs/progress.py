@@ -64,11 +64,7 @@ class Progress:
 
 
 def nothing_to_learn(steps: Sequence[Step]) -> str:
-    """What is wrong, in plain words, where the rewards of nearly all groups were equal in the last steps; else nothing.
-
-    Args:
-        steps: of the run so far, in order.
-    """
+    """What is wrong, in plain words, where the rewards of nearly all groups were equal in the last steps; else nothing."""
     last = [step for step in steps if EQUAL_GROUPS in step.metrics][-_PATIENCE:]
     if len(last) < _PATIENCE or min(step.metrics[EQUAL_GROUPS] for step in last) < _NEARLY_ALL:
         return ""

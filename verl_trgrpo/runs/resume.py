@@ -43,12 +43,8 @@ _REMEDY = "put it back, delete it to go on without comparing, or start over with
 def check_same_run(config: DictConfig, run_dir: Path) -> None:
     """Refuse to continue, or to show as finished, a run that another configuration made.
 
-    Args:
-        config: of the run asked for.
-        run_dir: with the configuration of the run found; nothing is checked where that is missing.
-
-    Raises:
-        ProblemsError: with the keys that differ and the remedy.
+    Nothing is checked where the run found has no record of its configuration. Raises ProblemsError with the keys that
+    differ and the remedy.
     """
     recorded = run_dir / CONFIG_FILE
     if not recorded.is_file():
@@ -74,12 +70,7 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
 
 
 def next_start(config: DictConfig, run_dir: Path) -> str:
-    """What the command of a training that did not come to its end does when it is given again, without a full stop.
-
-    Args:
-        config: of the run.
-        run_dir: with the checkpoints that are there now.
-    """
+    """What the command of a training that did not come to its end does when it is given again, without a full stop."""
     mode, checkpoint = config.trainer.resume_mode, latest_checkpoint(run_dir)
     if mode == "resume_path":
         return "the same command starts again from trainer.resume_from_path"

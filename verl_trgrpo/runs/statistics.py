@@ -114,16 +114,10 @@ def _expanded_tail(n: int) -> float:
 
 
 def paired_p_value(differences: Sequence[float], seed: int = 0) -> float | None:
-    """Return the two-sided p-value of the sign-flip permutation test that paired differences have mean 0.
+    """Return the two-sided p-value of the sign-flip permutation test that paired differences, all finite, have mean 0.
 
-    Exact up to 13 pairs (all 2^n signs), else from `RESAMPLES` random signs. With n pairs it cannot be below 2 / 2^n.
-
-    Args:
-        differences: one for each pair; finite.
-        seed: of the random signs.
-
-    Returns:
-        the p-value; None for fewer than two pairs.
+    Exact up to 13 pairs (all 2^n signs), else from `RESAMPLES` random signs. With n pairs it cannot be below 2 / 2^n; None
+    for fewer than two pairs.
     """
     import numpy
     from scipy import stats
@@ -178,14 +172,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
     """Return the unbiased estimate of the probability that at least one of k samples is right.
 
     That is 1 - C(samples - correct, k) / C(samples, k): the share of the subsets of k samples that have a right one.
-
-    Args:
-        samples: samples of the prompt.
-        correct: how many of them are right, 0 to `samples`.
-        k: 1 to `samples`.
-
-    Raises:
-        ValueError: for numbers out of range.
+    Raises ValueError unless 0 <= correct <= samples and 1 <= k <= samples.
     """
     if not 0 <= correct <= samples or not 1 <= k <= samples:
         raise ValueError(f"pass@{k} of {correct} right ones among {samples} samples is not defined")
@@ -195,9 +182,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 def number(value: float, size: float | None = None) -> str:
     """Three decimals or three digits; an exponent where plain digits would be none or many.
 
-    Args:
-        value: to show.
-        size: of the largest number beside it, so that all get the same decimals; None for this one's.
+    `size` is of the largest number beside it, so that all get the same decimals.
     """
     size = abs(value) if size is None else size
     if not math.isfinite(value):

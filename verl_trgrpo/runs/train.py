@@ -60,15 +60,10 @@ class Outcome:
 def run_training(
     overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, stream: TextIO = sys.stderr
 ) -> Outcome:
-    """Train with veRL as ``python -m verl.trainer.main_ppo`` would.
+    """Train with veRL as ``python -m verl.trainer.main_ppo`` would; `stream` takes notes and the progress bar.
 
     A run whose latest checkpoint is already at the last step is not started again. An interrupted one resumes from its
-    latest checkpoint (``trainer.resume_mode=auto``).
-
-    Args:
-        overrides: Hydra overrides, as on veRL's command line.
-        source: a recipe or a primary configuration, as :func:`~verl_trgrpo.runs.compose.compose` takes it.
-        stream: for notes and the progress bar.
+    latest checkpoint (``trainer.resume_mode=auto``). What is trained :func:`~verl_trgrpo.runs.compose.compose` says.
 
     Raises:
         ProblemsError: before anything is started.

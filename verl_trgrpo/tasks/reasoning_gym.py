@@ -27,7 +27,6 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     Args:
         response: the decoded response without the prompt.
         ground_truth: JSON with the `task`, its `config` and the `entry` that its `score_answer` takes.
-        extra_info: not used.
     """
     truth = json.loads(ground_truth)
     before, closed, _ = response.rpartition("</answer>")

@@ -23,22 +23,13 @@ FILES = ("train.parquet", "test.parquet")
 def build_dataset(
     directory: Path, seed: int = 0, train: Mapping[int, int] = TRAIN, test: Mapping[int, int] = TEST
 ) -> bool:
-    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there.
+    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there; return whether they were built.
 
-    No test puzzle equals a train puzzle or a warm-start puzzle, also not after renaming or reordering people.
+    `train` and `test` are numbers of puzzles by number of people; equal seeds give equal files. No test puzzle equals a
+    train puzzle or a warm-start puzzle, also not after renaming or reordering people.
 
-    Args:
-        directory: where to; created.
-        seed: same seed, same files.
-        train: puzzles to train on, by number of people.
-        test: puzzles to test on, by number of people.
-
-    Returns:
-        whether anything was built.
-
-    Raises:
-        ValueError: when the directory cannot be written or has data files of unknown origin, or when there are not as many
-            puzzles.
+    Raises ValueError when the directory cannot be written or has data files of unknown origin, or when there are not as
+    many puzzles.
     """
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))

@@ -84,12 +84,8 @@ def prompt_messages(question: Question) -> list[dict[str, str]]:
 def demonstrate(question: Question, world: World, backend: Index, careful: bool, rng: random.Random) -> list[Segment]:
     """Return a whole trajectory after the prompt.
 
-    Args:
-        question: of `world`.
-        world: where wrong answers are drawn from.
-        backend: an index of the world's documents; observations are what it really finds.
-        careful: search as often as needed; else guess, or where two searches are needed perhaps stop after one.
-        rng: draws the kind of carelessness and the guesses.
+    Wrong answers are drawn from `world`; observations are what `backend`, an index of its documents, really finds. A
+    `careful` one searches as often as needed; another guesses, or where two searches are needed perhaps stops after one.
     """
     if not careful and (len(question.path) == 1 or rng.random() < 0.5):
         return [Segment(f"<think>guess</think><answer>{_guess(question, world, rng)}</answer>", True)]

@@ -69,8 +69,6 @@ class Demonstration:
 class WarmStart(ABC):
     """A world to learn from and the options of the training; equal options give an equal checkpoint.
 
-    Raises ValueError that lists every option that is out of range.
-
     Args:
         out: directory for the checkpoint.
         seed: decides data, first weights and order, from 0.

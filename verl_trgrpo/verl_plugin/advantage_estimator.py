@@ -14,6 +14,7 @@ that handles several trajectories per session. Choose ``algorithm.adv_estimator=
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,50 +31,36 @@ from verl_trgrpo.core import (
 )
 
 
-@register_adv_est("tr_grpo")
-def compute_tr_grpo_outcome_advantage(
-    token_level_rewards: torch.Tensor,
-    response_mask: torch.Tensor,
-    index: np.ndarray,
-    epsilon: float = 1e-6,
-    config: Any = None,
-    **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Group-relative advantages; see :func:`verl_trgrpo.core.group_relative_advantages`."""
-    advantages = group_relative_advantages(
-        token_level_rewards, response_mask, index, epsilon, normalize_by_std=_normalizes_by_std(config)
-    )
-    return advantages, advantages
+def _register(name: str, compute: Callable[..., torch.Tensor]) -> None:
+    """Register `compute`, which takes rewards, mask, index, epsilon and config, under the signature veRL calls."""
+
+    @register_adv_est(name)
+    def estimate(
+        token_level_rewards: torch.Tensor,
+        response_mask: torch.Tensor,
+        index: np.ndarray,
+        epsilon: float = 1e-6,
+        config: Any = None,
+        **_: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        advantages = compute(token_level_rewards, response_mask, index, epsilon, config)
+        return advantages, advantages
 
 
-@register_adv_est("reinforce_rej")
-def compute_reinforce_rej_outcome_advantage(
-    token_level_rewards: torch.Tensor,
-    response_mask: torch.Tensor,
-    index: np.ndarray,
-    **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Reinforce-Rej; see :func:`verl_trgrpo.core.rejection_advantages`."""
-    advantages = rejection_advantages(token_level_rewards, response_mask, index)
-    return advantages, advantages
+def _tr_grpo(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, epsilon: float, config: Any) -> torch.Tensor:
+    return group_relative_advantages(rewards, mask, index, epsilon, normalize_by_std=_normalizes_by_std(config))
 
 
-@register_adv_est("w_reinforce")
-def compute_w_reinforce_outcome_advantage(
-    token_level_rewards: torch.Tensor,
-    response_mask: torch.Tensor,
-    index: np.ndarray,
-    config: Any = None,
-    **_: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """W-REINFORCE; see :func:`verl_trgrpo.core.outcome_advantages`; ValueError for options that are out of range."""
-    options = OutcomeOptions(**_options(config, "w_reinforce"))
-    advantages = outcome_advantages(token_level_rewards, response_mask, index, options)
-    return advantages, advantages
+def _reinforce_rej(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, *_: Any) -> torch.Tensor:
+    return rejection_advantages(rewards, mask, index)
+
+
+def _w_reinforce(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, _: float, config: Any) -> torch.Tensor:
+    return outcome_advantages(rewards, mask, index, OutcomeOptions(**_options(config, "w_reinforce")))
 
 
 class HistoryAwareEstimator:
-    """HA-DW as veRL calls it, once per batch in the trainer's process: remembers the policy's accuracy between calls.
+    """HA-DW, which veRL calls once per batch in the trainer's process: remembers the policy's accuracy between calls.
 
     A new ``config`` object means a new run and starts a new history. veRL saves nothing of an estimator, so a resumed run
     starts a new history as well, with the accuracy of its first batch.
@@ -84,32 +71,28 @@ class HistoryAwareEstimator:
         self._expected: float | None = None
 
     def __call__(
-        self,
-        token_level_rewards: torch.Tensor,
-        response_mask: torch.Tensor,
-        index: np.ndarray,
-        epsilon: float = 1e-6,
-        config: Any = None,
-        **_: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See :func:`verl_trgrpo.core.difficulty_weighted_advantages`; ValueError for options that are out of range."""
+        self, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, epsilon: float, config: Any
+    ) -> torch.Tensor:
         if config is not self._run:
             self._run, self._expected = config, None
         options = DifficultyOptions(**_options(config, "ha_dw"))
         advantages, self._expected = difficulty_weighted_advantages(
-            token_level_rewards, response_mask, index, options, self._expected, epsilon, _normalizes_by_std(config)
+            rewards, mask, index, options, self._expected, epsilon, _normalizes_by_std(config)
         )
-        return advantages, advantages
-
-
-register_adv_est("ha_dw")(HistoryAwareEstimator())
+        return advantages
 
 
 def _options(config: Any, name: str) -> dict[str, Any]:
-    """The options of an estimator in veRL's ``algorithm`` node."""
+    """The options of an estimator in veRL's ``algorithm`` node; what takes them raises ValueError for bad ones."""
     given = (config.get(name) if config is not None else None) or {}
     return {key: value for key, value in given.items() if key != "_target_"}
 
 
 def _normalizes_by_std(config: Any) -> bool:
     return True if config is None else config.get("norm_adv_by_std_in_grpo", True)
+
+
+_register("tr_grpo", _tr_grpo)
+_register("reinforce_rej", _reinforce_rej)
+_register("w_reinforce", _w_reinforce)
+_register("ha_dw", HistoryAwareEstimator())

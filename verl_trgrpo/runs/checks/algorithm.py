@@ -14,9 +14,7 @@ _BASES = ("grpo", "tr_grpo")
 def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
     """Complaints about the advantage estimator and about settings that make an algorithm another one again.
 
-    Args:
-        config: of the run.
-        algorithm: what was chosen of the group ``algorithm``, if anything was.
+    `algorithm` is what was chosen of the group of that name, if anything was.
     """
     findings = _preference_findings(config) + _filter_findings(config)
     values = flat(config)

@@ -17,12 +17,7 @@ DATA = ("data.train_files", "data.val_files")
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
-    """Complaints about data or a model directory that are not there.
-
-    Args:
-        config: of the run.
-        need_files: whether data and model must be there; otherwise they are "not checked".
-    """
+    """Complaints about data or a model directory that are not there, "not checked" unless they are needed."""
     level = Level.ERROR if need_files else Level.NOT_CHECKED
     findings = []
     for key in DATA:

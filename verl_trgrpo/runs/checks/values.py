@@ -56,9 +56,7 @@ _NAMES = {
 def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Finding], DictConfig]:
     """Complaints about values, and the configuration with defaults in place of those that are wrong.
 
-    Args:
-        config: of the run, without unknown keys.
-        defaults: what veRL and this package have for the same keys.
+    `config` has no unknown keys; `defaults` are what veRL and this package have for its keys.
     """
     values, findings = _values(config)
     seen = {finding.where for finding in findings}

@@ -36,9 +36,7 @@ def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float
 def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
     """Return the `FIGURES` that a run's steps have.
 
-    Args:
-        steps: in order.
-        metric: validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
+    `metric` is a validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
     """
     found: dict[str, float] = {}
     if points := series(steps, metric):
@@ -64,16 +62,10 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
 
 
 def prompt_outcomes(run_dir: Path, metric: str | None, final: float) -> dict[tuple[str, str], float]:
-    """Return how a run did on each test prompt in its last validation.
+    """Return the share of right responses by prompt and ground truth in a run's last validation, ``validation/STEP.jsonl``.
 
-    Args:
-        run_dir: with ``validation/STEP.jsonl``.
-        metric: as in `run_figures`; its data source is taken.
-        final: the accuracy that was logged.
-
-    Returns:
-        share of right responses by prompt and ground truth. {} without dumps, or where their mean is not `final`: veRL's
-        dumps do not name data sources, so that a test set of several cannot be taken apart.
+    The data source of `metric` is taken. {} without dumps, or where their mean is not `final`, the accuracy that was
+    logged: veRL's dumps do not name data sources, so that a test set of several cannot be taken apart.
     """
     files = dump_files(run_dir / DIRECTORY)
     if not files:

@@ -90,18 +90,8 @@ def run_directory(out: Path, arm: str, seed: int) -> Path:
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
     """Train what is not finished yet. Records that were unpacked from an archive of docs/results count as finished.
 
-    Runs go seed by seed through all arms, so that a study that is stopped early has whole seeds. A run that was interrupted
-    goes on from its latest checkpoint.
-
-    Args:
-        study: what to run.
-        inputs: prompts and model.
-        out: directory of the study; runs lie in `run_directory`.
-        jobs: runs at once.
-        progress: progress display.
-
-    Returns:
-        a line for each run that failed; the others are finished.
+    Runs go seed by seed through all arms, `jobs` at once, so that a study that is stopped early has whole seeds. A run that
+    was interrupted goes on from its latest checkpoint. Returns a line for each run that failed; the others are finished.
 
     Raises:
         ValueError: when a run in `out` was started with other settings.

@@ -39,9 +39,6 @@ class Study:
         settings: of every run.
         accuracy: validation metric; empty for the mean over data sources.
         hypotheses: what is expected, written before the runs; shown with the result.
-
-    Raises:
-        ValueError: listing everything that is wrong.
     """
 
     title: str = MISSING

@@ -85,12 +85,7 @@ class Table(NamedTuple):
 
 
 def comparison_tables(found: Comparison, baseline: str, primary: str = "", margin: float | None = None) -> list[Table]:
-    """Return what a comparison found, for the terminal and for the page: means, differences, and more about the outcome.
-
-    Args:
-        found: by arm and figure.
-        baseline, primary, margin: as `compare` got them.
-    """
+    """Return what `compare` found, for the terminal and for the page: means, differences, and more about the outcome."""
     names = [name for name in FIGURES if any(name in row for row in found.values())]
     tested = [name for name in TESTED if name in names]
     means, differences, outcomes = [], [], []

@@ -32,9 +32,6 @@ class ReportOptions:
         out: HTML file, replaced if there.
         baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
         metric: validation metric; mean accuracy over data sources if left out.
-
-    Raises:
-        ValueError: with all problems.
     """
 
     runs: tuple[str, ...]

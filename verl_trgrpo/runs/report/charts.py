@@ -68,12 +68,9 @@ class Curve(NamedTuple):
 
 
 def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
-    """Return the curves of the arms that have a metric.
+    """Return the curves of the arms that have `metric`, None for the mean accuracy over data sources.
 
-    Args:
-        arms: in order.
-        metric: its name; None for the mean accuracy over data sources.
-        upto: the mean is over runs that reached this step; over all, where none did.
+    The mean is over runs that reached step `upto`; over all, where none did.
     """
     import pandas
     from scipy import stats

@@ -23,11 +23,7 @@ _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 def render(**content: Any) -> str:
-    """Return the page: one file that needs nothing else.
-
-    Args:
-        content: what `build_report` found, by the names that the template uses.
-    """
+    """Return the page, one file that needs nothing else, with `content` by the names that the template uses."""
     filters = {
         "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
         "verdict": VERDICTS.__getitem__,

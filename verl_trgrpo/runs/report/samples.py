@@ -44,19 +44,10 @@ class Samples(NamedTuple):
 
 
 def read_samples(directory: Path, name: str = "", most: int = 4) -> Samples | None:
-    """Read the first and the last of veRL's validation dumps.
+    """Read the first and the last of veRL's validation dumps, ``STEP.jsonl``, and `most` prompts of them at most.
 
-    Args:
-        directory: with ``STEP.jsonl``.
-        name: whose they are.
-        most: so many prompts at most.
-
-    Returns:
-        the samples; None when there are not two steps with a common prompt. Of several responses to one prompt the first
-        counts.
-
-    Raises:
-        ValueError: for a damaged line.
+    None when there are not two steps with a common prompt. Of several responses to one prompt the first counts. Raises
+    ValueError for a damaged line.
     """
     files = dump_files(directory)
     if len(files) < 2:

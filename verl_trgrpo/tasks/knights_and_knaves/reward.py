@@ -63,7 +63,6 @@ def score_knights_and_knaves(
         response: the decoded response without the prompt. Any string; the time is linear in its length.
         ground_truth: one line `(k) Name is a knight` or `(k) Name is a knave` per person, k = 1, 2, ...; or a mapping
             that holds this text under `solution_text_format`.
-        extra_info: not used.
 
     Returns:
         `Score` with `score` 3, -0.5, -1 or -3 (see the table above).

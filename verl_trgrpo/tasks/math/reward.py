@@ -42,7 +42,6 @@ def score_math(
     Args:
         response: the decoded response without the prompt. Any string; the time is linear in its length.
         ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
-        extra_info: not used.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
         math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.

@@ -24,9 +24,6 @@ class SearchOptions:
         max_searches: searches, malformed turns included; the turn after the last one can only answer.
         max_turn_tokens: tokens that the model may write in one turn.
         max_observation_tokens: tokens of one observation; longer ones are cut at a token.
-
-    Raises:
-        ValueError: lists everything that is wrong.
     """
 
     url: str | tuple[str, ...] = "http://127.0.0.1:8000/retrieve"

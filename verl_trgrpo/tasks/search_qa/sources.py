@@ -74,12 +74,7 @@ def local_parts(source: Path) -> Parts:
 
 
 def read_part(name: str, split: str, path: Path | None) -> list[Question]:
-    """Return the questions of one split of a set.
-
-    Args:
-        name: the set.
-        split: one of `SPLITS`.
-        path: its file, or None to load it from the hub.
+    """Return the questions of one of the `SPLITS` of a set, from its file, or None to load it from the hub.
 
     Raises ValueError for a malformed row, and where the part as a whole cannot be read.
     """
