@@ -126,3 +126,13 @@ def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
     assert main(["data", "decontaminate", clean, "--against", tests]) == 0
     assert "0 of 19 train rows contaminated" in capsys.readouterr().out
     assert main(["data", "check", "--train", clean, "--test", tests]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "reason"),
+    [("kk_test.parquet", "train", "its name is that of a test file"), ("a.parquet", "test", "3 rows say split: test")],
+)
+def test_test_rows_among_those_to_train_on_are_a_warning(capsys, tmp_path, name, split, reason):
+    path = write(tmp_path / name, [row(i, split) for i in range(3)])
+    assert main(["data", "check", "--train", path]) == 0
+    assert reason in capsys.readouterr().out

@@ -122,10 +122,10 @@ def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
 @pytest.mark.parametrize(
     ("name", "row", "words"),
     [
-        ("people3_num1000_test.jsonl", {"quiz": "x"}, "is named like one"),
-        ("heldout.jsonl", {"quiz": "x"}, "is named like one"),
-        ("rows.jsonl", {"extra_info": {"split": "test"}}, "says split: test"),
-        ("rows.jsonl", {"split": "test"}, "says split: test"),
+        ("people3_num1000_test.jsonl", {"quiz": "x"}, "its name is that of a test file"),
+        ("heldout.jsonl", {"quiz": "x"}, "its name is that of a test file"),
+        ("rows.jsonl", {"extra_info": {"split": "test"}}, "say split: test"),
+        ("rows.jsonl", {"split": "test"}, "say split: test"),
         ("train.jsonl", {"split": "train"}, ""),
         ("latest.jsonl", {}, ""),
     ],

@@ -31,6 +31,8 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         RuntimeError: when a sharded checkpoint cannot be merged.
     """
     places = {name: find_model(name) for name in options.model}
+    if options.directory.is_file():
+        raise ValueError(f"--out {options.directory} is a file; name a directory")
     options.directory.mkdir(parents=True, exist_ok=True)
     policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
     results: dict[str, Any] = {"options": asdict(options)}

@@ -49,11 +49,13 @@ def run(words: Sequence[str]) -> int:
     from verl_trgrpo.runs.checks.files import missing_files
     from verl_trgrpo.runs.compose import compose
 
-    config = compose(options.config, options.overrides).config
-    raise_problems([finding.message for finding in missing_files(config) if finding.level is Level.ERROR])
+    run = compose(options.config, options.overrides)
+    raise_problems([finding.message for finding in missing_files(run.config) if finding.level is Level.ERROR])
     from verl_trgrpo.evaluation.preview import preview, render
+    from verl_trgrpo.runs.validate import check
 
+    raise_problems(check(run).messages(Level.ERROR))
     with interruptible() as progress:
-        found = preview(config, options.prompts, options.samples, progress)
+        found = preview(run.config, options.prompts, options.samples, progress)
     print(render(found, options.characters))
     return 0

@@ -43,10 +43,12 @@ class TrainOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    if "--cfg" in words:
-        at = list(words).index("--cfg")
-        return _refuse_cfg([*words[:at], *words[at + 2 :]])
+    if asked := [word for word in words if word in ("-c", "--cfg") or word.startswith("--cfg=")]:
+        at = list(words).index(asked[0])
+        return _refuse_cfg([*words[:at], *words[at + 1 + ("=" not in asked[0]) :]])
     options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
+    if recipes := [word for word in options.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
+        raise ValueError(f"{recipes[0]} is a file, not an override; give it with --recipe {recipes[0]}")
     source = options.recipe or options.config_name
     if options.dry_run:
         return validate.run([str(source), "--show", *options.overrides])

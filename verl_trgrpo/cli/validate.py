@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.problems import Finding, Level
@@ -37,7 +38,7 @@ class ValidateOptions:
     no_files: bool = False
 
     def __post_init__(self) -> None:
-        if "=" in self.config:
+        if "=" in self.config and not Path(self.config).is_file():
             raise ValueError(f"{self.config} is an override, not a configuration; give a recipe file or a name first")
 
 

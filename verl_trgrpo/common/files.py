@@ -48,6 +48,8 @@ def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
         ValueError: `directory` cannot be written, or another process is building it.
     """
     target = directory.resolve()
+    if target.is_file():
+        raise ValueError(f"{directory} is a file; name a directory")
     with contextlib.ExitStack() as held:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

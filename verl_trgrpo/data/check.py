@@ -19,6 +19,7 @@ from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, row_keys
 from verl_trgrpo.data.row_checks import ROW_CHECKS, TEST, TRAIN, Scan
+from verl_trgrpo.data.sources import named_like_test
 from verl_trgrpo.data.tokens import load_tokenizer
 
 # In the order of the report; docs/data.md says what each looks for.
@@ -122,7 +123,7 @@ def check_files(
             report.add("overlap", [not_checked("", f"no {role} file; name one with --{role}")])
         for path, (_, count) in opened.items():
             scan.start_file(role)
-            read = 0
+            read = of_tests = 0
             try:
                 for row in progress(read_rows(path), count, names[path]):
                     where = f"{names[path]} row {read}"
@@ -131,8 +132,15 @@ def check_files(
                         report.add(name, check(row, where, scan))
                     scan.end_row(where)
                     read += 1
+                    of_tests += dict(row.get("extra_info") or {}).get("split") == "test"
             except UnreadableError as problem:
                 report.add("file", [error(names[path], f"{problem} (after {read} rows)")])
+            if role == TRAIN and (of_tests or named_like_test(path)):
+                reason = (
+                    f"{count_of(of_tests, 'row')} say split: test" if of_tests else "its name is that of a test file"
+                )
+                message = f"it is trained on, but {reason}; make sure that nothing is tested on it"
+                report.add("file", [warning(names[path], message)])
             report.files.append(f"{path}: {count_of(read, 'row')}, {role}{_lengths(scan.lengths)}")
     if not scan.rows:
         for name in ROW_CHECKS:

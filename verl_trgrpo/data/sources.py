@@ -80,11 +80,14 @@ def warn_of_test_files(paths: Iterable[Path]) -> None:
     for path in paths:
         row = next((dict(record.row) for record in read_records(path)), {})
         marks = [row.get("split"), dict(row.get("extra_info") or {}).get("split")]
-        reason = "is named like one" if _TEST_NAME.search(path.name) else "says split: test" if "test" in marks else ""
-        if reason:
-            logger.warning(
-                "%s is trained on, but %s of test rows; make sure that nothing is tested on it", path, reason
-            )
+        if named_like_test(path) or "test" in marks:
+            reason = "its name is that of a test file" if named_like_test(path) else "its rows say split: test"
+            logger.warning("%s is trained on, but %s; make sure that nothing is tested on it", path, reason)
+
+
+def named_like_test(path: Path) -> bool:
+    """Whether a file's name says that it is for tests."""
+    return bool(_TEST_NAME.search(path.name))
 
 
 def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:

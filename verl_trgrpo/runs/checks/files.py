@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, Level, error, not_checked
 
@@ -15,6 +16,9 @@ OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 
 DATA = ("data.train_files", "data.val_files")
 
+# Keys that name a Python file, or a module behind pkg://. The reward's file is loaded where reward functions are looked at.
+_PYTHON_FILES = (f"{REWARD}.path", "data.custom_cls.path", "trainer.v1.sampler.custom_sampler.path")
+
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
     """Complaints about data or a model directory that are not there, "not checked" unless they are needed."""
@@ -24,7 +28,9 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
         if not data_files(config, key):
             findings.append(error(key, f"{key} names no file; give a parquet file"))
         for path in local_data_files(config, key):
-            if not path.is_file():
+            if path.is_dir():
+                findings.append(error(key, f"{key}={path} is a directory; name the parquet files in it"))
+            elif not path.is_file():
                 message = f"{key}={path} does not exist; build it (data_prep, docs/data.md), or correct the path"
                 findings.append(Finding(level, key, message))
     model = str(config.actor_rollout_ref.model.path)
@@ -36,7 +42,40 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
                 level, MODEL, f"{MODEL}={model} is not a directory; set it to a model directory or a hub name{default}"
             )
         )
+    tokenizer = config.actor_rollout_ref.model.get("tokenizer_path")
+    if tokenizer and looks_local(str(tokenizer)) and not Path(str(tokenizer)).expanduser().is_dir():
+        key = "actor_rollout_ref.model.tokenizer_path"
+        findings.append(Finding(level, key, f"{key}={tokenizer} is not a directory; correct it, or leave it out"))
+    return findings + _named_files(config)
+
+
+def _named_files(config: DictConfig) -> list[Finding]:
+    """Complaints about Python files and a checkpoint that a run names and that are not there."""
+    findings = []
+    for key in _PYTHON_FILES:
+        place = OmegaConf.select(config, key)
+        if not place or "://" in str(place).removeprefix("pkg://"):
+            continue
+        module = str(place).removeprefix("pkg://")
+        there = Path(module).expanduser().is_file() if module == str(place) else _importable(module)
+        if not there:
+            findings.append(error(key, f"{key}={place} does not exist; correct it, or leave it out"))
+    key, trainer = "trainer.resume_from_path", config.trainer
+    if trainer.get("resume_mode") == "resume_path":
+        place = trainer.get("resume_from_path")
+        if not place or not Path(str(place)).expanduser().is_dir():
+            message = (
+                f"trainer.resume_mode=resume_path, but {key}={place} is no directory; name one of a run's global_step_N"
+            )
+            findings.append(error(key, message))
     return findings
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:  # a package above it is not there
+        return False
 
 
 def data_findings(config: DictConfig) -> list[Finding]:
@@ -83,7 +122,8 @@ def training_rows(config: DictConfig) -> int | None:
 def data_files(config: DictConfig, key: str) -> list[str]:
     """Files under ``key``, which holds one or a list."""
     files = OmegaConf.select(config, key)
-    return [files] if isinstance(files, str) else list(files or [])
+    listed = files if isinstance(files, ListConfig) else [files]
+    return [str(file) for file in listed if file]
 
 
 def local_data_files(config: DictConfig, key: str) -> list[Path]:
@@ -92,8 +132,8 @@ def local_data_files(config: DictConfig, key: str) -> list[Path]:
 
 
 def looks_local(name: str) -> bool:
-    """Whether a model's name is a path; another may be on a hub."""
-    return name.startswith((".", "~", "/"))
+    """Whether a model's name is a path; another, with one slash at most, may be on a hub."""
+    return name.startswith((".", "~", "/")) or name.count("/") > 1
 
 
 def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
@@ -116,6 +156,8 @@ def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]
     if not rows.num_rows:
         return [error(key, f"{key}={path} has no rows; build it again")]
     sources, function = rows["data_source"].unique().to_pylist(), OmegaConf.select(config, f"{REWARD}.path")
+    if strange := [source for source in sources if not isinstance(source, str) or not source]:
+        return [error(key, f"{key}={path} has the data source {strange[0]!r}, which is no name; build it again")]
     if function == OWN_REWARDS:
         unknown = [source for source in sources if not has_reward(source)]
         remedy = f"known are {', '.join(known_data_sources())}. Register a reward (docs/data.md), or set {REWARD}.path"

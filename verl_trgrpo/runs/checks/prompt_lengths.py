@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.common.problems import Finding, error, not_checked, warning
+from verl_trgrpo.common.problems import Finding, count_of, error, not_checked, warning
 from verl_trgrpo.data.schema import is_chat
 from verl_trgrpo.data.tokens import load_tokenizer, prompt_length
 from verl_trgrpo.runs.checks.files import DATA, local_data_files
@@ -15,21 +16,23 @@ from verl_trgrpo.runs.checks.files import DATA, local_data_files
 _LIMIT = "data.max_prompt_length"
 
 # A thousand prompts take about a second.
-_MOST = 1000
+_MOST = 4000
 
 
 def prompt_length_findings(config: DictConfig) -> list[Finding]:
     """Complaints about files whose prompts are longer than a run takes, by veRL's own way of counting.
 
-    Of a file with more than a thousand prompts, a thousand that are evenly spread are looked at. Prompts with pictures,
+    Of a file with more than 4,000 prompts, as many that are evenly spread are looked at. Prompts with pictures,
     sounds, tools or a template of the run's own are not.
     """
     model, data = config.actor_rollout_ref.model, config.data
     directory = Path(str(model.get("tokenizer_path") or model.path)).expanduser()
-    files = [(key, path) for key in DATA for path in local_data_files(config, key) if path.suffix == ".parquet"]
-    files = [(key, path) for key, path in files if path.is_file()]
+    files = {
+        key: [path for path in local_data_files(config, key) if path.suffix == ".parquet" and path.is_file()]
+        for key in DATA
+    }
     special = model.get("custom_chat_template") or data.get("tool_config_path") or data.get("function_tool_path")
-    if not files:
+    if not any(files.values()):
         return _unchecked(config)
     if special:
         return [not_checked(_LIMIT, f"prompts were not compared with {_LIMIT}: a template or tools of the run's own")]
@@ -37,7 +40,7 @@ def prompt_length_findings(config: DictConfig) -> list[Finding]:
         tokenizer = load_tokenizer(directory)
     except ValueError:
         return _unchecked(config)
-    return [finding for key, path in files for finding in _file_findings(key, path, tokenizer, config)]
+    return [finding for key, paths in files.items() for finding in _key_findings(key, paths, tokenizer, config)]
 
 
 def _unchecked(config: DictConfig) -> list[Finding]:
@@ -56,39 +59,58 @@ def _unchecked(config: DictConfig) -> list[Finding]:
     return findings
 
 
-def _file_findings(key: str, path: Path, tokenizer: Any, config: DictConfig) -> list[Finding]:
+def _key_findings(key: str, paths: Sequence[Path], tokenizer: Any, config: DictConfig) -> list[Finding]:
+    """Complaints about the prompts of all files under one key together, as veRL reads them."""
+    total, lengths, findings = 0, [], []
+    for path in paths:
+        try:
+            rows, chats, strange = _some_chats(path, config.data.prompt_key)
+            lengths += [prompt_length(tokenizer, chat) for chat in chats]
+        except ValueError as problem:
+            return [error(key, f"{key}={path}: {problem}")]
+        total += rows
+        if strange:
+            message = (
+                f"{key}={path} has {count_of(strange, 'prompt')} that are no list of chat messages; build it again"
+            )
+            findings.append(error(key, f"{message} (docs/data.md)"))
+    return findings + (_length_findings(key, total, lengths, config) if lengths else [])
+
+
+def _some_chats(path: Path, column: str) -> tuple[int, list[Any], int]:
+    """Rows of a file but for prompts seen to be no chats; the prompts, `_MOST` evenly spread ones at most; those others."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    limit, filtered = config.data.max_prompt_length, config.data.filter_overlong_prompts
     try:
-        prompts = pq.read_table(path, columns=[config.data.prompt_key]).column(0)
+        prompts = pq.read_table(path, columns=[column]).column(0)
     except (pa.ArrowException, OSError):
-        return []  # reported where files are looked at
+        return 0, [], 0  # reported where files are looked at
     total = len(prompts)
-    if not total:
-        return []  # reported where files are looked at
     rows = sorted({round(i * (total - 1) / max(1, min(total, _MOST) - 1)) for i in range(min(total, _MOST))})
-    chats = [prompt for prompt in prompts.take(rows).to_pylist() if is_chat(prompt)]
-    if not chats:
-        return [
-            error(key, f"{key}={path} has no prompt that is a list of chat messages; build it again (docs/data.md)")
-        ]
-    try:
-        lengths = [prompt_length(tokenizer, chat) for chat in chats]
-    except ValueError as problem:
-        return [error(key, f"{key}={path}: {problem}")]
+    taken = prompts.take(rows).to_pylist()
+    chats = [prompt for prompt in taken if is_chat(prompt)]
+    strange = len(taken) - len(chats)
+    return total - strange, chats, strange
+
+
+def _length_findings(key: str, total: int, lengths: list[int], config: DictConfig) -> list[Finding]:
+    data, use = config.data, "train on" if key == "data.train_files" else "validate on"
+    limit, filtered, batch = data.max_prompt_length, data.filter_overlong_prompts, data.train_batch_size
     longer = sum(length > limit for length in lengths)
+    all_seen = len(lengths) == total
     if not longer:
-        return []
-    looked_at = (
-        f"{longer} of the {len(rows)} prompts looked at" if len(rows) < total else f"{longer} of {total} prompts"
-    )
-    message = f"{key}={path}: {looked_at} have more than {_LIMIT}={limit} tokens, the longest {max(lengths)}"
+        message = f"{key}: {len(lengths)} of {total} prompts were compared with {_LIMIT}={limit}; none is longer"
+        return [] if all_seen else [not_checked(_LIMIT, message)]
+    looked_at = f"{longer} of {total} prompts" if all_seen else f"{longer} of the {len(lengths)} prompts looked at"
+    message = f"{key}: {looked_at} have more than {_LIMIT}={limit} tokens, the longest {max(lengths)}"
     if longer == len(lengths):
-        lost = "veRL's filter leaves nothing to train on" if filtered else "none fits"
+        lost = f"veRL's filter leaves nothing to {use}" if filtered else "none fits"
         return [error(_LIMIT, f"{message}; {lost}. Raise the limit")]
-    if not filtered and config.data.truncation == "error":
+    if filtered and all_seen and key == "data.train_files" and isinstance(batch, int) and total - longer < batch:
+        few = f"veRL's filter leaves {total - longer}, fewer than the data.train_batch_size={batch} of one step"
+        return [error(_LIMIT, f"{message}; {few}. Raise the limit, or lower the batch size")]
+    if not filtered and data.truncation == "error":
         message += "; the first one stops the run. Set data.filter_overlong_prompts=true, or raise the limit"
         return [error(_LIMIT, message)]
     effect = "veRL leaves them out" if filtered else "veRL cuts them"

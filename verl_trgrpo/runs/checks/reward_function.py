@@ -42,7 +42,7 @@ def reward_findings(config: DictConfig) -> list[Finding]:
     """
     reward = OmegaConf.select(config, REWARD) or {}
     path, name = reward.get("path"), reward.get("name")
-    if path == OWN_REWARDS:
+    if path == OWN_REWARDS and name == "compute_score":
         return []
     if not path:
         return [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
