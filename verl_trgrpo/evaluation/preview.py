@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,6 +20,7 @@ from verl_trgrpo.evaluation.responses import Response, open_store
 from verl_trgrpo.evaluation.rows import EvalRow, Job, load_rows
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
+from verl_trgrpo.verl_plugin.reward_function import reward_function
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -69,19 +69,6 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             responses = store.read(0)
     by_position = {row.position: row for row in rows}
     return [_scored(by_position[response.row], response, reward) for response in responses]
-
-
-def reward_function(config: DictConfig) -> Callable[..., Any]:
-    """The function that a run's reward workers would call, with its options."""
-    from verl.utils.import_utils import load_extern_object
-    from verl.utils.reward_score import default_compute_score
-
-    chosen = OmegaConf.select(config, REWARD)
-    if not chosen or not chosen.path:
-        return default_compute_score
-    options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
-    function: Any = load_extern_object(module_path=chosen.path, object_name=chosen.name)
-    return partial(function, **options)
 
 
 def _scored(row: EvalRow, response: Response, reward: Callable[..., Any]) -> Scored:

@@ -1,0 +1,129 @@
+"""iGRPO's two stages: in veRL's own agent loop with a scripted model, and through a real training."""
+
+import asyncio
+import io
+import json
+
+import pytest
+from hydra import compose, initialize_config_module
+from transformers import AutoTokenizer
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
+from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
+
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.train import run_training
+from verl_trgrpo.tiny.puzzle_dataset import build_dataset
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.verl_plugin.igrpo import DraftAgentLoop, DraftOptions
+
+ROW = {
+    "raw_prompt": [{"role": "user", "content": "What is 3 + 4?"}],
+    "data_source": "math",
+    "reward_model": {"ground_truth": "7"},
+    "extra_info": {"split": "train"},
+    "uid": "a",
+}
+REQUEST = "An earlier attempt:"
+
+
+class ScriptedModel:
+    """Answers with the given texts, one after the other, and keeps the prompts."""
+
+    def __init__(self, tokenizer, texts):
+        self.tokenizer, self.texts, self.prompts = tokenizer, list(texts), []
+
+    async def generate(self, request_id, *, prompt_ids, sampling_params, **_):
+        self.prompts.append(self.tokenizer.decode(prompt_ids))
+        text = self.texts[len(self.prompts) - 1]
+        await asyncio.sleep(0)
+        return TokenOutput(token_ids=self.tokenizer.encode(text), log_probs=None, stop_reason="completed")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(CHECKPOINT)
+
+
+def respond(tokenizer, texts, rows, *overrides):
+    """The outputs for `rows`, all in one event loop as veRL has it, and the prompts that the model saw."""
+    model = ScriptedModel(tokenizer, texts)
+
+    async def all_rows():
+        with initialize_config_module("verl.trainer.config", version_base=None):
+            config = compose(
+                "trgrpo_trainer",
+                ["agent=igrpo", "data.max_prompt_length=200", f"actor_rollout_ref.model.path={CHECKPOINT}", *overrides],
+            )
+        parts = {"trainer_config": DictConfigWrap(config), "data_config": DictConfigWrap(config.data), "processor": None,
+                 "dataset_cls": RLHFDataset, "hf_model_type": "qwen2", "tools": ToolListWrap([])}  # fmt: skip
+        loops = [DraftAgentLoop(server_manager=model, tokenizer=tokenizer, **parts) for _ in rows]
+        return await asyncio.gather(*(loop.run({}, **row) for loop, row in zip(loops, rows, strict=True)))
+
+    return asyncio.run(all_rows()), model.prompts
+
+
+def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer):
+    drafts, answers = [r"it is \boxed{3}", r"sure: \boxed{7}", r"\boxed{8}"], [r"\boxed{1}", r"\boxed{2}"]
+    outputs, prompts = respond(
+        tokenizer, [*drafts, *answers], [ROW, ROW], "actor_rollout_ref.rollout.custom.igrpo.drafts=3"
+    )
+    assert not any(REQUEST in prompt for prompt in prompts[:3])
+    assert all(f"{REQUEST}\n{drafts[1]}\n" in prompt for prompt in prompts[3:]) and len(prompts) == 5
+    assert [tokenizer.decode(output.response_ids) for output in outputs] == answers, "drafts are not trained on"
+    assert all(REQUEST in tokenizer.decode(output.prompt_ids) for output in outputs)
+    found = outputs[0].extra_fields["igrpo"]
+    assert found == {"draft_score": 1.0, "drafts_mean": pytest.approx(1 / 3), "draft_fits": 1.0}
+
+
+def test_groups_have_drafts_of_their_own(tokenizer):
+    rows = [ROW, ROW | {"uid": "b"}]
+    _, prompts = respond(tokenizer, [r"\boxed{7}"] * 4, rows, "actor_rollout_ref.rollout.custom.igrpo.drafts=1")
+    assert [REQUEST in prompt for prompt in prompts] == [False, False, True, True]
+
+
+def test_validation_is_single_shot(tokenizer):
+    _, prompts = respond(tokenizer, [r"\boxed{7}"], [ROW | {"extra_info": {"split": "test"}}])
+    assert len(prompts) == 1 and REQUEST not in prompts[0]
+
+
+def test_a_draft_that_does_not_fit_the_prompt_is_left_out(tokenizer):
+    one = "actor_rollout_ref.rollout.custom.igrpo.drafts=1"
+    [output], prompts = respond(tokenizer, ["knight " * 300, r"\boxed{7}"], [ROW], one)
+    assert len(prompts) == 2 and REQUEST not in prompts[1]
+    assert output.extra_fields["igrpo"]["draft_fits"] == 0.0
+
+
+def test_wrong_input_is_named(tokenizer):
+    with pytest.raises(ValueError, match=r"extra_info\.split"):
+        respond(tokenizer, [], [ROW | {"extra_info": {}}])
+    with pytest.raises(ValueError, match=r"(?s)drafts is 0.*request is 'x'"):
+        DraftOptions(drafts=0, request="x")
+    with pytest.raises(ValueError, match="unknown keys draft; known are drafts, request"):
+        DraftOptions.of({"draft": 3})
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_two_steps_train_on_prompts_with_drafts_and_validate_without(tmp_path):
+    build_dataset(tmp_path / "data", 0, 64, 16)
+    run_dir = tmp_path / "run"
+    files = [
+        f"data.{split}_files={tmp_path}/data/{name}.parquet" for split, name in (("train", "train"), ("val", "test"))
+    ]
+    sizes = ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.rollout.n=4",
+             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16", "data.max_prompt_length=260",
+             "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+             "actor_rollout_ref.rollout.max_model_len=440"]  # fmt: skip
+    run_training(
+        [*files, *sizes, "algorithm=tr_grpo", "agent=igrpo", f"actor_rollout_ref.model.path={CHECKPOINT}",
+         "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
+         f"trainer.default_local_dir={run_dir}", f"trainer.rollout_data_dir={run_dir}/rollouts"],
+        "kk_quickstart", stream=io.StringIO(),
+    )  # fmt: skip
+    steps = MetricsLog(run_dir).read()
+    assert [step.number for step in steps] == [0, 1, 2]
+    assert all(step.metrics["training/rollout_probs_diff_max"] < 2e-5 for step in steps[1:])
+    for folder, has_draft in (("rollouts", True), ("validation", False)):
+        rows = [json.loads(line) for line in (run_dir / folder / "2.jsonl").read_text().splitlines()]
+        assert rows and all((REQUEST in row["input"]) == has_draft for row in rows)

@@ -1,0 +1,139 @@
+"""iGRPO's two stages as an agent loop (arXiv 2602.09000, of which abstract and summaries were seen).
+
+Stage 1 samples drafts of a prompt's answer and keeps the one with the highest reward; stage 2 appends it to the prompt, and
+GRPO, with any loss of this project, trains on the group of responses to that. Drafts are not trained on. Validation is single
+shot, on the prompt alone, as the model will be used.
+
+All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
+
+from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.verl_plugin.reward_function import reward_function
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """Options at ``actor_rollout_ref.rollout.custom.igrpo``.
+
+    Args:
+        drafts: sampled for each prompt of a step, beside ``rollout.n`` responses.
+        request: appended to the last message; {draft} is the best one. Its wording is this project's.
+    """
+
+    drafts: int = 4
+    request: str = "\n\nAn earlier attempt:\n{draft}\n\nWrite a better answer, in the same form."
+
+    def __post_init__(self) -> None:
+        problems = []
+        if type(self.drafts) is not int or self.drafts < 1:
+            problems.append(f"drafts is {self.drafts!r}; it must be a whole number of at least 1")
+        if not isinstance(self.request, str) or "{draft}" not in self.request:
+            problems.append(f"request is {self.request!r}; it must have a place for {{draft}}")
+        raise_problems([f"rollout.custom.igrpo: {problem}" for problem in problems])
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any] | None) -> DraftOptions:
+        """The options in a section of the configuration; ValueError for unknown keys and wrong values."""
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(set(settings or {}) - {*known}):
+            raise ValueError(f"rollout.custom.igrpo: unknown keys {', '.join(unknown)}; known are {', '.join(known)}")
+        return cls(**dict(settings or {}))
+
+
+class Draft(NamedTuple):
+    """The best draft of a prompt: its text, its reward, and the mean reward of all."""
+
+    text: str
+    score: float
+    mean: float
+
+
+# By the group's uid, for as long as a response of the group waits for it or uses it.
+_drafts: weakref.WeakValueDictionary[str, asyncio.Task[Draft]] = weakref.WeakValueDictionary()
+
+
+class DraftAgentLoop(SingleTurnAgentLoop):
+    """veRL's single-turn loop, whose training prompts carry the best of some drafts.
+
+    ``data.max_prompt_length`` has to hold prompt and draft; a group whose draft does not fit is trained without one.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._options = DraftOptions.of((self.rollout_config.get("custom") or {}).get("igrpo"))
+        self._tokenizer: Any = self.tokenizer
+
+    async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
+        """One response; `kwargs` are a row of the data set and veRL's ``uid`` of its group.
+
+        Raises ValueError for a row that does not say in ``extra_info.split`` whether it is trained on.
+        """
+        split = (kwargs.get("extra_info") or {}).get("split")
+        if split is None:
+            raise ValueError("agent=igrpo wants extra_info.split in each row: train, or test for validation")
+        if split != "train":
+            return await super().run(sampling_params, priority, **kwargs)
+        uid = kwargs["uid"]
+        task = _drafts.get(uid)
+        if task is None:
+            task = _drafts[uid] = asyncio.create_task(self._best_draft(sampling_params, priority, kwargs))
+        draft = await task
+        messages = self._with_draft(list(kwargs["raw_prompt"]), draft.text)
+        fits = self._length(messages) <= self.prompt_length
+        output = await super().run(sampling_params, priority, **(kwargs | {"raw_prompt": messages} if fits else kwargs))
+        output.extra_fields["igrpo"] = {
+            "draft_score": draft.score,
+            "drafts_mean": draft.mean,
+            "draft_fits": float(fits),
+        }
+        return output
+
+    async def _best_draft(self, sampling_params: dict[str, Any], priority: int, row: dict[str, Any]) -> Draft:
+        single = super().run
+        outputs = await asyncio.gather(
+            *(single(dict(sampling_params), priority, **row) for _ in range(self._options.drafts))
+        )
+        texts = [self._tokenizer.decode(output.response_ids, skip_special_tokens=True) for output in outputs]
+        scores = await asyncio.gather(*(self._score(text, row) for text in texts))
+        best = max(range(len(texts)), key=scores.__getitem__)
+        return Draft(texts[best], scores[best], sum(scores) / len(scores))
+
+    async def _score(self, text: str, row: dict[str, Any]) -> float:
+        def call() -> Any:
+            return reward_function(self.config)(
+                data_source=row["data_source"],
+                solution_str=text,
+                ground_truth=row["reward_model"]["ground_truth"],
+                extra_info=row.get("extra_info") or {},
+            )
+
+        found = await asyncio.get_running_loop().run_in_executor(None, call)
+        found = await found if inspect.isawaitable(found) else found
+        return float(found["score"] if isinstance(found, dict) else found)
+
+    def _with_draft(self, messages: Sequence[Mapping[str, Any]], draft: str) -> list[dict[str, Any]]:
+        *before, last = (dict(message) for message in messages)
+        return [*before, last | {"content": last["content"] + self._options.request.replace("{draft}", draft)}]
+
+    def _length(self, messages: Sequence[Mapping[str, Any]]) -> int:
+        return len(
+            self._tokenizer.apply_chat_template(
+                messages,
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
+                **self.apply_chat_template_kwargs,
+            )
+        )
