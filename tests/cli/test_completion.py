@@ -40,11 +40,14 @@ def test_options_of_the_command(complete):
 
 def test_the_algorithm_switch_of_which_bash_makes_three_words(complete):
     assert complete("train", "algorithm", "=", "tr_grpo_p") == ["tr_grpo_published"]
+    assert complete("train", "+algorithm", "=", "tr_grpo_p") == ["tr_grpo_published"]
     assert "linear" in complete("quickstart", "shaping", "=")
 
 
 def test_files_where_nothing_else_fits(complete):
     assert complete("validate", "scr") == ["script.sh"]
+    assert complete("train", "--recipe", "") == ["script.sh"]
+    assert {"--out", "script.sh"} <= {*complete("export", "")}
 
 
 def test_the_command_prints_it_for_both_shells(capsys):

@@ -39,10 +39,17 @@ _verl_trgrpo() {{
     elif ((COMP_CWORD > 1)) && [[ ${{COMP_WORDS[COMP_CWORD - 1]}} == "=" ]]; then
         key="${{COMP_WORDS[COMP_CWORD - 2]}}="
     fi
+    key="${{key#+}}"  # as stock veRL wants groups
+    # Behind an option its value: a file, as far as is known here.
+    if [[ $current != -* && ${{COMP_WORDS[COMP_CWORD - 1]}} == --* ]]; then
+        words=""
+    fi
     COMPREPLY=($(compgen -W "$words" -- "$key$current"))
     COMPREPLY=("${{COMPREPLY[@]#"$key"}}")
     if ((${{#COMPREPLY[@]}} == 0)) || [[ -z ${{COMPREPLY[0]}} ]]; then
         COMPREPLY=($(compgen -f -- "$current"))
+    elif [[ -z $key && $current != -* && $words == --* ]] && ((COMP_CWORD > 1)); then
+        COMPREPLY+=($(compgen -f -- "$current"))
     fi
 }}
 complete -o filenames -F _verl_trgrpo verl-trgrpo
