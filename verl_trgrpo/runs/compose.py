@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import re
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,6 +24,8 @@ _NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 
 # What every configuration of a training has.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
+
+_OWN_CONFIGS = Path(__file__).parent.parent / "config"
 
 # Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
@@ -101,24 +104,26 @@ def compose(
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
     """What veRL and this package have by themselves, with these options of groups; groups of others are left out."""
-    roots = (_verl_configs(), Path(__file__).parent.parent / "config")
-    own = {
-        group: choice
-        for group, choice in choices.items()
-        if any((root / group.partition("@")[0] / f"{choice}.yaml").is_file() for root in roots) and ".." not in group
-    }
-    return _defaults(tuple(sorted(own.items())))
+    return _defaults(DEFAULT_CONFIG, _choices_in(choices, _verl_configs(), _OWN_CONFIGS))
+
+
+def verl_defaults(choices: Mapping[str, str] = types.MappingProxyType({})) -> DictConfig:
+    """What veRL's ``ppo_trainer`` has without this package, with these options of veRL's groups."""
+    return _defaults("ppo_trainer", _choices_in(choices, _verl_configs()))
+
+
+def _choices_in(choices: Mapping[str, str], *roots: Path) -> tuple[tuple[str, str], ...]:
+    """Those of the options that are files below one of these directories."""
+    files = {group: f"{group.partition('@')[0]}/{choice}.yaml" for group, choice in choices.items()}
+    found = [
+        group for group, file in files.items() if ".." not in file and any((root / file).is_file() for root in roots)
+    ]
+    return tuple((group, choices[group]) for group in sorted(found))
 
 
 @cache
-def verl_defaults() -> DictConfig:
-    """What veRL's ``ppo_trainer`` has without this package."""
-    return _compose("ppo_trainer", None, [])[0]
-
-
-@cache
-def _defaults(choices: tuple[tuple[str, str], ...]) -> DictConfig:
-    return _compose(DEFAULT_CONFIG, None, [f"{group}={choice}" for group, choice in choices])[0]
+def _defaults(source: str, choices: tuple[tuple[str, str], ...]) -> DictConfig:
+    return _compose(source, None, [f"{group}={choice}" for group, choice in choices])[0]
 
 
 def quoted(value: object) -> str:
@@ -156,7 +161,7 @@ def _words(message: str) -> str:
         reason = f"{found['group']}= has nothing to act on: this algorithm has no token weights"
         return f"{reason}; choose one that has, such as tr_grpo"
     if found := _NO_PRIMARY.search(message):
-        own = sorted(path.stem for path in (Path(__file__).parent.parent / "config").glob("*.yaml"))
+        own = sorted(path.stem for path in _OWN_CONFIGS.glob("*.yaml"))
         near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)
         hint = (
             f"did you mean {near[0]}?"
@@ -215,7 +220,13 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
         raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else _words(str(error))]) from error
-    if lacking := [name for name in _SECTIONS if name not in config]:
+    except ValueError as error:  # Hydra's, of an override such as critic=null
+        message = (
+            f"{error}: critic, data, reward and other groups of veRL take the name of an option; give keys instead"
+        )
+        raise ProblemsError([message]) from error
+    taken_out = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
+    if lacking := [name for name in _SECTIONS if name not in config and name not in taken_out]:
         message = (
             f"{source} is not a whole configuration: it lacks {', '.join(lacking)}. A recipe's defaults list begins with "
             "ppo_trainer; parts such as base.yaml are for recipes to include"

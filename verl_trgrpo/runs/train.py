@@ -16,7 +16,7 @@ from omegaconf import ListConfig, OmegaConf
 from verl_trgrpo.common.files import lock, name_holder, replaced_file
 from verl_trgrpo.common.problems import Level, ProblemsError, raise_problems
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
-from verl_trgrpo.runs.checks.files import missing_files
+from verl_trgrpo.runs.checks.sections import early_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
@@ -95,7 +95,7 @@ def _compose(overrides: Sequence[str], source: str | Path) -> ComposedRun:
         if accelerator_found():
             raise
         return compose(source, overrides, platform="cpu")  # overrides may be of keys that only this platform has
-    raise_problems([finding.message for finding in missing_files(run.config)])
+    raise_problems([finding.message for finding in early_findings(run)])
     return run if accelerator_found() else compose(source, overrides, platform="cpu")
 
 

@@ -17,6 +17,7 @@ from verl_trgrpo.runs.checks.files import data_findings, missing_files, training
 from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
+from verl_trgrpo.runs.checks.sections import beside, early_findings, section_findings
 from verl_trgrpo.runs.checks.values import SIZES, value_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of, flat, verl_defaults
 
@@ -93,13 +94,13 @@ def validate(
         source: as :func:`~verl_trgrpo.runs.compose.compose` takes it.
         overrides: Hydra overrides; ``platform=cpu`` is for a look at what a machine without an accelerator would train.
         need_files: whether data and model must be there; otherwise a missing file is "not checked".
-        early: called with complaints about missing files, before veRL is imported, which takes many seconds.
+        early: called with complaints about missing files and sections, before veRL is imported, which takes many seconds.
 
     Raises:
         ProblemsError: when it cannot be composed, so that nothing can be looked at.
     """
     run = compose(source, overrides)
-    early(missing_files(run.config, need_files))
+    early(early_findings(run, need_files))
     return check(run, need_files)
 
 
@@ -113,21 +114,23 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     from verl_trgrpo.runs.checks.prompt_lengths import prompt_length_findings
 
     defaults = defaults_of(run.choices)
-    findings, config = key_findings(run.config, defaults, run.added)
+    wrong_sections, config = section_findings(run.config, run.choices)
+    wrong_keys, config = key_findings(config, defaults, run.added)
     wrong_values, config = value_findings(config, defaults)
-    sizes = [finding for finding in wrong_values if finding.where in SIZES]
-    findings += wrong_values
-    findings += missing_files(config, need_files) + data_findings(config) + model_findings(config)
-    findings += reward_findings(config) + dataclass_findings(config)
+    wrong = wrong_sections + beside(wrong_sections, wrong_values)
+    sizes = [finding for finding in wrong if any(f"{size}.".startswith(f"{finding.where}.") for size in SIZES)]
+    more = missing_files(config, need_files) + data_findings(config) + model_findings(config)
+    more += reward_findings(config) + dataclass_findings(config)
     objective_problems, sound = objective_findings(config)
-    findings += objective_problems + algorithm_findings(config, run.choices.get("algorithm"))
+    more += objective_problems + algorithm_findings(config, run.choices.get("algorithm"))
     batch_problems = sizes or batch_findings(config)
-    findings += [] if sizes else batch_problems
+    more += [] if sizes else batch_problems
     sizes_fit = all(finding.level is not Level.ERROR for finding in batch_problems)
     if not sizes and sound is not None:
-        findings += validate_config_findings(sound, sizes_fit)
+        more += validate_config_findings(sound, sizes_fit)
     if not sizes:
-        findings += length_findings(config) + prompt_length_findings(config)
+        more += length_findings(config) + prompt_length_findings(config)
+    findings = wrong_keys + wrong + beside(wrong, more)
     steps = total_steps(config, training_rows(config)) if sizes_fit else None
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
@@ -79,7 +81,8 @@ def _search_findings(config: DictConfig) -> list[Finding]:
     if settings is None:
         return []
     try:
-        loop = read_options(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+        plain: Any = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
+        loop = read_options(plain)
     except ValueError as problem:
         return [error(key, str(problem))]
     response, searches = config.data.max_response_length, loop.max_searches

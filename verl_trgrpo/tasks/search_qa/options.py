@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -55,10 +55,12 @@ class SearchOptions:
 
 def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
     """Return the options in `settings`, where `url` may be a list; ValueError for unknown keys and wrong values."""
+    if not isinstance(settings, Mapping | None):
+        raise ValueError(f"rollout.custom.search is {settings!r}; it must be a section with keys such as url")
     settings = dict(settings or {})
     known = [field.name for field in fields(SearchOptions)]
     if unknown := sorted(settings.keys() - {*known}):
         raise ValueError(f"rollout.custom.search: unknown keys {', '.join(unknown)}; known are {', '.join(known)}")
-    if "url" in settings and not isinstance(settings["url"], str):
-        settings["url"] = tuple(settings["url"] or ())
+    if isinstance(settings.get("url"), Sequence) and not isinstance(settings["url"], str):
+        settings["url"] = tuple(settings["url"])
     return SearchOptions(**settings)
