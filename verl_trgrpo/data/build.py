@@ -27,7 +27,7 @@ from verl_trgrpo.data import parquet, schema
 class DataSet:
     """What a builder makes.
 
-    files: by name of the split, such as train: its rows, see `schema.build_row`.
+    files: by name of the split, such as train: its rows, see `schema.build_row`; all but train are for tests.
     schema: of each file.
     counts: of each source that was read, see `counts`.
     """
@@ -106,7 +106,11 @@ def build_data_set(
 
 
 def _write(path: Path, data_set: DataSet, name: str) -> dict[str, Any]:
-    rows = data_set.files[name]
+    split = "train" if name == "train" else "test"
+    rows = [
+        {**row, "extra_info": {"index": index, "split": split, **row["extra_info"]}}
+        for index, row in enumerate(data_set.files[name])
+    ]
     if not rows:
         raise ValueError(f"{path.name} would have no rows; give a source that has some")
     schema.check_rows(rows)

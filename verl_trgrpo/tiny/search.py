@@ -162,11 +162,9 @@ def _data_set(world: World, seed: int) -> DataSet:
                 prompt=prompt_messages(question),
                 ability="fact-reasoning",
                 ground_truth={"target": [question.answer]},
-                index=index,
-                split=split,
                 extra_info={"searches": len(question.path)},
                 columns={"agent_name": AGENT_NAME},
             )
-            for index, question in enumerate(asked)
+            for question in asked
         ]
     return DataSet(files, arrow)
