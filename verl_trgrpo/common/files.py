@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
@@ -20,6 +22,22 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file that appears whole: it is written beside `path` and then renamed."""
     with replaced_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Write a readable file that appears whole; `default` turns what is no JSON type into one."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n"
+    # What UTF-8 has no bytes for, in names of files for example, is the same in JSON's notation.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, an empty one where there is none or it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 
 _ORIGIN = "merged_from.json"
@@ -79,7 +78,7 @@ def merged_model(place: str, out: Path) -> str:
         return place
     target = (shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out) / "merged_hf"
     origin = fingerprint(place)
-    if (target / _ORIGIN).is_file() and json.loads((target / _ORIGIN).read_text(encoding="utf-8")) == origin:
+    if read_json(target / _ORIGIN) == origin:
         return str(target)
     with staged_directory(target) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
@@ -94,6 +93,6 @@ def merged_model(place: str, out: Path) -> str:
         if result.returncode:
             ending = " | ".join(result.stderr.strip().splitlines()[-3:])
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
-        (stage / _ORIGIN).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+        write_json(stage / _ORIGIN, origin)
         shutil.rmtree(target, ignore_errors=True)
     return str(target)
