@@ -1,13 +1,15 @@
-"""Files and directories that appear whole or not at all, and one lock for what only one process may do at a time."""
+"""Files and directories that appear whole or not at all, JSON, and one lock for what only one process may do at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import gzip
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,26 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the content of each line of a file of JSON lines, plain or gzip; empty lines only count.
+
+    Raises ValueError for a line that is not JSON, with its number, and for a gzip file that is damaged.
+    """
+    number = 0
+    # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, json.loads(line)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}, line {number}: it is not JSON ({error}); correct the line, or take it out"
+            ) from error
 
 
 @contextlib.contextmanager
