@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
+from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 
 _ORIGIN = "merged_from.json"
@@ -41,8 +42,8 @@ def find_model(name: str) -> str:
         )
     if (shards / _SHARDED).is_file():
         return str(shards)
-    latest = path / "latest_checkpointed_iteration.txt"
-    hint = f"; its latest checkpoint is {path}/global_step_{latest.read_text().strip()}" if latest.is_file() else ""
+    latest = latest_checkpoint(path)
+    hint = f"; its latest checkpoint is {latest}" if latest else ""
     raise ValueError(
         f"{path} is neither an FSDP checkpoint of veRL (global_step_N or its actor directory) nor a Hugging Face model "
         f"directory (config.json){hint}; python -m verl.model_merger makes the latter from one of Megatron"
