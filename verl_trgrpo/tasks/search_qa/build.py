@@ -20,7 +20,7 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
 from verl_trgrpo.data.sources import NOT_DRAWN, draw, warn_of_test_files
-from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
     HUB_SPLITS,
     SETS,
@@ -144,5 +144,5 @@ def _row(question: Question) -> dict[str, Any]:
         ability="fact-reasoning",
         ground_truth={"target": list(question.answers)},
         extra_info={"question": question.text, "origin": question.origin},
-        columns={"agent_name": AGENT_NAME},
+        columns={"agent_name": SEARCH_AGENT},
     )
