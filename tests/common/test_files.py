@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from verl_trgrpo.common.files import BusyError, lock, staged_directory, write_text
+from verl_trgrpo.common.files import BusyError, lock, read_json, staged_directory, write_json, write_text
 
 NAMES = ["test.parquet", "train.parquet"]
 
@@ -32,6 +32,21 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text(tmp_path / "a", "\ud800")
     assert content(tmp_path) == {"a": "old"}
+
+
+def test_json_is_readable_and_reads_as_it_was_written(tmp_path):
+    for content in ({"é": [1, None]}, {"path": "lone \udc80"}):
+        write_json(tmp_path / "a", content)
+        assert read_json(tmp_path / "a") == content
+    write_json(tmp_path / "a", {"é": tmp_path}, default=str)
+    assert (tmp_path / "a").read_text(encoding="utf-8") == f'{{\n  "é": "{tmp_path}"\n}}\n'
+
+
+@pytest.mark.parametrize("text", [b"{", b"[1]", b"\xff", None])
+def test_what_is_no_json_object_reads_as_an_empty_one(tmp_path, text):
+    if text is not None:
+        (tmp_path / "a").write_bytes(text)
+    assert read_json(tmp_path / "a") == {}
 
 
 def test_a_new_directory_appears_with_its_files(tmp_path):

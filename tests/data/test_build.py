@@ -11,21 +11,19 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, build_data_set, counts, run_builder
 
 
-def row(index, text="Which number?", truth="1"):
+def row(text="Which number?", truth="1"):
     return schema.build_row(
         data_source="math",
         prompt=[{"role": "user", "content": text}],
         ability="math",
         ground_truth=truth,
-        index=index,
-        split="train",
         extra_info={},
     )
 
 
 def data_set(rows=2, name="train"):
     found = {"source": counts(rows, {"too long": 1, "never": 0})}
-    return DataSet({name: [row(index) for index in range(rows)]}, schema.arrow_schema([]), found)
+    return DataSet({name: [row()] * rows}, schema.arrow_schema([]), found)
 
 
 def build(out, make, force=False, builder="x", **arguments):
@@ -43,7 +41,8 @@ def test_files_and_manifest_say_what_was_done(tmp_path):
     assert manifest["counts"] == {"source": {"read": 3, "kept": 2, "dropped": {"too long": 1}}}
     content = (tmp_path / "out" / "train.parquet").read_bytes()
     assert manifest["files"] == {"train.parquet": {"rows": 2, "sha256": hashlib.sha256(content).hexdigest()}}
-    assert pq.read_table(tmp_path / "out" / "train.parquet").to_pylist() == [row(0), row(1)]
+    written = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    assert written == [row() | {"extra_info": {"index": index, "split": "train"}} for index in (0, 1)]
     assert set(manifest["library_versions"]) == {"numpy", "pyarrow"}
 
 
@@ -116,9 +115,7 @@ def test_a_data_set_of_other_arguments_is_replaced_only_by_force(tmp_path):
     assert replace(options, seed=2, force=True).build("x", data_set, people=[3])
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"), [(lambda: [row(0, truth="")], "ground_truth"), (list, "would have no rows")]
-)
+@pytest.mark.parametrize(("bad", "reason"), [(lambda: [row(truth="")], "ground_truth"), (list, "would have no rows")])
 def test_rows_that_verl_would_stumble_over_are_not_written(tmp_path, bad, reason):
     build(tmp_path, data_set)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

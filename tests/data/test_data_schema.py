@@ -10,9 +10,7 @@ def good_row(index=0):
         prompt=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who is a knight?"}],
         ability="logic",
         ground_truth="(1) Zoey is a knight",
-        index=index,
-        split="train",
-        extra_info={"n_people": 3},
+        extra_info={"index": index, "split": "train", "n_people": 3},
     )
 
 

@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.tiny.worlds import continued, unseen_puzzles
-from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.common.files import read_json
+from verl_trgrpo.data.parquet import MANIFEST, file_sha256
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame, read_action
@@ -31,7 +32,7 @@ def one_thread():
 
 @both
 def test_a_checkpoint_is_small_and_as_recorded(module):
-    manifest = read_manifest(module.CHECKPOINT)
+    manifest = read_json(module.CHECKPOINT / MANIFEST)
     assert {path.name for path in module.CHECKPOINT.iterdir()} == {"manifest.json", *manifest["files"]}
     assert sum(path.stat().st_size for path in module.CHECKPOINT.iterdir()) < 4_000_000
     for name, facts in manifest["files"].items():
@@ -40,7 +41,7 @@ def test_a_checkpoint_is_small_and_as_recorded(module):
 
 @both
 def test_a_checkpoint_is_what_the_default_options_of_its_world_build(module):
-    manifest = read_manifest(module.CHECKPOINT)
+    manifest = read_json(module.CHECKPOINT / MANIFEST)
     kind = WORLDS[manifest["world"]]
     assert is_built(kind(out=module.CHECKPOINT))
     words = json.dumps(manifest).replace('"', " ").split()
@@ -53,7 +54,7 @@ def test_weights_are_bf16_on_disk_and_fp32_in_training(module):
     assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
     _, model = load(module.CHECKPOINT)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    assert model.num_parameters() == read_manifest(module.CHECKPOINT)["parameters"] < 1_000_000
+    assert model.num_parameters() == read_json(module.CHECKPOINT / MANIFEST)["parameters"] < 1_000_000
     assert torch.equal(model.get_input_embeddings().weight, weights["model.embed_tokens.weight"].float())
 
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.tiny.search import AGENT_NAME, CORPUS, TEST, TRAIN, prepare
+from verl_trgrpo.tiny.search import CORPUS, TEST, TRAIN, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)
 
@@ -38,7 +38,7 @@ def test_rows_are_what_the_loop_and_the_reward_read(built, split):
     table = rows(built, split)
     assert sum(row["extra_info"]["searches"] == 2 for row in table) == len(table) / 2
     for index, row in enumerate(table):
-        assert row["agent_name"] == AGENT_NAME
+        assert row["agent_name"] == "trgrpo_search"
         assert row["data_source"] == "search_qa"
         assert (row["extra_info"]["index"], row["extra_info"]["split"]) == (index, split)
         assert ("country" in row["prompt"][0]["content"]) == (row["extra_info"]["searches"] == 2)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from verl_trgrpo.data.parquet import file_sha256, read_manifest
+from verl_trgrpo.common.files import read_json
+from verl_trgrpo.data.parquet import MANIFEST, file_sha256
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.warm_start import build, is_built, main
@@ -42,7 +43,7 @@ def test_all_files_can_be_read_by_everybody(options):
 
 
 def test_the_manifest_records_files_and_options(options):
-    manifest = read_manifest(options.out)
+    manifest = read_json(options.out / MANIFEST)
     found = {name: facts["sha256"] for name, facts in manifest["files"].items()}
     assert found == {name: digest for name, digest in hashes(options.out).items() if name != "manifest.json"}
     assert manifest["arguments"]["steps"] == 1

@@ -13,8 +13,9 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.evaluation.rows import SEARCH_TAGS, load_rows
+from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
 
 
 class Rollout(NamedTuple):
@@ -54,9 +55,9 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
             in every group: every figure would be 0 and look like a measurement.
     """
     (rows,) = load_rows([options.data], options.prompts, options.seed)
-    if any(row.agent_name == SEARCH_TAGS for row in rows):
+    if any(row.agent_name == SEARCH_AGENT for row in rows):
         raise ValueError(
-            f"{options.data} has rows with agent_name {SEARCH_TAGS}, whose responses search; here responses have one turn. "
+            f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
             "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
         )
     settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}

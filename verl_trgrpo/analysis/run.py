@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from verl_trgrpo.analysis.rollouts import Rollout, load_policy, sample_rollouts
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.analysis.show import gradient_text, plot_gradients, sharpness_text
 from verl_trgrpo.analysis.tokens import Token, choose, look_at, write_tokens
-from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, model_label
 
@@ -57,7 +56,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         plot_gradients(figures, at_logits, norms, path.with_suffix(".png"), title)
         text = f"{gradient_text(figures)}\n\n{path}, {path.with_suffix('.png')}, {page}"
         within_envelope = figures["envelope"]["holds"]
-    write_text(path, json.dumps(results, indent=2, default=str) + "\n")
+    write_json(path, results, default=str)
     return text, within_envelope
 
 

@@ -1,14 +1,18 @@
-"""Files and directories that appear whole or not at all, and one lock for what only one process may do at a time."""
+"""Files and directories that appear whole or not at all, JSON, and one lock for what only one process may do at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import gzip
+import json
 import os
 import shutil
-from collections.abc import Collection, Iterator
+import zlib
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
@@ -20,6 +24,42 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file that appears whole: it is written beside `path` and then renamed."""
     with replaced_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Write a readable file that appears whole; `default` turns what is no JSON type into one."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=default) + "\n"
+    # What UTF-8 has no bytes for, in names of files for example, is the same in JSON's notation.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file, an empty one where there is none or it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the content of each line of a file of JSON lines, plain or gzip; empty lines only count.
+
+    Raises ValueError for a line that is not JSON, with its number, and for a gzip file that is damaged.
+    """
+    number = 0
+    # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, json.loads(line)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"{path}, line {number}: it is not JSON ({error}); correct the line, or take it out"
+            ) from error
 
 
 @contextlib.contextmanager

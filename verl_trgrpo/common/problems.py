@@ -96,6 +96,15 @@ def complaint_of(check: Callable[[], object], where: str) -> list[Finding]:
     return []
 
 
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what has another value now, such as ``seed was 1, now 2``."""
+    return [
+        f"{name} was {shorten(before.get(name))}, now {shorten(now.get(name))}"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+
+
 def count_of(number: int, noun: str) -> str:
     """Return ``1 error`` or ``3 errors``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

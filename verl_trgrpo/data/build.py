@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.common.options import command_line, run_program
-from verl_trgrpo.common.problems import count_of, raise_problems, shorten
+from verl_trgrpo.common.problems import changes, count_of, raise_problems
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.data import parquet, schema
 
@@ -27,7 +27,7 @@ from verl_trgrpo.data import parquet, schema
 class DataSet:
     """What a builder makes.
 
-    files: by name of the split, such as train: its rows, see `schema.build_row`.
+    files: by name of the split, such as train: its rows, see `schema.build_row`; all but train are for tests.
     schema: of each file.
     counts: of each source that was read, see `counts`.
     """
@@ -81,7 +81,7 @@ def build_data_set(
         "library_versions": {name: version(name) for name in sorted({*libraries, "pyarrow"})},
         "arguments": dict(arguments),
     }
-    recorded = parquet.read_manifest(out) or {}
+    recorded = read_json(out / parquet.MANIFEST)
     own = [*recorded["files"], parquet.MANIFEST] if recorded.get("builder") == builder else []
     if not force:
         if identity.items() <= recorded.items() and parquet.is_intact(out, recorded):
@@ -101,12 +101,16 @@ def build_data_set(
             "counts": dict(data_set.counts),
             "files": facts,
         }
-        parquet.write_manifest(stage, manifest)
+        write_json(stage / parquet.MANIFEST, manifest)
     return manifest
 
 
 def _write(path: Path, data_set: DataSet, name: str) -> dict[str, Any]:
-    rows = data_set.files[name]
+    split = "train" if name == "train" else "test"
+    rows = [
+        {**row, "extra_info": {"index": index, "split": split, **row["extra_info"]}}
+        for index, row in enumerate(data_set.files[name])
+    ]
     if not rows:
         raise ValueError(f"{path.name} would have no rows; give a source that has some")
     schema.check_rows(rows)
@@ -178,17 +182,12 @@ class BuilderOptions:
 
     def _check_arguments(self, script: str, asked: Mapping[str, Any]) -> None:
         """Refuse to replace a data set of other arguments, which somebody may be using."""
-        recorded = parquet.read_manifest(self.out) or {}
+        recorded = read_json(self.out / parquet.MANIFEST)
         found = recorded.get("arguments") if recorded.get("builder") == script else None
         if isinstance(found, dict) and found != asked:
-            differing = [
-                f"{name} was {shorten(found.get(name))}, now {shorten(asked.get(name))}"
-                for name in {**asked, **found}
-                if found.get(name) != asked.get(name)
-            ]
             raise ValueError(
-                f"{self.out} has a data set of other arguments ({'; '.join(differing)}); choose another --out, or replace it "
-                "with --force"
+                f"{self.out} has a data set of other arguments ({'; '.join(changes(found, asked))}); choose another --out, "
+                "or replace it with --force"
             )
 
 

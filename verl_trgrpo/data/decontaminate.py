@@ -15,7 +15,6 @@ The train file is read row by row; memory grows with the test files and the rows
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import replaced_file, write_text
+from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.escape import escape
@@ -119,7 +118,7 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> None:
         "sha256": {path.name: file_sha256(path) for path in (options.train, *options.against, out)},
         **asdict(found),
     }
-    write_text(manifest_path(out), json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
+    write_json(manifest_path(out), manifest)
 
 
 def manifest_path(out: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,21 +66,6 @@ def extra_info_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row's extra_info, empty where it has none."""
     extra_info = row.get("extra_info")
     return extra_info if isinstance(extra_info, Mapping) else {}
-
-
-def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """Write `manifest` as `manifest.json`, readable and with a stable order of keys."""
-    text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
-    (directory / MANIFEST).write_text(text, encoding="utf-8")
-
-
-def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Return the manifest in `directory`, or None where there is none or it cannot be read."""
-    try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) else None
 
 
 def is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:

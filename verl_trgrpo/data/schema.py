@@ -67,18 +67,16 @@ def build_row(
     prompt: list[dict[str, str]],
     ability: str,
     ground_truth: str | list[str] | dict[str, list[str]],
-    index: int,
-    split: str,
     extra_info: Mapping[str, Any],
     columns: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one row with a rule-based reward; `index` is its position in its file, `columns` are further columns."""
+    """Return one row with a rule-based reward, and further `columns`; `build_data_set` adds its index and split."""
     return {
         "data_source": data_source,
         "prompt": prompt,
         "ability": ability,
         "reward_model": {"style": "rule", "ground_truth": ground_truth},
-        "extra_info": {"index": index, "split": split, **extra_info},
+        "extra_info": extra_info,
         **(columns or {}),
     }
 

@@ -1,16 +1,15 @@
 """Rows of other people's files, one by one, each with the place it comes from, and how builders draw from them."""
 
-import gzip
 import json
 import logging
 import random
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.data.parquet import UnreadableError, read_rows, read_schema
 
@@ -67,11 +66,11 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
     """
     where = where or path.name
     try:
-        for number, row in _numbered_rows(path, where):
+        for number, row in _numbered_rows(path):
             if not isinstance(row, Mapping):
                 raise _malformed(where, number, f"it is of type {type(row).__name__}; expected an object")
             yield Record(row, where, number)
-    except (OSError, EOFError, zlib.error, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
 
 
@@ -142,12 +141,12 @@ def _is_data(path: Path) -> bool:
     return path.name.endswith(FILE_TYPES) and not path.name.startswith(".")
 
 
-def _numbered_rows(path: Path, where: str) -> Iterator[tuple[int, Any]]:
+def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
         return enumerate(read_rows(path, read_schema(path)[0].names), start=1)
     if path.suffix == ".json":
         return enumerate(_read_json(path), start=1)
-    return _read_json_lines(path, where)
+    return json_lines(path)
 
 
 def _read_json(path: Path) -> list[Any]:
@@ -155,15 +154,3 @@ def _read_json(path: Path) -> list[Any]:
     if not isinstance(rows, list):
         raise UnreadableError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
     return rows
-
-
-def _read_json_lines(path: Path, where: str) -> Iterator[tuple[int, Any]]:
-    # As bytes: only "\n" ends a line, while text files break at other characters that JSON allows in a text.
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise _malformed(where, number, f"it is not JSON ({error})") from error
-                yield number, row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import read_json, staged_directory, write_json
+from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 
 _ORIGIN = "merged_from.json"
@@ -42,8 +42,8 @@ def find_model(name: str) -> str:
         )
     if (shards / _SHARDED).is_file():
         return str(shards)
-    latest = path / "latest_checkpointed_iteration.txt"
-    hint = f"; its latest checkpoint is {path}/global_step_{latest.read_text().strip()}" if latest.is_file() else ""
+    latest = latest_checkpoint(path)
+    hint = f"; its latest checkpoint is {latest}" if latest else ""
     raise ValueError(
         f"{path} is neither an FSDP checkpoint of veRL (global_step_N or its actor directory) nor a Hugging Face model "
         f"directory (config.json){hint}; python -m verl.model_merger makes the latter from one of Megatron"
@@ -79,7 +79,7 @@ def merged_model(place: str, out: Path) -> str:
         return place
     target = (shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out) / "merged_hf"
     origin = fingerprint(place)
-    if (target / _ORIGIN).is_file() and json.loads((target / _ORIGIN).read_text(encoding="utf-8")) == origin:
+    if read_json(target / _ORIGIN) == origin:
         return str(target)
     with staged_directory(target) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
@@ -94,6 +94,6 @@ def merged_model(place: str, out: Path) -> str:
         if result.returncode:
             ending = " | ".join(result.stderr.strip().splitlines()[-3:])
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
-        (stage / _ORIGIN).write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
+        write_json(stage / _ORIGIN, origin)
         shutil.rmtree(target, ignore_errors=True)
     return str(target)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,33 +22,20 @@ from verl_trgrpo.runs.settings import BASE_MODEL, run_settings
 _CARD = "README.md"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint and the run that made it.
-
-    Args:
-        path: ``global_step_N``.
-        run_dir: the run's directory.
-    """
-
-    path: Path
-    run_dir: Path
-
-
-def find_checkpoint(run: Path) -> Checkpoint:
-    """The latest checkpoint of a run directory, or the one that is named.
+def find_checkpoint(run: Path) -> Path:
+    """The latest ``global_step_N`` of a run directory, or the one that is named.
 
     Raises ValueError where there is none.
     """
     if run.name.startswith("global_step_") and run.is_dir():
-        return Checkpoint(run, run.parent)
+        return run
     found = latest_checkpoint(run)
     if found is None:  # the single-file trainer keeps no tracker file
         steps = sorted(run.glob("global_step_*"), key=step_of) if not (run / TRACKER).is_file() else []
         found = steps[-1] if steps else None
     if found is None:
         raise ValueError(f"{run} has no checkpoint; name a run directory, or a global_step_N in it (trainer.save_freq)")
-    return Checkpoint(found, run)
+    return found
 
 
 def export(run: Path, out: Path) -> Path:
@@ -64,13 +50,13 @@ def export(run: Path, out: Path) -> Path:
         raise ValueError(f"{out} has files; choose another --out")
     checkpoint = find_checkpoint(run)
     with staged_directory(out) as stage:
-        model = Path(merged_model(find_model(str(checkpoint.path)), stage / "merged"))
+        model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))
         shutil.copytree(
             model, stage, dirs_exist_ok=True, ignore=shutil.ignore_patterns("merged_from.json", "optimizer.pt")
         )
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / _CARD).write_text(model_card(checkpoint), encoding="utf-8")
-    return checkpoint.path
+    return checkpoint
 
 
 def push(directory: Path, repository: str) -> str:
@@ -93,21 +79,21 @@ def push(directory: Path, repository: str) -> str:
     return str(url)
 
 
-def model_card(checkpoint: Checkpoint) -> str:
+def model_card(checkpoint: Path) -> str:
     """What the model is, from the run's own record: base model, data, algorithm, constants, versions, final figures."""
-    record, settings = read_record(checkpoint.run_dir), run_settings(checkpoint.run_dir)
+    run_dir, step = checkpoint.parent, step_of(checkpoint)
+    record, settings = read_record(run_dir), run_settings(run_dir)
     base = str(settings.pop(BASE_MODEL, "not recorded"))
-    algorithm = str(record.get("algorithm") or record.get("arm") or checkpoint.run_dir.name)
-    step = step_of(checkpoint.path)
-    steps = [found for found in MetricsLog(checkpoint.run_dir).read() if found.number <= step]
+    algorithm = str(record.get("algorithm") or record.get("arm") or run_dir.name)
+    steps = [found for found in MetricsLog(run_dir).read() if found.number <= step]
     head: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation"}
-    if base == _recorded_model(checkpoint.run_dir):
+    if base == _recorded_model(run_dir):
         head["base_model"] = base  # a name on the hub, which is not shortened
     head["tags"] = ["verl", "verl-trgrpo", "reinforcement-learning"]
     versions = {**record.get("versions", {}), "commit": record.get("commit") or "not recorded"}
     return "\n".join([
         f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n",
-        f"# {checkpoint.run_dir.name}, step {step}\n",
+        f"# {run_dir.name}, step {step}\n",
         f"{base}, trained with {algorithm} by [verl-trgrpo](https://arxiv.org/abs/2511.00066) and veRL.",
         "Weights are as veRL's merger writes them (bfloat16 for sharded checkpoints).\n",
         "## Training\n", _table(settings),

@@ -16,7 +16,8 @@ from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.responses import Response, ResponseStore
-from verl_trgrpo.evaluation.rows import SEARCH_TAGS, Job
+from verl_trgrpo.evaluation.rows import Job
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ async def make_responses(
         RuntimeError: vLLM fails or is missing.
     """
     async with AsyncExitStack() as opened:
-        if any(job.row.agent_name == SEARCH_TAGS for job in jobs):
+        if any(job.row.agent_name == SEARCH_AGENT for job in jobs):
             from verl_trgrpo.evaluation import search  # imports veRL
 
             opened.push_async_callback(search.close, options.search_settings)
@@ -103,7 +104,7 @@ class Generator:
         async def generate(turn: int, token_ids: list[int], **more: Any) -> Any:
             return await self._generate(token_ids, seed=job.seed(self._options.seed, turn), **more)
 
-        if job.row.agent_name == SEARCH_TAGS:
+        if job.row.agent_name == SEARCH_AGENT:
             from verl_trgrpo.evaluation.search import searching_response
 
             settings = self._options.search_settings

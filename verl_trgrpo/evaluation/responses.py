@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import lock, write_text
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.files import lock, read_json, write_json
+from verl_trgrpo.common.problems import changes
 
 ARGUMENTS = "arguments.json"
 
@@ -83,15 +83,9 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
     with lock(directory / ".lock", busy):
         path = directory / ARGUMENTS
         if not path.is_file():
-            write_text(path, json.dumps(arguments, indent=2) + "\n")
-        before, now = json.loads(path.read_text(encoding="utf-8")), json.loads(json.dumps(arguments))
-        changes = [
-            f"{name} was {shorten(before.get(name))}, now {shorten(now.get(name))}"
-            for name in before | now
-            if before.get(name) != now.get(name)
-        ]
-        if changes:
+            write_json(path, arguments)
+        if differing := changes(read_json(path), json.loads(json.dumps(arguments))):
             raise ValueError(
-                f"{directory} holds another evaluation ({'; '.join(changes)}); choose another --out or delete the directory"
+                f"{directory} holds another evaluation ({'; '.join(differing)}); choose another --out or delete the directory"
             )
         yield ResponseStore(directory, data)

@@ -13,8 +13,9 @@ from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.data.parquet import COLUMNS, read_rows
 from verl_trgrpo.data.schema import check_rows
 from verl_trgrpo.tasks.registry import find_reward
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
 
-SINGLE_TURN, SEARCH_TAGS = "single_turn_agent", "trgrpo_search"
+SINGLE_TURN = "single_turn_agent"
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,10 @@ def _checked_rows(rows: Sequence[Mapping[str, Any]], own_rewards: bool) -> list[
         )
         for position, row in enumerate(rows)
     ]
-    others = {row.agent_name for row in found} - {SINGLE_TURN, SEARCH_TAGS}
+    others = {row.agent_name for row in found} - {SINGLE_TURN, SEARCH_AGENT}
     if others:
         raise ValueError(
-            f"agent_name {', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_TAGS}; build the data "
+            f"agent_name {', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build the data "
             "for one of them, or validate with veRL (trainer.val_only=true)"
         )
     return found

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import asdict
 
-from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.files import write_json, write_text
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
@@ -65,5 +65,5 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
         table = render(summary)
         write_text(options.directory / TABLE, table)
         report = {"options": asdict(options) | asdict(options.sampling), **asdict(summary)}
-        write_text(options.directory / REPORT, json.dumps(report, indent=2, default=str) + "\n")
+        write_json(options.directory / REPORT, report, default=str)
     return table, len(jobs)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import staged_directory, write_json
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.retrieval import require
@@ -76,7 +75,7 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
             "documents": documents,
             "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
         }
-        (stage / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(stage / MANIFEST, manifest)
     return manifest
 
 

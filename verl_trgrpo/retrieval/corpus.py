@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from verl_trgrpo.common.files import json_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +23,15 @@ def read_corpus(path: Path) -> Iterator[Passage]:
 
     Raises ValueError for a line that is no passage, with its number, and for a gzip file that is damaged.
     """
-    number = 0
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    for number, row in json_lines(path):
         try:
-            for number, line in enumerate(file, start=1):  # noqa: B007
-                if line.strip():
-                    yield _passage(line)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} is a damaged gzip file ({error}) after line {number}; get it again") from error
+            passage = _passage(row)
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}; correct the line, or take it out") from error
+        yield passage
 
 
-def _passage(line: bytes) -> Passage:
-    try:
-        row: Any = json.loads(line)
-    except UnicodeDecodeError as error:
-        raise ValueError("not UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise ValueError("not JSON") from error
+def _passage(row: Any) -> Passage:
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     identity, contents = row.get("id"), row.get("contents")

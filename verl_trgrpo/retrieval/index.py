@@ -5,13 +5,13 @@ Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` says what the
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.files import read_json
 from verl_trgrpo.retrieval import require
 from verl_trgrpo.retrieval.protocol import Hit, as_unicode
 
@@ -123,11 +123,8 @@ def analyzer(drop_stop_words: bool = False) -> Any:
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
     """Return the manifest of an index, or None where there is none."""
-    try:
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return manifest if isinstance(manifest, dict) and "format" in manifest and "files" in manifest else None
+    manifest = read_json(directory / MANIFEST)
+    return manifest if "format" in manifest and "files" in manifest else None
 
 
 def check_complete(directory: Path) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.retrieval.index import check_complete
-
-# The bearer token comes from here: a command line can be read by every user of the machine.
-TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
+from verl_trgrpo.retrieval.protocol import TOKEN_VARIABLE
 
 _RANGES = {
     "port": "[0, 65535]",

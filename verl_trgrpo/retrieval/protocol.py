@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# Servers and clients have the bearer token from here: a command line can be read by every user of the machine.
+TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:

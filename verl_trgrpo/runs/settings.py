@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +46,7 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
         except (OSError, YAMLError) as error:
             raise ValueError(f"{path} is damaged ({error}); put it back, or remove it") from error
         return _of_verl(config) if isinstance(config, DictConfig) else {}
-    if (path := run_dir / OPTIONS_FILE).is_file():
-        try:
-            options = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}); put it back, or remove it") from error
+    if options := read_record(run_dir, OPTIONS_FILE):
         return {
             name: short_place(str(value)) if name in _PLACES else value
             for name, value in options.items()

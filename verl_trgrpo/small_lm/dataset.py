@@ -67,11 +67,9 @@ def _make() -> DataSet:
                 prompt=prompt_messages(problem),
                 ability="math",
                 ground_truth=str(problem.answer),
-                index=index,
-                split=split,
                 extra_info={"question": problem.question},
             )
-            for index, problem in enumerate(found)
+            for problem in found
         ]
         for split, found in splits.items()
     }

@@ -92,7 +92,7 @@ def _make(options: ReasoningGymOptions, progress: Progress) -> DataSet:
         seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
         config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
         entries = _different(_dataset(options.task, json.dumps(config)), seen)
-        rows = [_row(options, split, i, e) for i, e in enumerate(progress(islice(entries, count), count, split))]
+        rows = [_row(options, entry) for entry in progress(islice(entries, count), count, split)]
         if len(rows) < count:
             raise ValueError(f"{options.task} gave only {len(rows)} different questions for {split}; ask for fewer")
         files[split] = rows
@@ -107,7 +107,7 @@ def _different(dataset: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
             yield entry
 
 
-def _row(options: ReasoningGymOptions, split: str, index: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _row(options: ReasoningGymOptions, entry: dict[str, Any]) -> dict[str, Any]:
     truth = json.dumps({"task": options.task, "config": options.parameters, "entry": entry}, default=str)
     if entry["answer"] is not None and score_reasoning_gym(right_response(truth), truth).acc < 1.0:
         raise ValueError(
@@ -118,8 +118,6 @@ def _row(options: ReasoningGymOptions, split: str, index: int, entry: dict[str, 
         prompt=[{"role": "user", "content": f"{entry['question']}\n\n{INSTRUCTION}"}],
         ability="reasoning",
         ground_truth=truth,
-        index=index,
-        split=split,
         extra_info={},
     )
 

@@ -62,10 +62,8 @@ def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataS
                 prompt=prompt_messages(puzzle),
                 ability="logic",
                 ground_truth=format_solution(puzzle.names, puzzle.solution),
-                index=index,
-                split=split,
                 extra_info={},
             )
-            for index, puzzle in enumerate(found)
+            for puzzle in found
         ]
     return DataSet(files, schema.arrow_schema([]))

@@ -20,6 +20,7 @@ from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import DataSet, build_data_set
 from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.retrieval.index import Index, read_manifest
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.tags import observation_frame, passages_text
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
@@ -35,7 +36,6 @@ EXAMPLES_PER_WORLD = 640
 # People asked about; one question each, half of them with two searches. No person is in both splits.
 TRAIN, TEST = 768, 192
 
-AGENT_NAME = "trgrpo_search"
 CORPUS = "corpus.jsonl"
 
 
@@ -162,11 +162,9 @@ def _data_set(world: World, seed: int) -> DataSet:
                 prompt=prompt_messages(question),
                 ability="fact-reasoning",
                 ground_truth={"target": [question.answer]},
-                index=index,
-                split=split,
                 extra_info={"searches": len(question.path)},
-                columns={"agent_name": AGENT_NAME},
+                columns={"agent_name": SEARCH_AGENT},
             )
-            for index, question in enumerate(asked)
+            for question in asked
         ]
     return DataSet(files, arrow)

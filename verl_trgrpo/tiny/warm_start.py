@@ -17,10 +17,10 @@ from importlib.metadata import version
 from typing import Any
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.common.options import run_program
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import file_sha256, read_manifest, write_manifest
+from verl_trgrpo.data.parquet import MANIFEST, file_sha256
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.training import WarmStart, train
@@ -30,7 +30,7 @@ WORLDS: dict[str, type[WarmStart]] = {kind.world: kind for kind in (PuzzleWarmSt
 
 def is_built(options: WarmStart) -> bool:
     """Return whether the options' directory has a checkpoint that was trained with these options."""
-    return (read_manifest(options.out) or {}).get("arguments") == _arguments(options)
+    return read_json(options.out / MANIFEST).get("arguments") == _arguments(options)
 
 
 def build(options: WarmStart, progress: Progress = no_progress) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def build(options: WarmStart, progress: Progress = no_progress) -> dict[str, Any
             "parameters": model.num_parameters(),
             "files": {path.name: {"sha256": file_sha256(path)} for path in sorted(stage.iterdir())},
         }
-        write_manifest(stage, manifest)
+        write_json(stage / MANIFEST, manifest)
     return manifest
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.problems import Finding, error, not_checked
 from verl_trgrpo.runs.checks.contracts import build_problem
 from verl_trgrpo.runs.checks.files import MODEL, looks_local
@@ -94,12 +93,3 @@ def _tokenizer_problems(model: Path, tokenizer: Path, has_template: bool, truste
             "belongs to another model"
         )
     return problems
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none, which others complain about."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.files import write_json, write_text
 from verl_trgrpo.common.tables import markdown_table
 from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, PValue, compare
 from verl_trgrpo.runs.compare.figures import FIGURES, prompt_outcomes, run_figures
@@ -52,7 +51,7 @@ def write_tables(study: Study, out: Path) -> str:
         "runs": figures,
         "comparison": {arm: {name: asdict(entry) for name, entry in row.items()} for arm, row in found.items()},
     }
-    write_text(out / "table.json", json.dumps(content, indent=2) + "\n")
+    write_json(out / "table.json", content)
     return text
 
 

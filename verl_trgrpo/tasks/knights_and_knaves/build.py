@@ -103,7 +103,7 @@ def _make(options: KkOptions, files: Mapping[str, Sequence[Path]], progress: Pro
     rows = {}
     for split, chosen in puzzles.items():
         random.Random(f"order/{split}/{options.seed}").shuffle(chosen)
-        rows[split] = [_row(split, index, puzzle) for index, puzzle in enumerate(chosen)]
+        rows[split] = [_row(puzzle) for puzzle in chosen]
     return DataSet(rows, schema.arrow_schema(EXTRA_INFO), found)
 
 
@@ -130,15 +130,13 @@ def _select(
     )
 
 
-def _row(split: str, index: int, puzzle: Puzzle) -> dict[str, Any]:
+def _row(puzzle: Puzzle) -> dict[str, Any]:
     n_people = len(puzzle.names)
     return schema.build_row(
         data_source=f"kk_{n_people}ppl",
         prompt=puzzle_prompt(puzzle),
         ability="logic",
         ground_truth=format_solution(puzzle.names, puzzle.solution),
-        index=index,
-        split=split,
         extra_info={
             "n_people": n_people,
             "names": list(puzzle.names),

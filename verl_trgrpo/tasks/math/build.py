@@ -95,17 +95,15 @@ def _make(options: DeepscalerOptions, places: Mapping[str, Path | HubData], prog
         dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
         found[name] = counts(len(chosen), dropped)
         file = "train" if name == TRAIN else name
-        files[file] = [_row(options, name, index, problem) for index, problem in enumerate(chosen)]
+        files[file] = [_row(options, name, problem) for problem in chosen]
     return DataSet(files, ARROW_SCHEMA, found)
 
 
-def _row(options: DeepscalerOptions, name: str, index: int, problem: Problem) -> dict[str, Any]:
+def _row(options: DeepscalerOptions, name: str, problem: Problem) -> dict[str, Any]:
     return schema.build_row(
         data_source=name,
         prompt=build_prompt(problem.text, options),
         ability="math",
         ground_truth=problem.answers,
-        index=index,
-        split="train" if name == TRAIN else "test",
         extra_info={"question": problem.text, "origin": problem.origin},
     )

@@ -20,7 +20,7 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
 from verl_trgrpo.data.sources import NOT_DRAWN, draw, warn_of_test_files
-from verl_trgrpo.tasks.search_qa.prompts import AGENT_NAME, build_prompt
+from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT, build_prompt
 from verl_trgrpo.tasks.search_qa.sources import (
     HUB_SPLITS,
     SETS,
@@ -124,7 +124,7 @@ def _make(
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
         dropped = {REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
         read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
-    files = {file: [_row(question, i, file) for i, question in enumerate(asked)] for file, asked in questions.items()}
+    files = {file: [_row(question) for question in asked] for file, asked in questions.items()}
     return DataSet(files, SCHEMA, read)
 
 
@@ -137,14 +137,12 @@ def _merge_repeated(questions: Sequence[Question]) -> list[Question]:
     return list(merged.values())
 
 
-def _row(question: Question, index: int, file: str) -> dict[str, Any]:
+def _row(question: Question) -> dict[str, Any]:
     return schema.build_row(
         data_source=f"searchR1_{question.set_name}",
         prompt=build_prompt(question.text),
         ability="fact-reasoning",
         ground_truth={"target": list(question.answers)},
-        index=index,
-        split="train" if file == "train" else "test",
         extra_info={"question": question.text, "origin": question.origin},
-        columns={"agent_name": AGENT_NAME},
+        columns={"agent_name": SEARCH_AGENT},
     )

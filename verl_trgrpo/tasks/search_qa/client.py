@@ -18,15 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from verl_trgrpo.retrieval.protocol import Hit, parse_answer, request_body
+from verl_trgrpo.retrieval.protocol import TOKEN_VARIABLE, Hit, parse_answer, request_body
 from verl_trgrpo.tasks.search_qa.options import SearchOptions
 from verl_trgrpo.tasks.search_qa.tags import passages_text
 
 # Longer queries are cut; servers refuse very long ones.
 MAX_QUERY_CHARS = 1000
-
-# The environment variable with the bearer token, if the servers want one.
-TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
 
 _BUSY = (429, 502, 503, 504)
 

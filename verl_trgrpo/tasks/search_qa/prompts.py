@@ -1,7 +1,7 @@
 """The prompt for question answering with search."""
 
 # The name by which veRL finds the agent loop that this prompt is for.
-AGENT_NAME = "trgrpo_search"
+SEARCH_AGENT = "trgrpo_search"
 
 INSTRUCTION = (
     "Answer the question below. Begin each turn by thinking inside <think> and </think>. If a fact is missing, then write a "
