@@ -83,8 +83,12 @@ def test_a_recipe_s_run_is_named_after_it_and_its_algorithm_unless_it_has_a_name
 @pytest.mark.parametrize(
     ("source", "overrides", "part"),
     [
-        ("trgrpo_trainer", ["algorithm=trgrpo"], "tr_grpo_reverse"),
-        ("trgrpo_trainer", ["nonsense.key=1"], "nonsense"),
+        ("trgrpo_trainer", ["algorithm=trgrpo"], "algorithm=trgrpo does not exist; did you mean tr_grpo?"),
+        ("ppo_trainer", ["+algorithm=xyz"], "there are advantage_reweighting_current"),
+        ("trgrpo_trainer", ["nonsense.key=1"], "nonsense.key is a key that neither"),
+        ("trgrpo_trainer", ["algoritm=tr_grpo"], "did you mean algorithm?"),
+        ("trgrpo_trainer", ["trainer.total_epoch=1"], "did you mean trainer.total_epochs?"),
+        ("trgrpo_trainer", ["actor_rollout_ref.actor.lr=1"], "did you mean actor_rollout_ref.actor.optim.lr?"),
         ("trgrpo", [], "did you mean trgrpo_trainer?"),
         ("recipes/nowhere/x.yaml", [], "does not exist"),
         ("recipes/knights_and_knaves/qwen2.5-3b-instruct", [], "does not end in .yaml"),

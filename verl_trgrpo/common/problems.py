@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,3 +121,16 @@ def first_line(error: BaseException, limit: int = 200) -> str:
     """Return the first line of an error's message, in at most `limit` characters, or its type where it says nothing."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def nearest_key(key: str, known: Iterable[str]) -> str:
+    """The dotted key that was probably meant: of a like last part, best in the same section; "" where none is like it."""
+    section, _, name = key.rpartition(".")
+    known = list(known)
+    here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
+    if near := difflib.get_close_matches(name, here, n=1, cutoff=0.7):
+        return here[near[0]]
+    elsewhere = {other for other in known if other.rpartition(".")[2] == name}
+    if near := difflib.get_close_matches(key, elsewhere, n=1, cutoff=0):
+        return near[0]
+    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.85)), "")

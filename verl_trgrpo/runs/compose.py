@@ -15,11 +15,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from yaml import YAMLError
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.problems import ProblemsError, nearest_key
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
 _NO_WEIGHTS = re.compile(r"Could not override '(?P<group>shaping|normalize)'")
+_NO_KEY = re.compile(r"Could not override '(?P<key>[^']+)'\.\s+To append to your config")
+_NO_OPTION = re.compile(
+    r"Could not find '(?P<group>[^']+)/(?P<option>[^'/]+)'\s+Available options in '[^']+':(?P<known>(?:\n\t.*)+)"
+)
 _NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 
 # What every configuration of a training has.
@@ -160,6 +164,16 @@ def _words(message: str) -> str:
     if found := _NO_WEIGHTS.match(message):
         reason = f"{found['group']}= has nothing to act on: this algorithm has no token weights"
         return f"{reason}; choose one that has, such as tr_grpo"
+    if found := _NO_KEY.search(message):
+        groups = [path.name for path in _OWN_CONFIGS.iterdir() if path.is_dir()]
+        meant = nearest_key(found["key"], [*groups, *flat(defaults_of({})), *flat(verl_defaults())])
+        hint = f"did you mean {meant}? " if meant else ""
+        return f"{found['key']} is a key that neither veRL nor this package has; {hint}+{found['key']}=... adds it on purpose"
+    if found := _NO_OPTION.search(message):
+        known = found["known"].split()
+        close = difflib.get_close_matches(found["option"], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+        return f"{found['group']}={found['option']} does not exist; {hint}"
     if found := _NO_PRIMARY.search(message):
         own = sorted(path.stem for path in _OWN_CONFIGS.glob("*.yaml"))
         near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)

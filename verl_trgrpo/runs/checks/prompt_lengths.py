@@ -87,6 +87,8 @@ def _some_chats(path: Path, column: str) -> tuple[int, list[Any], int]:
     except (pa.ArrowException, OSError):
         return 0, [], 0  # reported where files are looked at
     total = len(prompts)
+    if not total:
+        return 0, [], 0  # reported where files are looked at
     rows = sorted({round(i * (total - 1) / max(1, min(total, _MOST) - 1)) for i in range(min(total, _MOST))})
     taken = prompts.take(rows).to_pylist()
     chats = [prompt for prompt in taken if is_chat(prompt)]
