@@ -49,7 +49,8 @@ def test_train_and_test_share_no_question_even_where_few_exist_and_bytes_depend_
 @pytest.mark.parametrize(
     ("options", "reasons"),
     [
-        ({"task": "gsm_symbolc", "train": 0}, ["train is 0", "refuses task 'gsm_symbolc'"]),
+        ({"task": "gsm_symbolc", "train": 0}, ["train is 0", "no task 'gsm_symbolc'; did you mean gsm_symbolic"]),
+        ({"task": "chain_sum", "config": ("min_terms",)}, ["--config min_terms is not NAME=VALUE"]),
         ({"task": "chain_sum", "config": ("terms=3",)}, ["refuses task 'chain_sum'", "terms"]),
         ({"task": "chain_sum", "config": ("min_terms=x",)}, ["refuses task 'chain_sum'"]),
     ],

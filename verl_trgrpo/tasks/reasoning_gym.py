@@ -5,6 +5,7 @@ A response answers inside `<answer>` and `</answer>`; the last such pair counts.
 an answer that makes one raise is wrong, but nothing bounds the time that one takes.
 """
 
+import difflib
 import json
 import random
 from collections.abc import Iterator, Mapping
@@ -69,10 +70,19 @@ class ReasoningGymOptions(BuilderOptions):
     def problems(self) -> list[str]:
         """Return what is wrong, each with value, reason and remedy."""
         problems = [f"{n} is {getattr(self, n)}; ask for at least 1" for n in ("train", "test") if getattr(self, n) < 1]
+        problems += [f"--config {part} is not NAME=VALUE" for part in self.config if "=" not in part]
+        from reasoning_gym.factory import DATASETS  # slow import
+
+        if self.task not in DATASETS:
+            near = difflib.get_close_matches(self.task, DATASETS, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "its README lists them"
+            problems.append(f"reasoning-gym has no task {self.task!r}; {hint}")
+        if problems:
+            return problems
         try:
             _dataset(self.task, json.dumps(self.parameters))
         except (AssertionError, TypeError, ValueError) as error:
-            problems.append(f"reasoning-gym refuses task {self.task!r} with config {list(self.config)}: {error!r}")
+            problems.append(f"reasoning-gym refuses task {self.task!r} with config {list(self.config)}: {error}")
         return problems
 
 
