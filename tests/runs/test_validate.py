@@ -75,7 +75,7 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         (["algorithm=grpo", f"{ACTOR}.clip_ratio_low=1.5"], ["clip_ratio_low=1.5", "[0, 1]"]),
         ([f"{ACTOR}.loss_agg_mode=mean"], ["Invalid loss_agg_mode: mean"]),
         (["algorithm.adv_estimator=grpoo"], ["grpoo"]),
-        ([f"{ROLLOUT}.mode=sync"], ["sync", "removed"]),
+        ([f"{ROLLOUT}.mode=sync"], ["mode='sync'", "async"]),
         ([f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.temperature=0"], ["veRL refuses it", "temperature"]),
         (
             ["data.train_files=/nowhere/kk/train.parquet"],
@@ -138,6 +138,19 @@ def test_all_problems_come_out_at_once(data):
         "placement='between'", "clip_ratio_c=0.5", "sync", "validation gen temperature", "kl_loss_type='k4'",
     ):  # fmt: skip
         assert part in found, part
+
+
+def test_what_a_wrong_size_keeps_from_being_looked_at_is_said(data):
+    unfit = [*data, "data.max_response_length=40000"]
+    report = validate(PUZZLES, [*unfit, "data.train_batch_size=???"])
+    errors, skipped = report.messages(Level.ERROR), "\n".join(report.messages(Level.NOT_CHECKED))
+    assert any("data.train_batch_size has no value" in message for message in errors)
+    assert any("max_model_len=4496" in message for message in errors), "lengths do not need it"
+    assert "how batches are cut could not be looked at without data.train_batch_size" in skipped
+    report = validate(PUZZLES, [*unfit, "data.max_prompt_length=x"])
+    assert "lengths could not be looked at without data.max_prompt_length" in "\n".join(
+        report.messages(Level.NOT_CHECKED)
+    )
 
 
 def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():

@@ -11,6 +11,8 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
+from verl_trgrpo.runs.checks.values import NAMES
+
 V1_TRAINER = "verl_trgrpo/verl_plugin/v1_replay_buffer.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
@@ -106,6 +108,24 @@ def test_the_ways_to_train_are_those_of_the_documentation():
     page = (Path(__file__).parents[2] / "docs/versions.md").read_text()
     unnamed = [mode for mode in trainer_base.TRAINER_REGISTRY if f"`{mode}`" not in page]
     assert not unnamed, f"veRL {verl.__version__} has trainers that docs/versions.md does not name: {unnamed}"
+
+
+def test_names_that_the_validation_takes_are_verl_s():
+    from verl.trainer.ppo.v1 import trainer_base
+    from verl.workers.engine import EngineRegistry
+    from verl.workers.rollout import base
+
+    engines = {backend for model in EngineRegistry._engines.values() for backend in model}
+    for pattern, known in {
+        "trainer.v1.trainer_mode": set(trainer_base.TRAINER_REGISTRY),
+        "*.rollout.name": {name for name, _ in base._ROLLOUT_REGISTRY},
+        "*.rollout.mode": {mode for _, mode in base._ROLLOUT_REGISTRY},
+        "*.strategy": engines,
+    }.items():
+        missing = known - set(NAMES[pattern])
+        assert not missing, (
+            f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/runs/checks/values.py"
+        )
 
 
 def test_engines_can_be_looked_up_by_device():

@@ -29,7 +29,8 @@ _NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 # What every configuration of a training has.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 
-_OWN_CONFIGS = Path(__file__).parent.parent / "config"
+# This package's configurations.
+OWN_CONFIGS = Path(__file__).parent.parent / "config"
 
 # Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
@@ -101,14 +102,13 @@ def compose(
     primary = (
         [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
     )
-    added = {override.lstrip("+").split("=", 1)[0] for override in overrides if override.startswith("+")}
     arguments = (*primary, *options, *chosen, *naming, *overrides)
-    return ComposedRun(config, arguments, choices, frozenset(added - set(choices)))
+    return ComposedRun(config, arguments, choices, frozenset(_added(overrides) - set(choices)))
 
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
     """What veRL and this package have by themselves, with these options of groups; groups of others are left out."""
-    return _defaults(DEFAULT_CONFIG, _choices_in(choices, _verl_configs(), _OWN_CONFIGS))
+    return _defaults(DEFAULT_CONFIG, _choices_in(choices, _verl_configs(), OWN_CONFIGS))
 
 
 def verl_defaults(choices: Mapping[str, str] = types.MappingProxyType({})) -> DictConfig:
@@ -159,6 +159,14 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def _added(overrides: Sequence[str]) -> set[str]:
+    """Keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    added = OverridesParser.create().parse_overrides([override for override in overrides if override.startswith("+")])
+    return {key for override in added for key in flat({override.key_or_group: override.value()})}
+
+
 def _words(message: str) -> str:
     """Hydra's message; where its advice leads nowhere, what does."""
     if found := _NO_WEIGHTS.match(message):
@@ -175,7 +183,7 @@ def _words(message: str) -> str:
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
         return f"{found['group']}={found['option']} does not exist; {hint}"
     if found := _NO_PRIMARY.search(message):
-        own = sorted(path.stem for path in _OWN_CONFIGS.glob("*.yaml"))
+        own = sorted(path.stem for path in OWN_CONFIGS.glob("*.yaml"))
         near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)
         hint = (
             f"did you mean {near[0]}?"

@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, Level, count_of
+from verl_trgrpo.common.problems import Finding, Level, count_of, not_checked
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
 from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
@@ -18,7 +18,7 @@ from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
 from verl_trgrpo.runs.checks.sections import beside, early_findings, section_findings
-from verl_trgrpo.runs.checks.values import SIZES, value_findings
+from verl_trgrpo.runs.checks.values import LENGTHS, SIZES, value_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of, flat, verl_defaults
 
 
@@ -118,20 +118,28 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     wrong_keys, config = key_findings(config, defaults, run.added)
     wrong_values, config = value_findings(config, defaults)
     wrong = wrong_sections + beside(wrong_sections, wrong_values)
-    sizes = [finding for finding in wrong if any(f"{size}.".startswith(f"{finding.where}.") for size in SIZES)]
+    bad = [size for size in SIZES if any(f"{size}.".startswith(f"{finding.where}.") for finding in wrong)]
     more = missing_files(config, need_files) + data_findings(config) + model_findings(config)
     more += reward_findings(config) + dataclass_findings(config)
     objective_problems, sound = objective_findings(config)
     more += objective_problems + algorithm_findings(config, run.choices.get("algorithm"))
-    batch_problems = sizes or batch_findings(config)
-    more += [] if sizes else batch_problems
-    sizes_fit = all(finding.level is not Level.ERROR for finding in batch_problems)
-    if not sizes and sound is not None:
-        more += validate_config_findings(sound, sizes_fit)
-    if not sizes:
-        more += length_findings(config) + prompt_length_findings(config)
+    batch_problems = _unless(bad, "how batches are cut", lambda: batch_findings(config))
+    sizes_fit = not bad and all(finding.level is not Level.ERROR for finding in batch_problems)
+    more += batch_problems
+    if sound is not None:
+        more += _unless(bad, "veRL's validate_config", lambda: validate_config_findings(sound, sizes_fit))
+    limits = [size for size in bad if size in LENGTHS]
+    more += _unless(limits, "lengths", lambda: length_findings(config))
+    more += _unless(limits, "the length of prompts", lambda: prompt_length_findings(config))
     findings = wrong_keys + wrong + beside(wrong, more)
     steps = total_steps(config, training_rows(config)) if sizes_fit else None
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
     return Report(run.config, tuple(findings), steps)
+
+
+def _unless(bad: Sequence[str], subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """What a look finds, or that it was not taken because of sizes that are wrong."""
+    if not bad:
+        return look()
+    return [not_checked(subject, f"{subject} could not be looked at without {', '.join(bad)}; correct that first")]

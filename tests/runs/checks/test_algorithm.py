@@ -32,14 +32,36 @@ def test_an_override_that_makes_it_another_algorithm_is_a_warning(algorithm, ove
     assert findings(f"algorithm={algorithm}") == []
 
 
-def test_a_variation_is_none():
-    assert findings("algorithm=dapo_clip", f"{ACTOR}.clip_ratio_high=0.3") == []
+@pytest.mark.parametrize(
+    ("algorithm", "override", "values"),
+    [
+        ("dapo_clip", f"{ACTOR}.clip_ratio_high=null", ("0.28", "None")),
+        ("dapo_clip", f"{ACTOR}.clip_ratio_high=0.3", ("0.28", "0.3")),
+        ("dapo_clip", f"{ACTOR}.loss_agg_mode=seq-mean-token-mean", ("token-mean", "seq-mean-token-mean")),
+        ("grpo", "algorithm.adv_estimator=rloo", ("grpo", "rloo")),
+        ("grpo", f"{ACTOR}.policy_loss.loss_mode=gspo", ("vanilla", "gspo")),
+        ("tr_dapo_clip", f"{ACTOR}.policy_loss.loss_mode=aspo", ("tr_grpo", "aspo")),
+        ("dr_grpo", f"{ACTOR}.loss_scale_factor=7", ("512", "7")),
+        ("ha_dw", "algorithm.ha_dw.scale=2.0", ("1.0", "2.0")),
+    ],
+)
+def test_another_value_than_the_algorithm_s_own_is_a_warning_with_both(algorithm, override, values):
+    [finding] = findings(f"algorithm={algorithm}", override)
+    key = override.partition("=")[0]
+    assert finding.level is Level.WARNING and finding.where == key
+    assert f"means {key}={values[0]}, but the run has {values[1]};" in finding.message
+
+
+def test_what_the_algorithm_leaves_open_is_none():
+    assert findings("algorithm=dr_grpo", "data.max_response_length=7") == []
     assert findings("algorithm=tr_grpo", f"{ACTOR}.policy_loss.placement=inside", "shaping=linear") == []
 
 
 def test_preference_feedback_pairs_advantages_wrongly():
     pf = "algorithm.use_pf_ppo=true"
+    # In veRL only its branch for gae reads the switch.
     assert findings("algorithm=grpo", pf)[0].level is Level.WARNING
-    [finding] = findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae")
+    finding, _ = findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae")
     assert finding.level is Level.ERROR and "other responses" in finding.message
-    assert findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae", "trainer.use_v1=false") == []
+    legacy = findings("algorithm=grpo", pf, "algorithm.adv_estimator=gae", "trainer.use_v1=false")
+    assert [finding.where for finding in legacy] == ["algorithm.adv_estimator"]

@@ -33,6 +33,10 @@ def findings(tmp_path, content, *overrides):
         ("actor_rollout_ref: {actor: {optim: {lrr: 1}}}", "actor_rollout_ref.actor.optim.lrr", "optim.lr?"),
         ("actor_rollout_ref: {model: {pth: x}}", "actor_rollout_ref.model.pth", "model.path?"),
         ("actor_rollout_ref: {actor: {policy_loss: {placment: inside}}}", "placment", "placement?"),
+        ("actor_rollout_ref: {actor: {lr: 1}}", "actor_rollout_ref.actor.lr", "actor_rollout_ref.actor.optim.lr?"),
+        ("n_gpus_per_node: 8", "n_gpus_per_node", "trainer.n_gpus_per_node?"),
+        ("seed: 3", "seed", "data.seed?"),
+        ("trainer: {train_batch_size: 3}", "trainer.train_batch_size", "data.train_batch_size?"),
         ("zebra: 1", "zebra", "remove it"),
     ],
 )
@@ -40,6 +44,11 @@ def test_a_misspelt_key_is_an_error_that_names_the_right_one(tmp_path, content, 
     [finding], config = findings(tmp_path, content)
     assert finding.level is Level.ERROR and key in finding.message and meant in finding.message
     assert config == compose(tmp_path / "mine.yaml", [f"~{finding.where}"]).config
+
+
+def test_a_section_in_the_wrong_place_is_looked_for_by_its_keys(tmp_path):
+    [finding], config = findings(tmp_path, "rollout: {n: 8}")
+    assert "did you mean actor_rollout_ref.rollout?" in finding.message and "rollout" not in config
 
 
 def test_what_takes_any_key_is_left_alone(tmp_path):
@@ -61,6 +70,28 @@ def test_a_plus_adds_a_key_on_purpose(tmp_path):
     assert findings(tmp_path, "", "+trainer.mine=1", "++data.own.deep=2")[0] == []
 
 
+def test_a_plus_for_a_whole_section_adds_only_what_it_gives(tmp_path):
+    found, _ = findings(tmp_path, "trainer: {total_epoch: 3}", "+trainer={mine: 1}", "+trainer.own={deep: {er: 2}}")
+    assert [finding.where for finding in found] == ["trainer.total_epoch"]
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "part"),
+    [
+        (
+            "actor_rollout_ref: {rollout: {custom: {serch: {topk: 3}, mine: 1}}}",
+            "custom.serch",
+            "rollout.custom.search?",
+        ),
+        ("custom_reward_function: {path: x.py}", "custom_reward_function", "reward.custom_reward_function"),
+        ("reward_model: {reward_manager: dapo}", "reward_model", "reward_manager=dapo"),
+    ],
+)
+def test_keys_that_nothing_reads_are_warnings(tmp_path, content, where, part):
+    [finding], _ = findings(tmp_path, content)
+    assert finding.level is Level.WARNING and finding.where.endswith(where) and part in finding.message
+
+
 def test_a_group_added_with_a_plus_says_nothing_of_the_keys_in_its_section(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("defaults: [ppo_trainer, _self_]\nalgorithm: {gama: 0.9}")
@@ -69,9 +100,10 @@ def test_a_group_added_with_a_plus_says_nothing_of_the_keys_in_its_section(tmp_p
     assert finding.where == "algorithm.gama"
 
 
-def test_a_key_that_verl_reads_without_a_default_is_a_warning(tmp_path):
-    [finding], _ = findings(tmp_path, "trainer: {wandb_proxy: x}")
-    assert finding.level is Level.WARNING and "wandb_proxy" in finding.message
+@pytest.mark.parametrize("content", ["trainer: {wandb_proxy: x}", "data: {cache_dir: x}"])
+def test_a_key_that_verl_reads_without_a_default_is_a_warning(tmp_path, content):
+    [finding], _ = findings(tmp_path, content)
+    assert finding.level is Level.WARNING and finding.where in ("trainer.wandb_proxy", "data.cache_dir")
 
 
 def test_all_of_them_come_out_of_validate_at_once_and_hide_nothing_else(tmp_path):

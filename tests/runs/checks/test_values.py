@@ -38,6 +38,34 @@ def test_what_ships_has_no_complaint(source, platform):
         (f"{ACTOR}.use_kl_loss=1.5", ["use_kl_loss=1.5", "true or false"]),
         (f"{ACTOR}.entropy_coeff=none", ["entropy_coeff='none'", "a number"]),
         (f"{ACTOR}.optim=adam", ["optim='adam'", "a section"]),
+        (f"{ROLLOUT}.max_model_len=x", ["max_model_len='x'", "a whole number or null"]),
+        (f"{ACTOR}.optim.betas=0.9", ["betas=0.9", "a list of 2 values, each a number"]),
+        (f"{ACTOR}.optim.betas=[0.9]", ["betas=[0.9]", "2 values"]),
+        (f"{ACTOR}.fsdp_config.fsdp_size=x", ["fsdp_size='x'", "a whole number"]),
+        (f"{ROLLOUT}.engine_kwargs=5", ["engine_kwargs=5", "a section"]),
+        ("critic.enable=maybe", ["enable='maybe'", "true or false or null"]),
+        ("trainer.val_before_train=null", ["val_before_train=None", "true or false"]),
+        ("actor_rollout_ref.model.override_config=null", ["override_config=None", "a section"]),
+        ("data.seed=x", ["seed='x'", "whole number"]),
+        ("data.val_batch_size=1.5", ["val_batch_size=1.5", "whole number"]),
+        ("data.gen_batch_size=x", ["gen_batch_size='x'", "whole number"]),
+        ("data.dataloader_num_workers=-1", ["num_workers=-1", "at least 0"]),
+        ("ray_kwargs.ray_init.num_cpus=x", ["num_cpus='x'", "whole number"]),
+        ("actor_rollout_ref.model.lora_rank=-1", ["lora_rank=-1", "at least 0"]),
+        (f"{ROLLOUT}.top_k=-2", ["top_k=-2", "at least -1"]),
+        ("reward.num_workers=0", ["num_workers=0", "at least 1"]),
+        ("trainer.save_freq=???", ["save_freq has no value", "-1"]),
+        (f"{ROLLOUT}.name=vlm", ["name='vlm'", "did you mean vllm?"]),
+        (f"{ROLLOUT}.mode=asynch", ["mode='asynch'", "did you mean async?"]),
+        (f"{ROLLOUT}.dtype=bf16", ["dtype='bf16'", "bfloat16"]),
+        (f"{ACTOR}.strategy=fdsp", ["strategy='fdsp'", "did you mean fsdp?"]),
+        ("trainer.device=gpu", ["device='gpu'", "choose one of cuda"]),
+        ("trainer.v1.trainer_mode=colocated", ["trainer_mode='colocated'", "colocate_async"]),
+        (f"{ACTOR}.optim.optimizer=AdmW", ["optimizer='AdmW'", "did you mean AdamW?"]),
+        (f"{ACTOR}.optim.lr_scheduler_type=cosin", ["lr_scheduler_type='cosin'", "did you mean cosine?"]),
+        (f"{ACTOR}.checkpoint.save_contents=[model,optim]", ["save_contents has 'optim'", "optimizer"]),
+        ("algorithm.kl_ctrl.type=adaptiv", ["type='adaptiv'", "did you mean adaptive?"]),
+        ("reward.reward_manager.name=naiv", ["name='naiv'", "did you mean naive?"]),
         ("trainer.nnodes=0", ["nnodes=0", "at least 1"]),
         ("trainer.project_name=${data.nowhere}", ["project_name=${data.nowhere}", "cannot be resolved"]),
     ],
@@ -46,8 +74,7 @@ def test_a_wrong_value_is_an_error_with_value_and_remedy(override, parts):
     [finding], mended = findings(override)
     assert finding.level is Level.ERROR
     assert all(part in finding.message for part in parts), finding.message
-    if not override.startswith("trainer.nnodes"):  # a size has no default that another run would share
-        assert value_findings(mended, compose().config)[0] == []
+    assert value_findings(mended, compose().config)[0] == []
 
 
 def test_all_are_found_at_once():
@@ -64,7 +91,11 @@ def test_the_missing_engine_is_named_with_what_to_write():
 
 @pytest.mark.parametrize(
     "override", [f"{ROLLOUT}.temperature=1", f"{ACTOR}.entropy_coeff=0", "trainer.logger=console", f"{ACTOR}.clip_ratio_c=5",
-                 "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}"],
+                 "trainer.max_actor_ckpt_to_keep=null", "trainer.experiment_name=2024", "+trainer.by_step={1:a,2:{3:b}}",
+                 "trainer.logger=tracking", "data.seed=-1", f"{ROLLOUT}.top_k=0", f"{ACTOR}.optim.betas=[0.9,1]",
+                 f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.clip_ratio_high=null", f"{ACTOR}.optim.lr_warmup_steps=null",
+                 "actor_rollout_ref.model.exclude_modules=[a,b]", "actor_rollout_ref.model.target_modules=[a,b]",
+                 "algorithm.rollout_correction=null", f"{ACTOR}.optim.optimizer_impl=nowhere.optim"],
 )  # fmt: skip
 def test_values_that_verl_takes_as_well(override):
     assert findings(override)[0] == []

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.problems import Finding, error, warning
-from verl_trgrpo.runs.compose import defaults_of, flat
+from verl_trgrpo.runs.compose import OWN_CONFIGS, defaults_of, flat
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
+# What an algorithm's file sets and leaves open: the default of the project, not its point.
+_OPEN = {"tr_grpo": tuple(f"actor_rollout_ref.actor.policy_loss.{name}" for name in ("placement", "prob_source", "kl"))}
 
 
 def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
-    """Complaints about the advantage estimator and about settings that make an algorithm another one again.
+    """Complaints about the advantage estimator and about settings that make an algorithm another one.
 
     `algorithm` is what was chosen of the group of that name, if anything was.
     """
     findings = _preference_findings(config) + _filter_findings(config)
-    values = flat(config)
-    own = flat(defaults_of({"algorithm": algorithm})) if algorithm else {}
-    for base in reversed(_BASES):
-        if not algorithm or algorithm == base:
+    if not algorithm or not (OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml").is_file():
+        return findings
+    own = flat(defaults_of({"algorithm": algorithm}))
+    bases = {base: flat(defaults_of({"algorithm": base})) for base in _BASES if base != algorithm}
+    points = set(_points(algorithm))
+    for key, meant in own.items():
+        others = {base: plain[key] for base, plain in bases.items() if plain.get(key, meant) != meant}
+        if key not in points and not others:
             continue
-        plain = flat(defaults_of({"algorithm": base}))
-        for key, value in own.items():
-            if key in plain and value != plain[key] and values.get(key) == plain[key]:
-                message = (
-                    f"algorithm={algorithm} means {key}={value}, but the run has {plain[key]}, as {base} has; drop the "
-                    f"setting, or choose algorithm={base}"
-                )
-                findings.append(warning(key, message))
-    return list({finding.where: finding for finding in findings}.values())  # of grpo, where both have it
+        value, meant = _value(config, key), _value(config, key, meant)
+        like = [base for base, plain in others.items() if value == plain]
+        if value != meant and (key in points or like):
+            remedy = f"or choose algorithm={like[0]}" if like else "unless that is what you want to study"
+            message = f"algorithm={algorithm} means {key}={meant}, but the run has {value}; drop the setting, {remedy}"
+            findings.append(warning(key, message))
+    return findings
+
+
+def _points(algorithm: str) -> Iterator[str]:
+    """Keys that an algorithm's file sets, and the files that it is made from."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml"))
+    for base in content.pop("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            yield from _points(base)
+    yield from (key for key in flat(content) if key not in _OPEN.get(algorithm, ()))
+
+
+def _value(config: DictConfig, key: str, written: Any = None) -> Any:
+    """The value of a key in a run, or what it would be if `written` stood there."""
+    if written is not None:
+        config = config.copy()
+        OmegaConf.set_struct(config, False)
+        OmegaConf.update(config, key, written, force_add=True)
+    value = OmegaConf.select(config, key)
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 def _preference_findings(config: DictConfig) -> list[Finding]:

@@ -58,10 +58,10 @@ def _put_back(node: DictConfig, required: DictConfig, defaults: Any, prefix: str
                 lacking.append(name)
             node[name] = default
         elif isinstance(wanted, DictConfig) and len(wanted) and not child._is_interpolation():  # type: ignore[union-attr]
-            if isinstance(child, DictConfig) and not child._is_none():
+            if isinstance(child, DictConfig) and not (child._is_none() or child._is_missing()):
                 findings += _put_back(child, wanted, default, f"{key}.")
                 continue
-            state = "is empty" if child._is_none() else f"is {child}"  # type: ignore[union-attr]
+            state = "is empty" if child._is_none() or child._is_missing() else f"is {child}"  # type: ignore[union-attr]
             remedy = "remove that line, or give it keys"
             findings.append(error(key, f"{key} {state}, where veRL has {_contents(required, name)}; {remedy}"))
             node[name] = default

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import re
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.problems import Finding, error, range_problems
+from verl_trgrpo.runs.checks.annotations import annotations, described, fits
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 
-# Sizes, without which nothing else about batches and lengths can be computed.
+LENGTHS = ("data.max_prompt_length", "data.max_response_length")
+# Sizes, without which nothing about batches can be computed.
 SIZES = (
     "data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size", f"{_ACTOR}.ppo_epochs", f"{_ROLLOUT}.n",
-    "trainer.n_gpus_per_node", "trainer.nnodes", "data.max_prompt_length", "data.max_response_length",
+    "trainer.n_gpus_per_node", "trainer.nnodes", *LENGTHS,
     f"{_ROLLOUT}.tensor_model_parallel_size", f"{_ROLLOUT}.data_parallel_size",
 )  # fmt: skip
 
@@ -30,7 +36,18 @@ _LEAST = {
     "trainer.max_actor_ckpt_to_keep": 1,
     f"{_ROLLOUT}.max_num_seqs": 1,
     f"{_ROLLOUT}.val_kwargs.n": 1,
+    f"{_ROLLOUT}.top_k": -1,  # -1 and 0 are off
+    f"{_ROLLOUT}.val_kwargs.top_k": -1,
+    "actor_rollout_ref.model.lora_rank": 0,
+    "data.dataloader_num_workers": 0,
+    "data.val_batch_size": 1,
+    "data.gen_batch_size": 1,
+    "reward.num_workers": 1,
+    "ray_kwargs.ray_init.num_cpus": 1,
+    "ray_kwargs.ray_init.num_gpus": 0,
 }
+# Types of keys that no dataclass has, and whose default is null.
+_TYPES = {"data.seed": int | None}
 _RANGES = {
     f"{_ACTOR}.optim.lr": "[0, inf)",
     f"{_ACTOR}.optim.weight_decay": "[0, inf)",
@@ -47,9 +64,24 @@ _RANGES = {
 }
 # Values that veRL wants to be given.
 _REMEDIES = {f"{_ROLLOUT}.name": "vllm, sglang or trtllm; =vllm is what this package is tested with"}
-_NAMES = {
+# Names by pattern of key; a canary test compares them with veRL's registries.
+NAMES = {
     "trainer.resume_mode": ("auto", "disable", "resume_path"),
+    "trainer.device": ("cuda", "npu", "cpu"),
+    "trainer.v1.trainer_mode": ("sync", "colocate_async", "separate_async"),
     "data.truncation": ("error", "left", "right", "middle"),
+    "*.strategy": ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel"),
+    "*.rollout.name": ("vllm", "sglang", "trtllm"),
+    "*.rollout.mode": ("async",),
+    "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
+    "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
+}
+# By optimizer dataclass; the others have no schedule of this name.
+_SCHEDULES = {
+    "AutomodelOptimizerConfig": ("constant", "cosine", "linear", "inverse-square-root"),
+    "FSDPOptimizerConfig": ("constant", "cosine"),
+    "VeOmniOptimizerConfig": ("constant", "cosine"),
 }
 
 
@@ -58,27 +90,28 @@ def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Findi
 
     `config` has no unknown keys; `defaults` are what veRL and this package have for its keys.
     """
-    values, findings = _values(config)
+    values, findings = _values(config, defaults)
     seen = {finding.where for finding in findings}
     for key, least in _LEAST.items():
         value = values.get(key)
         if key in values and key not in seen and not (value is None and OmegaConf.select(defaults, key) is None):
             findings += _whole_findings(key, value, least)
     findings += [error(problem.partition("=")[0], problem) for problem in range_problems(values, _RANGES)]
-    findings += _name_findings(values)
     seen = {finding.where for finding in findings}
+    findings += [finding for finding in _name_findings(values, defaults) if finding.where not in seen]
+    seen = {finding.where for finding in findings}
+    hints = _TYPES | annotations(config)
     for key, value in values.items():
         if key not in seen:
-            findings += _type_findings(key, value, _default_of(defaults, key))
+            findings += _type_findings(key, value, _default_of(defaults, key), hints.get(key))
     mended = config.copy()
     OmegaConf.set_struct(mended, False)
     for finding in findings:
-        if finding.where not in SIZES:  # a size of another run would only give complaints that are not this run's
-            OmegaConf.update(mended, finding.where, _default_of(defaults, finding.where), force_add=True)
+        OmegaConf.update(mended, finding.where, _default_of(defaults, finding.where), force_add=True)
     return findings, mended
 
 
-def _values(config: DictConfig) -> tuple[dict[str, Any], list[Finding]]:
+def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], list[Finding]]:
     """Dotted keys with their resolved values, and complaints about those that are missing or refer to nothing."""
     values: dict[str, Any] = {}
     findings = []
@@ -88,8 +121,9 @@ def _values(config: DictConfig) -> tuple[dict[str, Any], list[Finding]]:
         for name in node:
             key = f"{prefix}{name}"
             if OmegaConf.is_missing(node, name):
-                if key in _REMEDIES:  # others belong to parts of veRL that a run may not use
-                    findings.append(error(key, f"{key} has no value; give one ({_REMEDIES[key]})"))
+                default = _default_of(defaults, key)
+                if default is not None:  # others belong to parts of veRL that a run may not use
+                    findings.append(error(key, f"{key} has no value; give one ({_REMEDIES.get(key, default)})"))
                 continue
             text = OmegaConf.to_container(node, resolve=False)[name]  # type: ignore[call-overload, index]
             try:
@@ -117,24 +151,47 @@ def _whole_findings(key: str, value: Any, least: int) -> list[Finding]:
     return [error(key, f"{key}={value!r} is not a whole number of at least {least}; correct it")]
 
 
-def _name_findings(values: dict[str, Any]) -> list[Finding]:
-    from verl.utils.tracking import Tracking
-
-    known = list(Tracking.supported_backend)
-    findings = [
-        error(key, f"{key}={values[key]!r} is unknown; choose one of {', '.join(names)}")
-        for key, names in _NAMES.items()
-        if key in values and values[key] not in names
-    ]
-    loggers = values.get("trainer.logger") or []
-    unknown = [name for name in ([loggers] if isinstance(loggers, str) else loggers) if name not in known]
-    if unknown:
-        message = (
-            f"trainer.logger has {', '.join(map(str, unknown))}, which veRL does not know; choose from "
-            f"{', '.join(known)}"
-        )
-        findings.append(error("trainer.logger", message))
+def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding]:
+    findings = []
+    for key, value in values.items():
+        names = _names_for(key, values)
+        if not names or (value is None and _default_of(defaults, key) is None):
+            continue
+        for name in value if isinstance(value, list) else [value]:
+            if name not in names:
+                near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.7)
+                hint = f"did you mean {near[0]}? Known are" if near else "choose one of"
+                part = f"has {name!r}, which" if isinstance(value, list) else f"={name!r}"
+                message = f"{key}{' ' * isinstance(value, list)}{part} is unknown; {hint} {', '.join(names)}"
+                findings.append(error(key, message))
     return findings
+
+
+def _names_for(key: str, values: dict[str, Any]) -> Sequence[str]:
+    """What a key may be; nothing where it is no name, or one that only another machine knows."""
+    section, _, last = key.rpartition(".")
+    if key == "trainer.logger":
+        from verl.utils.tracking import Tracking
+
+        return [*Tracking.supported_backend, "tracking"] if values[key] else ()
+    if key == "reward.reward_manager.name" and values.get(f"{section}.source") == "register":
+        from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
+
+        return sorted(REWARD_MANAGER)
+    if last == "lr_scheduler_type":
+        return _SCHEDULES.get(str(values.get(f"{section}._target_")).rpartition(".")[2], ())
+    if last == "optimizer" and (module := values.get(f"{section}.optimizer_impl")):
+        return _optimizers(module)
+    return next((names for pattern, names in NAMES.items() if fnmatch(key, pattern)), ())
+
+
+def _optimizers(module: Any) -> list[str]:
+    """Classes of a module that has optimizers; none where it is not installed here."""
+    try:
+        found = vars(importlib.import_module(module))
+    except Exception:  # an import raises anything
+        return []
+    return sorted(name for name, value in found.items() if isinstance(value, type))
 
 
 def _default_of(defaults: DictConfig, key: str) -> Any:
@@ -144,19 +201,28 @@ def _default_of(defaults: DictConfig, key: str) -> Any:
         return None
 
 
-def _type_findings(key: str, value: Any, default: Any) -> list[Finding]:
-    """A complaint about a value that is no switch, no number or no section where the default is one."""
-    if value is None or default is None:
+def _type_findings(key: str, value: Any, default: Any, hint: Any) -> list[Finding]:
+    """A complaint about a value of another type than its annotation, or the default where there is none, has.
+
+    What is a number or a text by default may be null: there veRL's annotations do not say what its code takes.
+    """
+    if value is None and (default is None or not isinstance(default, (bool, DictConfig, ListConfig))):
         return []
-    if isinstance(default, bool):
-        fits, wanted = value in (True, False), "true or false"
+    if wanted := described(hint):
+        fit = fits(value, hint) or type(value) is type(default)
+    elif default is None:
+        return []
+    elif isinstance(default, bool):
+        fit, wanted = value in (True, False), "true or false"
     elif isinstance(default, (int, float)):
-        fits, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
+        fit, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
     elif isinstance(default, DictConfig):
-        fits, wanted = isinstance(value, DictConfig), "a section with keys of its own"
+        fit, wanted = isinstance(value, DictConfig), "a section with keys of its own"
     else:
-        fits, wanted = not isinstance(value, DictConfig), "a single value"
-    if fits:
+        fit, wanted = not isinstance(value, DictConfig), "a single value"
+    if fit:
         return []
-    shown = default if not isinstance(default, DictConfig) else ", ".join(map(str, list(default)[:5]))
+    shown = "null" if default is None else default
+    if isinstance(default, DictConfig):
+        shown = f"a section with {', '.join(map(str, list(default)[:5]))}" if default else "an empty section"
     return [error(key, f"{key}={value!r} is not {wanted}; veRL's default is {shown}")]
