@@ -11,6 +11,9 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from verl_trgrpo.common.problems import Level
+from verl_trgrpo.runs.checks.lengths import length_findings
+from verl_trgrpo.runs.compose import compose as compose_run
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.train import run_training
 from verl_trgrpo.tiny.puzzle_dataset import build_dataset
@@ -24,7 +27,7 @@ ROW = {
     "extra_info": {"split": "train"},
     "uid": "a",
 }
-REQUEST = "An earlier attempt:"
+REQUEST, CUSTOM = "An earlier attempt:", "actor_rollout_ref.rollout.custom.igrpo"
 
 
 class ScriptedModel:
@@ -65,9 +68,7 @@ def respond(tokenizer, texts, rows, *overrides):
 
 def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer):
     drafts, answers = [r"it is \boxed{3}", r"sure: \boxed{7}", r"\boxed{8}"], [r"\boxed{1}", r"\boxed{2}"]
-    outputs, prompts = respond(
-        tokenizer, [*drafts, *answers], [ROW, ROW], "actor_rollout_ref.rollout.custom.igrpo.drafts=3"
-    )
+    outputs, prompts = respond(tokenizer, [*drafts, *answers], [ROW, ROW], f"{CUSTOM}.drafts=3")
     assert not any(REQUEST in prompt for prompt in prompts[:3])
     assert all(f"{REQUEST}\n{drafts[1]}\n" in prompt for prompt in prompts[3:]) and len(prompts) == 5
     assert [tokenizer.decode(output.response_ids) for output in outputs] == answers, "drafts are not trained on"
@@ -78,7 +79,7 @@ def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer
 
 def test_groups_have_drafts_of_their_own(tokenizer):
     rows = [ROW, ROW | {"uid": "b"}]
-    _, prompts = respond(tokenizer, [r"\boxed{7}"] * 4, rows, "actor_rollout_ref.rollout.custom.igrpo.drafts=1")
+    _, prompts = respond(tokenizer, [r"\boxed{7}"] * 4, rows, f"{CUSTOM}.drafts=1")
     assert [REQUEST in prompt for prompt in prompts] == [False, False, True, True]
 
 
@@ -88,7 +89,7 @@ def test_validation_is_single_shot(tokenizer):
 
 
 def test_a_draft_that_does_not_fit_the_prompt_is_left_out(tokenizer):
-    one = "actor_rollout_ref.rollout.custom.igrpo.drafts=1"
+    one = f"{CUSTOM}.drafts=1"
     [output], prompts = respond(tokenizer, ["knight " * 300, r"\boxed{7}"], [ROW], one)
     assert len(prompts) == 2 and REQUEST not in prompts[1]
     assert output.extra_fields["igrpo"]["draft_fits"] == 0.0
@@ -101,6 +102,14 @@ def test_wrong_input_is_named(tokenizer):
         DraftOptions(drafts=0, request="x")
     with pytest.raises(ValueError, match="unknown keys draft; known are drafts, request"):
         DraftOptions.of({"draft": 3})
+
+
+def test_validate_reads_its_options_and_looks_for_room():
+    overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
+    [room] = length_findings(compose_run(overrides=overrides).config)
+    assert "max_prompt_length=100 does not hold a prompt and a draft" in room.message
+    [wrong] = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
+    assert wrong.level is Level.ERROR and "drafts is 0" in wrong.message
 
 
 @pytest.mark.slow

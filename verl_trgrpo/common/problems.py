@@ -130,7 +130,8 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
     if near := difflib.get_close_matches(name, here, n=1, cutoff=0.7):
         return here[near[0]]
-    elsewhere = {other for other in known if other.rpartition(".")[2] == name}
-    if near := difflib.get_close_matches(key, elsewhere, n=1, cutoff=0):
-        return near[0]
+    elsewhere = [other for other in known if other.rpartition(".")[2] == name]
+    if elsewhere:
+        inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
+        return min(inside or elsewhere, key=len)
     return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.85)), "")

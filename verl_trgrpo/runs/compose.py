@@ -173,7 +173,7 @@ def _words(message: str) -> str:
         reason = f"{found['group']}= has nothing to act on: this algorithm has no token weights"
         return f"{reason}; choose one that has, such as tr_grpo"
     if found := _NO_KEY.search(message):
-        groups = [path.name for path in _OWN_CONFIGS.iterdir() if path.is_dir()]
+        groups = [path.name for path in OWN_CONFIGS.iterdir() if path.is_dir()]
         meant = nearest_key(found["key"], [*groups, *flat(defaults_of({})), *flat(verl_defaults())])
         hint = f"did you mean {meant}? " if meant else ""
         return f"{found['key']} is a key that neither veRL nor this package has; {hint}+{found['key']}=... adds it on purpose"

@@ -15,12 +15,13 @@ _WORDS: dict[Any, str] = {
 }  # fmt: skip
 
 
-def annotations(config: DictConfig) -> dict[str, Any]:
+def field_types(config: DictConfig) -> dict[str, Any]:
     """Dotted keys with the annotation of the dataclass that veRL builds there; keys without one are left out."""
     found: dict[str, Any] = {}
 
     def visit(node: DictConfig, prefix: str, implied: Any) -> None:
         hints = _hints(target_of(node) or implied)
+        name: Any
         for name in node:
             key, child, hint = f"{prefix}{name}", node._get_node(name), hints.get(str(name))
             if hint is not None:

@@ -13,14 +13,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.common.problems import Finding, error, nearest_key, warning
 from verl_trgrpo.runs.checks.annotations import target_of
 from verl_trgrpo.runs.compose import flat
 
 # Options of a shaping, whose names the shaping itself knows.
 _OWN_NAMES = "actor_rollout_ref.actor.policy_loss.shaping"
 # A section that takes any key, with those that this package reads.
-_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
+_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search", "igrpo")
 # Sections of old scripts: they stand among veRL's defaults, but its trainer does not read them.
 _LEGACY = {
     "custom_reward_function": "reward.custom_reward_function",
@@ -45,13 +45,13 @@ def key_findings(
     config = config.copy()
     OmegaConf.set_struct(config, False)
     unknown = _take_out(config, known, "", set(added))
-    places = dict(_places(known, ""))
-    findings = [_finding(key, names, value, places) for key, names, value in unknown]
+    places = list(_places(known, ""))
+    findings = [_finding(key, names, places) for key, names in unknown]
     return findings + _legacy_findings(config) + _custom_findings(config), config
 
 
-def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> list[tuple[str, set[str], Any]]:
-    """Remove unknown keys from a node, in place; return each with the names that are known beside it, and its value."""
+def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> list[tuple[str, set[str]]]:
+    """Remove unknown keys from a node, in place; return each with the names that are known beside it."""
     names = {str(name) for name in known} | _dataclass_fields(node)
     unknown = []
     for name in list(node):
@@ -66,19 +66,20 @@ def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> lis
             ):
                 unknown += _take_out(child, reference, f"{key}.", added)
         elif not any(f"{other}.".startswith(f"{key}.") for other in added):
-            unknown.append((key, names, child))
+            unknown.append((key, names))
             del node[name]
     return unknown
 
 
-def _places(known: DictConfig, prefix: str) -> Iterator[tuple[str, Any]]:
-    """All known keys with their nodes, sections included; without those that are not read."""
+def _places(known: DictConfig, prefix: str) -> Iterator[str]:
+    """All known keys of single values; without those that are not read."""
+    name: Any
     for name in known:
         key, child = f"{prefix}{name}", known._get_node(name)
-        if key not in _LEGACY:
-            yield key, child
-            if isinstance(child, DictConfig):
-                yield from _places(child, f"{key}.")
+        if isinstance(child, DictConfig) and key not in _LEGACY:
+            yield from _places(child, f"{key}.")
+        elif key not in _LEGACY:
+            yield key
 
 
 def _dataclass_fields(node: DictConfig) -> set[str]:
@@ -87,31 +88,15 @@ def _dataclass_fields(node: DictConfig) -> set[str]:
     return {field.name for field in fields(found)} if is_dataclass(found) else set()
 
 
-def _finding(key: str, names: set[str], value: Any, places: dict[str, Any]) -> Finding:
-    section, _, last = key.rpartition(".")
-    meant = _meant(key, names, value, places)
+def _finding(key: str, names: set[str], places: list[str]) -> Finding:
+    section, dot, last = key.rpartition(".")
+    meant = nearest_key(key, [*(f"{section}{dot}{name}" for name in names), *places])
     hint = f"did you mean {meant}?" if meant else "remove it"
     if section and _read_by_verl(section.rpartition(".")[2], last):
         hint = hint if meant else "check where it belongs"
         return warning(key, f"{key} is not among veRL's defaults, though its code asks for a key of this name; {hint}")
     reason = f"{key} is a key that neither veRL nor this package has"
     return error(key, f"{reason}; {hint} (on the command line +{key}=... adds it on purpose)")
-
-
-def _meant(key: str, names: set[str], value: Any, places: dict[str, Any]) -> str:
-    """The key beside an unknown one that is written much like it, else one of the same name in another section."""
-    section, dot, last = key.rpartition(".")
-    if close := difflib.get_close_matches(last, sorted(names), n=1, cutoff=0.75):
-        return f"{section}{dot}{close[0]}"
-    below = set(value) if isinstance(value, DictConfig) else set()
-
-    def likeness(place: str) -> tuple[int, bool, float]:
-        node = places[place]
-        shared = below & set(node) if isinstance(node, DictConfig) else ()
-        inside = bool(section) and place.startswith(f"{section}.")
-        return len(shared), inside, difflib.SequenceMatcher(None, key, place).ratio()
-
-    return max((place for place in places if place.rpartition(".")[2] == last), key=likeness, default="")
 
 
 def _legacy_findings(config: DictConfig) -> list[Finding]:

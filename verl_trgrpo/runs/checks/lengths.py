@@ -16,7 +16,9 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 
 def length_findings(config: DictConfig) -> list[Finding]:
     """Complaints about lengths; the model's context counts where the model is on this machine."""
-    return _context_findings(config) + _dynamic_batch_findings(config) + _search_findings(config)
+    return (
+        _context_findings(config) + _dynamic_batch_findings(config) + _search_findings(config) + _draft_findings(config)
+    )
 
 
 def _longest(config: DictConfig) -> int:
@@ -94,4 +96,25 @@ def _search_findings(config: DictConfig) -> list[Finding]:
             "that uses its whole budget ends without an answer. Raise the length or lower the budget"
         )
         return [warning(key, message)]
+    return []
+
+
+def _draft_findings(config: DictConfig) -> list[Finding]:
+    """Options of drafts, and room for one in the prompt."""
+    key, data = f"{_ROLLOUT}.custom.igrpo", config.data
+    settings = OmegaConf.select(config, key)
+    if settings is None:
+        return []
+    from verl_trgrpo.verl_plugin.igrpo import DraftOptions  # imports veRL's agent loops
+
+    try:
+        DraftOptions.of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
+    except ValueError as problem:
+        return [error(key, str(problem))]
+    if data.max_prompt_length < data.max_response_length:
+        message = (
+            f"data.max_prompt_length={data.max_prompt_length} does not hold a prompt and a draft of "
+            f"data.max_response_length={data.max_response_length} tokens; drafts that do not fit are left out. Raise it"
+        )
+        return [warning("data.max_prompt_length", message)]
     return []

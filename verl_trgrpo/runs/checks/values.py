@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.problems import Finding, error, range_problems
-from verl_trgrpo.runs.checks.annotations import annotations, described, fits
+from verl_trgrpo.runs.checks.annotations import described, field_types, fits
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -100,7 +100,7 @@ def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Findi
     seen = {finding.where for finding in findings}
     findings += [finding for finding in _name_findings(values, defaults) if finding.where not in seen]
     seen = {finding.where for finding in findings}
-    hints = _TYPES | annotations(config)
+    hints = _TYPES | field_types(config)
     for key, value in values.items():
         if key not in seen:
             findings += _type_findings(key, value, _default_of(defaults, key), hints.get(key))
