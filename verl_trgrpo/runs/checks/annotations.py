@@ -15,12 +15,13 @@ _WORDS: dict[Any, str] = {
 }  # fmt: skip
 
 
-def annotations(config: DictConfig) -> dict[str, Any]:
+def field_types(config: DictConfig) -> dict[str, Any]:
     """Dotted keys with the annotation of the dataclass that veRL builds there; keys without one are left out."""
     found: dict[str, Any] = {}
 
     def visit(node: DictConfig, prefix: str, implied: Any) -> None:
         hints = _hints(target_of(node) or implied)
+        name: Any
         for name in node:
             key, child, hint = f"{prefix}{name}", node._get_node(name), hints.get(str(name))
             if hint is not None:
@@ -56,7 +57,7 @@ def described(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; a whole number is a number, and a list of texts may stand for one."""
+    """Whether a value is what an annotation says; a whole number is a number, too."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, types.UnionType):
         return any(fits(value, part) for part in parts)
@@ -67,7 +68,7 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in (int, float):
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     if kind is str:
-        return isinstance(value, (str, list))
+        return isinstance(value, str)
     if kind in (list, tuple):
         wanted = parts[0] if parts else Any
         count = len(parts) if kind is tuple and parts and parts[-1] is not Ellipsis else None

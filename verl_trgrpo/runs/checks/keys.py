@@ -73,6 +73,7 @@ def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> lis
 
 def _places(known: DictConfig, prefix: str) -> Iterator[tuple[str, Any]]:
     """All known keys with their nodes, sections included; without those that are not read."""
+    name: Any
     for name in known:
         key, child = f"{prefix}{name}", known._get_node(name)
         if key not in _LEGACY:
