@@ -47,6 +47,7 @@ def test_what_ships_has_no_complaint(source, platform):
         ("trainer.val_before_train=null", ["val_before_train=None", "true or false"]),
         ("actor_rollout_ref.model.override_config=null", ["override_config=None", "a section"]),
         ("data.seed=x", ["seed='x'", "whole number"]),
+        ("reward.custom_reward_function.path=5", ["path=5", "a text or null"]),
         ("data.val_batch_size=1.5", ["val_batch_size=1.5", "whole number"]),
         ("data.gen_batch_size=x", ["gen_batch_size='x'", "whole number"]),
         ("data.dataloader_num_workers=-1", ["num_workers=-1", "at least 0"]),

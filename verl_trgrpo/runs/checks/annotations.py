@@ -57,7 +57,7 @@ def described(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; a whole number is a number, and a list of texts may stand for one."""
+    """Whether a value is what an annotation says; a whole number is a number, too."""
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, types.UnionType):
         return any(fits(value, part) for part in parts)
@@ -68,7 +68,7 @@ def fits(value: Any, hint: Any) -> bool:
     if kind in (int, float):
         return isinstance(value, (int, kind)) and not isinstance(value, bool)
     if kind is str:
-        return isinstance(value, (str, list))
+        return isinstance(value, str)
     if kind in (list, tuple):
         wanted = parts[0] if parts else Any
         count = len(parts) if kind is tuple and parts and parts[-1] is not Ellipsis else None
