@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import Finding, Level
+from verl_trgrpo.common.problems import Level
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,15 @@ class ValidateOptions:
 
 def run(words: Sequence[str]) -> int:
     options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
-    from verl_trgrpo.runs.validate import validate
+    from verl_trgrpo.runs.checks.files import missing_files
+    from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.runs.validate import check
 
-    def early(findings: Sequence[Finding]) -> None:
-        missing = [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]
-        if missing:
-            print("\n".join([*missing, "looking at the rest ..."]), file=sys.stderr, flush=True)
-
-    report = validate(options.config, options.overrides, not options.no_files, early)
+    composed, need_files = compose(options.config, options.overrides), not options.no_files
+    findings = missing_files(composed.config, need_files)
+    if missing := [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]:
+        print("\n".join([*missing, "looking at the rest ..."]), file=sys.stderr, flush=True)
+    report = check(composed, need_files)
     print(report.findings_text())
     if options.show:
         print(f"\n{report.details_text()}")
