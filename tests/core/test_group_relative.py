@@ -129,10 +129,11 @@ def test_shapes_that_do_not_agree_are_named(reward_columns, mask_columns, labels
         group_relative_advantages(torch.zeros(2, reward_columns), torch.ones(2, mask_columns), ["g"] * labels)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("mask_type", [torch.float32, torch.int64, torch.bool])
-def test_a_reward_that_is_not_a_number_stays_visible_but_inside_the_mask(mask_type):
+def test_a_reward_that_is_not_a_number_stays_visible_but_inside_the_mask_and_its_group(mask_type, value):
     rewards = torch.zeros(4, 5)
-    rewards[:, -1] = torch.tensor([float("nan"), 3.0, 1.0, 2.0])
+    rewards[:, -1] = torch.tensor([value, 3.0, 1.0, 2.0])
     mask = torch.ones(4, 5)
     mask[0, 2:] = 0
     advantages = group_relative_advantages(rewards, mask.to(mask_type), ["a", "a", "b", "b"])

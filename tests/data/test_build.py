@@ -132,6 +132,9 @@ def test_a_script_speaks_clearly(tmp_path, capsys):
     def built(options, progress):
         return options.build("x", data_set)
 
+    def failed(options, progress):
+        raise RuntimeError("no memory")
+
     def interrupted(options, progress):
         raise KeyboardInterrupt
 
@@ -143,5 +146,7 @@ def test_a_script_speaks_clearly(tmp_path, capsys):
     assert "already has this data set" in capsys.readouterr().out
     assert run(built, "--seed", "x") == 2
     assert capsys.readouterr().err.startswith("x.py: error: ")
+    assert run(failed) == 1
+    assert capsys.readouterr().err == "x.py: error: no memory\n"
     assert run(interrupted) == 130
     assert "the output directory is as before" in capsys.readouterr().err

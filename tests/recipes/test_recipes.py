@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.validation import validate
 from verl_trgrpo.common.problems import Level
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.validate import validate
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.validation import validate
 from verl_trgrpo.common.problems import Level
 from verl_trgrpo.runs.compose import compose, flat
-from verl_trgrpo.runs.validate import validate
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes/verl_recipe/tr_grpo"

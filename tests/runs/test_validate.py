@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.runs.validation import validate
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.problems import Level
-from verl_trgrpo.runs.validate import validate
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -273,12 +273,12 @@ def test_hydras_own_way_to_show_a_configuration_is_answered_with_the_command_tha
 
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
-        "import sys\nfrom verl_trgrpo.runs.validate import validate\n"
-        "def early(findings):\n    assert not {'torch', 'verl', 'transformers'} & sys.modules.keys()\n"
-        f"    print(findings[0].message)\n    sys.exit(7)\nvalidate({PUZZLES!r}, early=early)"
+        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.runs import validate\n"
+        "def check(*_):\n    assert not {'torch', 'verl', 'transformers'} & sys.modules.keys()\n    sys.exit(7)\n"
+        f"validate.check = check\nmain(['validate', {PUZZLES!r}])"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert ended.returncode == 7 and "data/kk/train.parquet does not exist" in ended.stdout, ended.stderr
+    assert ended.returncode == 7 and "data/kk/train.parquet does not exist" in ended.stderr, ended.stderr
 
 
 def test_what_cannot_be_composed_is_wrong_input(capsys):

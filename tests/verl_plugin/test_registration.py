@@ -136,12 +136,9 @@ def test_weights_are_divided_by_their_mean_by_one_word():
         assert actor_of(config).policy_loss.normalize == "token_mean"
 
 
-def test_every_algorithm_has_a_test_and_a_row_in_the_readme():
-    root = Path(__file__).parents[2]
-    shipped = {path.stem for path in (root / "verl_trgrpo/config/algorithm").glob("*.yaml")}
-    assert shipped == ALGORITHMS.keys()
-    readme = (root / "README.md").read_text()
-    assert [name for name in sorted(shipped) if f"`{name}`" not in readme] == []
+def test_every_algorithm_has_a_row_in_the_readme():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert [name for name in ALGORITHMS if f"`{name}`" not in readme] == []
 
 
 def test_a_shaping_of_your_own():

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import logging
-import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from verl_trgrpo import __version__
+from verl_trgrpo.common.options import exit_code
 
 # Name, function in `verl_trgrpo.cli` that takes the other words and returns the exit code, and what it does.
 COMMANDS = {
@@ -36,7 +37,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads.
+    """Run the command line; returns the exit code, see `exit_code`.
 
     Raises:
         SystemExit: with 0 after a command's ``--help``.
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = " ".join(words[:length])
         if name in COMMANDS:
             module, _, function = COMMANDS[name][0].partition(".")
-            return _run(getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function), words[length:])
+            command = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function)
+            return exit_code(partial(command, words[length:]))
     if words == ["--version"]:
         print(f"verl-trgrpo {__version__}")
         return 0
@@ -81,27 +83,6 @@ def _overview(commands: Mapping[str, str]) -> str:
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
         ]
     )
-
-
-def _run(command: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
-    """Run a command; say in a line what ended it early."""
-    try:
-        code = command(words)
-        sys.stdout.flush()
-        return code
-    except KeyboardInterrupt as interrupt:
-        print(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
 
 
 if __name__ == "__main__":

@@ -46,11 +46,11 @@ class PreviewOptions:
 def run(words: Sequence[str]) -> int:
     options = parse_options(PreviewOptions, "verl-trgrpo preview", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.runs.checks.files import missing_files
+    from verl_trgrpo.runs.checks.sections import early_findings
     from verl_trgrpo.runs.compose import compose
 
     run = compose(options.config, options.overrides)
-    raise_problems([finding.message for finding in missing_files(run.config) if finding.level is Level.ERROR])
+    raise_problems([finding.message for finding in early_findings(run) if finding.level is Level.ERROR])
     from verl_trgrpo.evaluation.preview import preview, render
     from verl_trgrpo.runs.validate import check
 

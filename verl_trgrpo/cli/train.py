@@ -33,7 +33,8 @@ class TrainOptions:
         overrides: Hydra overrides.
         config_name: primary configuration.
         recipe: a recipe file, in place of --config-name.
-        dry_run: start nothing; print what is wrong, and where the configuration differs from veRL's defaults.
+        dry_run: start nothing; print what is wrong, and where the configuration differs from veRL's defaults. The same as
+            verl-trgrpo validate --show --here.
     """
 
     overrides: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ def run(words: Sequence[str]) -> int:
         raise ValueError(f"{recipes[0]} is a file, not an override; give it with --recipe {recipes[0]}")
     source = options.recipe or options.config_name
     if options.dry_run:
-        return validate.run([str(source), "--show", *options.overrides])
+        return validate.run([str(source), "--show", "--here", *options.overrides])
     train(options.overrides, source)
     return 0
 

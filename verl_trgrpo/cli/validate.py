@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import Finding, Level
+from verl_trgrpo.common.problems import Level
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,14 @@ class ValidateOptions:
         overrides: Hydra overrides.
         show: also print where the configuration differs from veRL's defaults, and the number of steps.
         no_files: missing data and model files are "not checked", for machines where they are not.
+        here: as verl-trgrpo train would run it on this machine: without an accelerator, platform=cpu.
     """
 
     config: str
     overrides: tuple[str, ...] = ()
     show: bool = False
     no_files: bool = False
+    here: bool = False
 
     def __post_init__(self) -> None:
         if "=" in self.config and not Path(self.config).is_file():
@@ -44,14 +46,20 @@ class ValidateOptions:
 
 def run(words: Sequence[str]) -> int:
     options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
-    from verl_trgrpo.runs.validate import validate
+    from verl_trgrpo.runs.checks.sections import early_findings
+    from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.runs.validate import check
 
-    def early(findings: Sequence[Finding]) -> None:
-        missing = [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]
-        if missing:
-            print("\n".join([*missing, "looking at the rest ..."]), file=sys.stderr, flush=True)
+    platform = None
+    if options.here:
+        from verl_trgrpo.runs.environment import accelerator_found
 
-    report = validate(options.config, options.overrides, not options.no_files, early)
+        platform = None if accelerator_found() else "cpu"
+    composed, need_files = compose(options.config, options.overrides, platform), not options.no_files
+    findings = early_findings(composed, need_files)
+    if missing := [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]:
+        print("\n".join([*missing, "looking at the rest ..."]), file=sys.stderr, flush=True)
+    report = check(composed, need_files)
     print(report.findings_text())
     if options.show:
         print(f"\n{report.details_text()}")

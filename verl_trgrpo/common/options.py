@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import io
 import itertools
+import os
 import re
 import shlex
 import signal
@@ -103,19 +104,39 @@ def run_program(
 ) -> int:
     """Parse the options of a program that fills a directory, do its work, and write what that returns to stdout.
 
-    Returns the exit code: 0 done, 2 wrong input, 130 interrupted. SIGTERM, which batch systems send, is taken as Ctrl-C.
+    Returns the exit code, see `exit_code`. SIGTERM, which batch systems send, is taken as Ctrl-C.
     """
-    name = Path(prog).name
+
+    def program() -> int:
+        try:
+            with interruptible(signal.SIGTERM) as progress:
+                sys.stdout.write(work(parse_options(options, prog, description, argv), progress))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("the output directory is as before") from None
+        return 0
+
+    return exit_code(program, f"{Path(prog).name}: ")
+
+
+def exit_code(program: Callable[[], int], prefix: str = "") -> int:
+    """Return the exit code of `program`, or say in a line what ended it early.
+
+    That is 1 failed, 2 wrong input, 130 interrupted, 141 nobody reads.
+    """
     try:
-        with interruptible(signal.SIGTERM) as progress:
-            sys.stdout.write(work(parse_options(options, prog, description, argv), progress))
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"{name}: error: {error}\n")
-        return 2
-    except KeyboardInterrupt:
-        sys.stderr.write(f"\n{name}: interrupted; the output directory is as before\n")
+        code = program()
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"\n{prefix}interrupted{'; ' if str(interrupt) else ''}{interrupt}\n")
         return 130
-    return 0
+    except BrokenPipeError:
+        # `| head` has seen enough; what is left must not be flushed at exit. 141 is what a shell reports after SIGPIPE.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError, RuntimeError) as error:
+        sys.stderr.write(f"{prefix}error: {error}\n")
+        return 1 if isinstance(error, RuntimeError) else 2
 
 
 def command_line(command: str, options: Any) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,9 +16,9 @@ from verl_trgrpo.runs.checks.files import data_findings, missing_files, training
 from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
-from verl_trgrpo.runs.checks.sections import beside, early_findings, section_findings
+from verl_trgrpo.runs.checks.sections import beside, section_findings
 from verl_trgrpo.runs.checks.values import LENGTHS, SIZES, value_findings
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, defaults_of, flat, verl_defaults
+from verl_trgrpo.runs.compose import ComposedRun, defaults_of, flat, verl_defaults
 
 
 @dataclass(frozen=True)
@@ -82,30 +81,11 @@ def _resolved(config: DictConfig) -> dict[str, object]:
     return values
 
 
-def validate(
-    source: str | Path = DEFAULT_CONFIG,
-    overrides: Sequence[str] = (),
-    need_files: bool = True,
-    early: Callable[[Sequence[Finding]], object] = lambda findings: None,
-) -> Report:
-    """Compose a run's configuration as training on accelerators would, wherever that is asked, and check it.
-
-    Args:
-        source: as :func:`~verl_trgrpo.runs.compose.compose` takes it.
-        overrides: Hydra overrides; ``platform=cpu`` is for a look at what a machine without an accelerator would train.
-        need_files: whether data and model must be there; otherwise a missing file is "not checked".
-        early: called with complaints about missing files and sections, before veRL is imported, which takes many seconds.
-
-    Raises:
-        ProblemsError: when it cannot be composed, so that nothing can be looked at.
-    """
-    run = compose(source, overrides)
-    early(early_findings(run, need_files))
-    return check(run, need_files)
-
-
 def check(run: ComposedRun, need_files: bool = True) -> Report:
-    """Look at everything that can be looked at before a run starts; see :func:`validate`."""
+    """Look at everything that can be looked at before a run starts, on any machine.
+
+    Missing data and model files are "not checked" unless they are needed. The import of veRL alone takes many seconds.
+    """
     # veRL's registries and a user's own modules come with it.
     import verl  # noqa: F401
 

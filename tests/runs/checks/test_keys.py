@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.runs.validation import validate
 from verl_trgrpo.common.problems import Level
 from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.compose import compose, defaults_of
-from verl_trgrpo.runs.validate import validate
 
 RECIPE = """
 defaults:

@@ -46,8 +46,13 @@ _LEAST = {
     "ray_kwargs.ray_init.num_cpus": 1,
     "ray_kwargs.ray_init.num_gpus": 0,
 }
-# Types of keys that no dataclass has, and whose default is null.
-_TYPES = {"data.seed": int | None}
+# Types of keys whose default is null and that no dataclass has, or with another type than PEFT takes.
+_TYPES = {
+    "data.seed": int | None,
+    "reward.custom_reward_function.path": str | None,
+    "reward.custom_reward_function.name": str | None,
+    "actor_rollout_ref.model.exclude_modules": str | list | None,
+}
 _RANGES = {
     f"{_ACTOR}.optim.lr": "[0, inf)",
     f"{_ACTOR}.optim.weight_decay": "[0, inf)",
@@ -100,7 +105,7 @@ def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Findi
     seen = {finding.where for finding in findings}
     findings += [finding for finding in _name_findings(values, defaults) if finding.where not in seen]
     seen = {finding.where for finding in findings}
-    hints = _TYPES | field_types(config)
+    hints = field_types(config) | _TYPES
     for key, value in values.items():
         if key not in seen:
             findings += _type_findings(key, value, _default_of(defaults, key), hints.get(key))
