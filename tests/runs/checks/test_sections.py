@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.runs.validation import validate
 from verl_trgrpo.common.problems import Level, ProblemsError
 from verl_trgrpo.runs.checks.sections import section_findings
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.validate import validate
 
 PUZZLES = Path(__file__).parents[3] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
 ACTOR = "actor_rollout_ref.actor"
