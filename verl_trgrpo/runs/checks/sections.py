@@ -52,7 +52,9 @@ def _put_back(node: DictConfig, required: DictConfig, defaults: Any, prefix: str
     name: Any
     for name in required:
         key, child, wanted = f"{prefix}{name}", node._get_node(name), required._get_node(name)
-        default = defaults._get_node(name) if isinstance(defaults, DictConfig) and name in defaults else wanted
+        # Asked by node: `name in defaults` would resolve references, which may import torch.
+        own = defaults._get_node(name) if isinstance(defaults, DictConfig) else None
+        default = wanted if own is None else own
         if child is None:
             if not wanted._is_none() and not wanted._is_missing():  # type: ignore[union-attr]
                 lacking.append(name)
