@@ -49,7 +49,7 @@ def test_an_index_that_is_there_is_replaced_by_force_only(tmp_path, corpus):
 @pytest.mark.parametrize("lines", ["", "\n\n", "no passage\n"])
 def test_a_corpus_without_passages_leaves_nothing(tmp_path, lines):
     (tmp_path / "corpus.jsonl").write_text(lines)
-    with pytest.raises(ValueError, match=r"has no passages|line 1: not JSON"):
+    with pytest.raises(ValueError, match=r"has no passages|line 1: it is not JSON"):
         build_index(IndexOptions(tmp_path / "corpus.jsonl", tmp_path / "out"))
     assert visible(tmp_path) == ["corpus.jsonl"]
 

@@ -254,7 +254,7 @@ def test_a_part_of_a_recipe_is_not_taken_for_one(capsys):
 
 
 def test_a_dry_run_of_train_shows_the_same(data, capsys):
-    main(["validate", PUZZLES, "--show", *data])
+    main(["validate", PUZZLES, "--show", "--here", *data])
     expected = capsys.readouterr().out
     assert main(["train", "--recipe", PUZZLES, "--dry-run", *data]) == 0
     assert capsys.readouterr().out == expected

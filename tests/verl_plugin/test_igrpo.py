@@ -71,7 +71,8 @@ def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer
     outputs, prompts = respond(tokenizer, [*drafts, *answers], [ROW, ROW], f"{CUSTOM}.drafts=3")
     assert not any(REQUEST in prompt for prompt in prompts[:3])
     assert all(f"{REQUEST}\n{drafts[1]}\n" in prompt for prompt in prompts[3:]) and len(prompts) == 5
-    assert [tokenizer.decode(output.response_ids) for output in outputs] == answers, "drafts are not trained on"
+    trained_on = sorted(tokenizer.decode(output.response_ids) for output in outputs)
+    assert trained_on == answers, "drafts are not trained on"
     assert all(REQUEST in tokenizer.decode(output.prompt_ids) for output in outputs)
     found = outputs[0].extra_fields["igrpo"]
     assert found == {"draft_score": 1.0, "drafts_mean": pytest.approx(1 / 3), "draft_fits": 1.0}
