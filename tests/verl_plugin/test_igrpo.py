@@ -116,7 +116,7 @@ def test_validate_reads_its_options_and_looks_for_room():
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_two_steps_train_on_prompts_with_drafts_and_validate_without(tmp_path):
-    build_dataset(tmp_path / "data", 0, 64, 16)
+    build_dataset(tmp_path / "data", 0, {3: 64}, {3: 16})
     run_dir = tmp_path / "run"
     files = [
         f"data.{split}_files={tmp_path}/data/{name}.parquet" for split, name in (("train", "train"), ("val", "test"))

@@ -72,7 +72,8 @@ _REMEDIES = {f"{_ROLLOUT}.name": "vllm, sglang or trtllm; =vllm is what this pac
 # Names by pattern of key; a canary test compares them with veRL's registries.
 NAMES = {
     "trainer.resume_mode": ("auto", "disable", "resume_path"),
-    "trainer.device": ("cuda", "npu", "cpu"),
+    # Those of veRL's platforms, and of platforms that plugins may bring.
+    "trainer.device": ("cuda", "npu", "cpu", "xpu", "hpu", "mlu", "musa"),
     "trainer.v1.trainer_mode": ("sync", "colocate_async", "separate_async"),
     "data.truncation": ("error", "left", "right", "middle"),
     "*.strategy": ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel"),
