@@ -125,3 +125,19 @@ def test_environment_defaults_yield_to_the_user():
     assert on_cpu["VERL_FILE_LOGGER_PATH"] == "/tmp/metrics.jsonl"
     assert "VERL_PLATFORM" not in training_environment(False, "x", inherited)
     assert "VERL_PLATFORM" not in inherited
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"a: \xe9", "save it as UTF-8"),
+        (b"", "is empty"),
+        (b"5", "is a int; a recipe is keys with values"),
+        (b"- a", "is a list"),
+        (b"defaults: [recipe]", "includes itself"),
+    ],
+)
+def test_files_that_are_no_recipes_are_named_with_the_reason(tmp_path, content, part):
+    (tmp_path / "recipe.yaml").write_bytes(content)
+    with pytest.raises(ProblemsError, match=part):
+        compose(tmp_path / "recipe.yaml")

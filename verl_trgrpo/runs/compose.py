@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
-from yaml import YAMLError
+from yaml import YAMLError, safe_load
 
 from verl_trgrpo.common.problems import ProblemsError, nearest_key
 
@@ -210,7 +210,22 @@ def _recipe_file(source: str | Path) -> Path | None:
         raise ProblemsError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; give a recipe file"])
     if not recipe.is_file():
         raise ProblemsError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
+    if problem := _content_problem(recipe):
+        raise ProblemsError([f"recipe {recipe} {problem}"])
     return recipe.resolve()
+
+
+def _content_problem(recipe: Path) -> str:
+    """Why a file can be no recipe, whatever its defaults are; syntax errors are left to Hydra, which names the place."""
+    try:
+        content = safe_load(recipe.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        return f"cannot be read as text ({error}); save it as UTF-8, readable for you"
+    except YAMLError:
+        return ""
+    if content is None:
+        return "is empty; a recipe is keys with values, and its defaults list begins with ppo_trainer"
+    return "" if isinstance(content, dict) else f"is a {type(content).__name__}; a recipe is keys with values"
 
 
 def _verl_configs() -> Path:
@@ -242,6 +257,8 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
         raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else _words(str(error))]) from error
+    except RecursionError as error:
+        raise ProblemsError([f"{source} includes itself through its defaults list; take that out"]) from error
     except ValueError as error:  # Hydra's, of an override such as critic=null
         message = (
             f"{error}: critic, data, reward and other groups of veRL take the name of an option; give keys instead"
