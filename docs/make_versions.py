@@ -85,23 +85,13 @@ def try_version(version: str) -> tuple[list[str], bool]:
     tests = [str(DOCS.parent / "tests" / name) for name in TESTS]
     words = [str(python), "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", f"--junit-xml={report}", *tests]
     code = subprocess.run(words, check=False, cwd=DOCS.parent).returncode
-    suite = ElementTree.parse(report).getroot().find("testsuite")
-    counts = (
-        {name: int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped")}
-        if suite is not None
-        else {}
-    )
-    failed = counts["failures"] + counts["errors"]
-    missing = subprocess.run([str(python), "-c", CONFLICTS], check=True, capture_output=True, text=True).stdout.split(
-        "\n"
-    )
-    row = [
-        version,
-        str(counts["tests"] - failed - counts["skipped"]),
-        str(failed),
-        ", ".join(filter(None, missing)) or "nothing",
-    ]
-    return [*row, datetime.date.today().isoformat()], code == 0
+    suite = next(ElementTree.parse(report).iter("testsuite"))
+    total, failures, errors, skipped = (int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped"))
+    failed = failures + errors
+    asked = subprocess.run([str(python), "-c", CONFLICTS], check=True, capture_output=True, text=True)
+    missing = ", ".join(asked.stdout.splitlines()) or "nothing"
+    today = datetime.date.today().isoformat()
+    return [version, str(total - failed - skipped), str(failed), missing, today], code == 0
 
 
 def main() -> int:
