@@ -236,9 +236,9 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     [
         ("defaults:\n  - ppo_trainer\ndata: [1, {\n", ["mine.yaml, line 4", "not YAML"]),
         ("defaults:\n  - ppo_trainer\n\ttrainer: 1\n", ["mine.yaml, line 3", "not YAML"]),
-        ("", ["mine.yaml is not a whole configuration", "ppo_trainer"]),
+        ("", ["mine.yaml is empty", "ppo_trainer"]),
         ("data: {train_batch_size: 8}", ["is not a whole configuration", "base.yaml"]),
-        ("- 1\n- 2\n", ["mine", "must be a DictConfig"]),
+        ("- 1\n- 2\n", ["mine.yaml is a list", "keys with values"]),
     ],
 )
 def test_a_broken_recipe_is_a_line_with_its_place(tmp_path, capsys, command, content, parts):
