@@ -83,7 +83,21 @@ def try_version(version: str) -> tuple[list[str], bool]:
     python = environment(version)
     report = python.parents[1] / "tests.xml"
     tests = [str(DOCS.parent / "tests" / name) for name in TESTS]
-    words = [str(python), "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", f"--junit-xml={report}", *tests]
+    words = [
+        str(python),
+        "-m",
+        "pytest",
+        "-m",
+        "not slow",
+        "-n",
+        "auto",
+        "--dist",
+        "loadfile",
+        "-p",
+        "no:cacheprovider",
+        f"--junit-xml={report}",
+        *tests,
+    ]
     code = subprocess.run(words, check=False, cwd=DOCS.parent).returncode
     suite = next(ElementTree.parse(report).iter("testsuite"))
     total, failures, errors, skipped = (int(suite.get(name, 0)) for name in ("tests", "failures", "errors", "skipped"))
