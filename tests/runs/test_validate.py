@@ -159,6 +159,19 @@ def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
     assert "loss_mode=vanilla ignores shaping" in found and "ppo_micro_batch_size_per_gpu" in found
 
 
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ("algorithm.adv_estimator=grpoo", ["algorithm.adv_estimator='grpoo'", "did you mean grpo?", "rloo"]),
+        (f"{LOSS}.loss_mode=gspoo", [f"{LOSS}.loss_mode='gspoo'", "did you mean gspo?", "cispo"]),
+        ("algorithm.adv_estimator=gae", ["no model at '~/models/", "critic.model"]),
+    ],
+)
+def test_names_that_nothing_has_are_named_with_their_key(data, override, parts):
+    found = "\n".join(validate(PUZZLES, [*data, override]).messages(Level.ERROR))
+    assert all(part in found for part in parts), found
+
+
 def test_a_data_source_that_verl_itself_does_not_score_is_an_error(tmp_path):
     puzzles, known = write(tmp_path / "kk.parquet", "kk_3ppl"), write(tmp_path / "math.parquet", "openai/gsm8k")
     unknown = write(tmp_path / "unknown.parquet", "capitals")

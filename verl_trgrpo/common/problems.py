@@ -106,6 +106,13 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def choice_hint(name: str, known: Iterable[str]) -> str:
+    """Return what may stand in the place of an unknown name: the nearest, and all."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"{f'did you mean {near[0]}? Known are' if near else 'choose one of'} {', '.join(known)}"
+
+
 def count_of(number: int, noun: str) -> str:
     """Return ``1 error`` or ``3 errors``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

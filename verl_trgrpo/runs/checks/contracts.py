@@ -18,6 +18,9 @@ _NODES = ("algorithm", "actor_rollout_ref.rollout", "distillation", "skip")
 
 _FOREIGN = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 
+# What the hub's library says of a path that does not exist.
+_NO_MODEL = re.compile(r"Repo id must .*?: '(?P<path>.+?)'")
+
 # What veRL's worker renames in the options of the reference model before it builds them.
 _REFERENCE_NAMES = {
     "log_prob_micro_batch_size": "ppo_micro_batch_size",
@@ -87,4 +90,6 @@ def _root_cause(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     if foreign := _FOREIGN.search(text):
         text = f"{foreign['class']} has no option {foreign['name']!r}; remove it, or correct its name"
+    if missing := _NO_MODEL.search(text):
+        text = f"no model at {missing['path']!r}, which can be no name on a hub either; give the directory or the name"
     return f"{text} ({key.replace('full_key:', 'at').strip()})" if key else text

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, complaint_of, error, warning
+from verl_trgrpo.common.problems import Finding, choice_hint, complaint_of, error, warning
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.checks.contracts import build_problem
 
@@ -80,12 +80,14 @@ def _clip_findings(actor: Any) -> list[Finding]:
 
 
 def _registered_findings(config: DictConfig) -> list[Finding]:
-    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+    from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
-    estimator, loss = config.algorithm.adv_estimator, config.actor_rollout_ref.actor.policy_loss.loss_mode
-    return complaint_of(lambda: get_adv_estimator_fn(estimator), "algorithm.adv_estimator") + complaint_of(
-        lambda: get_policy_loss_fn(loss), f"{_POLICY_LOSS}.loss_mode"
-    )
+    registries = {"algorithm.adv_estimator": ADV_ESTIMATOR_REGISTRY, f"{_POLICY_LOSS}.loss_mode": POLICY_LOSS_REGISTRY}
+    return [
+        error(key, f"{key}={name!r} is not registered; {choice_hint(str(name), registry)}")
+        for key, registry in registries.items()
+        if (name := OmegaConf.select(config, key)) not in registry
+    ]
 
 
 def _kl_findings(config: DictConfig) -> list[Finding]:

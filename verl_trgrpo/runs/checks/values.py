@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, error, range_problems
+from verl_trgrpo.common.problems import Finding, choice_hint, error, range_problems
 from verl_trgrpo.runs.checks.annotations import described, field_types, fits
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -165,10 +164,8 @@ def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding
             continue
         for name in value if isinstance(value, list) else [value]:
             if name not in names:
-                near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.7)
-                hint = f"did you mean {near[0]}? Known are" if near else "choose one of"
                 part = f"has {name!r}, which" if isinstance(value, list) else f"={name!r}"
-                message = f"{key}{' ' * isinstance(value, list)}{part} is unknown; {hint} {', '.join(names)}"
+                message = f"{key}{' ' * isinstance(value, list)}{part} is unknown; {choice_hint(str(name), names)}"
                 findings.append(error(key, message))
     return findings
 
