@@ -19,6 +19,12 @@ def test_label_and_seed_come_from_the_name(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_seed_may_stand_in_the_options_of_the_single_file_trainer(tmp_path):
+    run = write_run(tmp_path / "first-try", 0.1)
+    (run / "options.json").write_text('{"arm": "grpo", "seed": 4}')
+    assert names(read_runs([str(run)])) == [("first-try", 4)]
+
+
 def test_a_comparison_expands_to_its_runs_by_their_records(tmp_path):
     root = write_comparison(tmp_path / "study", {"tr_grpo": 0.1, "grpo": 0.05}, seeds=2)
     write_record(root / "runs" / "grpo" / "seed-1", arm="renamed", seed=5)

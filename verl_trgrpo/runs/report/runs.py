@@ -11,6 +11,7 @@ from typing import Any
 from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.runs.metrics import Step, read_steps
 from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.settings import OPTIONS_FILE
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # runs/ARM/SEED of a comparison.
@@ -126,10 +127,15 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
 
 
 def _run(path: Path, steps: Sequence[Step]) -> Run:
-    """``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm."""
+    """``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm.
+
+    A seed that neither says may stand in the single-file trainer's options.
+    """
     full = path.resolve()
     label, seed = full.stem if full.is_file() else full.name, None
     if match := _SEED.fullmatch(label):
         label, seed = match["label"] or full.parent.name, int(match["seed"])
     record = read_record(path) if path.is_dir() else {}
+    if seed is None and path.is_dir():
+        seed = read_record(path, OPTIONS_FILE).get("seed")
     return Run(record.get("arm", label), record.get("seed", seed), path, tuple(steps), record)
