@@ -5,8 +5,8 @@ examples:
   verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
 
 Takes model, training files, sampling, lengths and reward function from the configuration, and words that are no options as
-Hydra overrides. Only vLLM is started, not Ray or a trainer. Where all responses to a prompt get the same reward, GRPO learns
-nothing from it.
+Hydra overrides; without an accelerator with platform=cpu, as training would. Only vLLM is started, not Ray or a trainer.
+Where all responses to a prompt get the same reward, GRPO learns nothing from it.
 Exit code: 0 fine, 1 vLLM failed, 2 wrong input, 130 interrupted.
 """
 
@@ -48,8 +48,9 @@ def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.runs.checks.sections import early_findings
     from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.runs.environment import accelerator_found
 
-    run = compose(options.config, options.overrides)
+    run = compose(options.config, options.overrides, None if accelerator_found() else "cpu")
     raise_problems([finding.message for finding in early_findings(run) if finding.level is Level.ERROR])
     from verl_trgrpo.evaluation.preview import preview, render
     from verl_trgrpo.runs.validate import check
