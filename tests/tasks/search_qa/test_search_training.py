@@ -130,7 +130,8 @@ def interrupted(tmp_path_factory):
 
 def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(interrupted):
     run_dir, outage = interrupted
-    assert 1 <= outage.killed_after < outage.restarted_after < STEPS
+    # The server may be back before the step whose validation failed is logged.
+    assert 1 <= outage.killed_after <= outage.restarted_after < STEPS
     steps = [*range(STEPS + 1)]
     assert [step.number for step in MetricsLog(run_dir).read()] == steps
     validation = [dump(run_dir / "validation", step) for step in steps]
