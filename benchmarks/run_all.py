@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: ``make bench`` (under ten minutes on an idle core).
+"""All benchmarks, one after the other: ``make bench`` (ten minutes on an idle machine).
 
 Writes OUT/benchmarks.json with every figure, and OUT/benchmarks.md with the aims and every table. The page in docs/ is a copy
 of the latter.
@@ -46,6 +46,7 @@ BENCHMARKS = {
     "advantages": Benchmark("Advantage estimators", "bench_advantages.py", ("--repeats", "8")),
     "actor_update": Benchmark("A whole actor update", "bench_actor_update.py", ("--repeats", "60")),
     "import": Benchmark("Import", "bench_import.py"),
+    "start": Benchmark("The start of a training", "bench_start.py"),
     "kk_reward": Benchmark("Knights-and-Knaves reward", "bench_kk_reward.py", ("--repeats", "5")),
     "math_reward": Benchmark("Mathematics reward", "bench_math_reward.py"),
     "search_reward": Benchmark("Search reward", "bench_search_reward.py", ("--repeats", "5")),
