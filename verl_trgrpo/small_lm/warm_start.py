@@ -1,9 +1,10 @@
 """The warm start: a LoRA adapter that teaches the form of an answer, and merging it into the model.
 
 As it comes the model cannot be trained by reward: it hardly ever gives an answer in the form that the rewards read. The
-adapter that ships with the package is made again, in ten to thirty minutes of two cores, by
+adapters that ship with the package are made again, in ten to thirty minutes of two cores each, by
 
-  python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --out DIR
+  python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task word_problems --out DIR
+  python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task puzzles --steps 200 --batch 8 --out DIR
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from verl_trgrpo.common.options import run_program
 from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.parquet import file_sha256
-from verl_trgrpo.small_lm.dataset import warm_start_demonstrations
+from verl_trgrpo.small_lm import TaskName
 from verl_trgrpo.small_lm.model import check_base
+from verl_trgrpo.small_lm.task import TASKS
 from verl_trgrpo.tiny.training import NO_LABEL, Demonstration, encode, padded, summed_loss
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -40,6 +42,7 @@ class WarmStartOptions:
     Args:
         base: directory of the model.
         out: directory for the adapter.
+        task: whose demonstrations are learned.
         steps: updates.
         batch: demonstrations in an update.
         lr: learning rate of AdamW, which falls linearly to 0.
@@ -51,6 +54,7 @@ class WarmStartOptions:
 
     base: Path
     out: Path
+    task: TaskName = "word_problems"
     steps: int = 150
     batch: int = 16
     lr: float = 1e-3
@@ -140,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _work(options: WarmStartOptions, progress: Progress) -> str:
     check_base(options.base)
-    losses = train_adapter(warm_start_demonstrations(options.seed), options, progress)
+    losses = train_adapter(TASKS[options.task].demonstrations(options.seed), options, progress)
     return f"{options.out}: loss {losses[0]:.3f} to {losses[-1]:.3f}\n"
 
 

@@ -14,7 +14,7 @@ def findings(*overrides, source="trgrpo_trainer"):
     return value_findings(run.config, defaults_of(run.choices))
 
 
-@pytest.mark.parametrize("source", ["trgrpo_trainer", "kk_quickstart", "small_lm", "search_demo"])
+@pytest.mark.parametrize("source", ["trgrpo_trainer", "kk_quickstart", "small_lm", "small_lm_puzzles", "search_demo"])
 @pytest.mark.parametrize("platform", ["accelerator", "cpu", "cpu_bf16"])
 def test_what_ships_has_no_complaint(source, platform):
     assert findings(f"platform={platform}", source=source)[0] == []

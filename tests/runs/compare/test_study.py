@@ -58,9 +58,10 @@ MISTAKES = {
     "an unknown key": (["sedes=[1]"], ["'sedes'"]),
     "an arm that is no settings": (["arms.grpo=1"], ["arms.grpo"]),
     "a model beside that of small_lm": (
-        ["small_lm=true", "model=m"],
+        ["small_lm=word_problems", "model=m"],
         ["exactly one of puzzles", "at most one of warm_start"],
     ),
+    "an unknown task of small_lm": (["small_lm=chess"], ["small_lm is 'chess'", "word_problems, puzzles"]),
     "several at once": (
         [
             "seeds=[1,1]",

@@ -42,10 +42,12 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     model = study.model or str(CHECKPOINT)
     files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
     if study.small_lm:
-        from verl_trgrpo.small_lm import dataset, prepare
+        from verl_trgrpo.small_lm.prepare import prepare_model
+        from verl_trgrpo.small_lm.task import TASKS
 
-        model = str(prepare.prepare_model(out / "small_lm").resolve())
-        dataset.build_dataset(out / "data")
+        task = TASKS[study.small_lm]
+        model = str(prepare_model(out / "small_lm", out / "small_lm" / "model", task.adapter).resolve())
+        task.build_dataset(out / "data")
     elif study.puzzles:
         build_dataset(out / "data", study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
     else:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.small_lm import TaskName
 
 TRAINERS = ("minimal", "verl")
 
@@ -33,7 +34,7 @@ class Study:
         config_name: primary configuration, for ``verl``.
         puzzles: ``train`` and ``test``, counts by number of people, and ``seed``: puzzles to make for the study; or
         data: ``train`` and ``test``, parquet files; relative to the study's file; or
-        small_lm: word problems and model of ``verl-trgrpo small-lm``.
+        small_lm: ``word_problems`` or ``puzzles``: data and model of ``verl-trgrpo small-lm``.
         warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` for a model of the study's own; or
         model: directory or hub name; empty for the tiny model that ships with the package.
         settings: of every run.
@@ -52,7 +53,7 @@ class Study:
     config_name: str = "trgrpo_trainer"
     puzzles: dict[str, Any] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
-    small_lm: bool = False
+    small_lm: str = ""
     warm_start: dict[str, Any] = field(default_factory=dict)
     model: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -76,11 +77,13 @@ class Study:
             problems.append(f"trainer is {self.trainer!r}; choose one of {', '.join(TRAINERS)}")
         if self.trainer == "minimal" and not Path(self.script).is_file():
             problems.append(f"script is {self.script!r}, which is not a file; name recipes/minimal/train.py")
-        if [bool(self.puzzles), bool(self.data), self.small_lm].count(True) != 1:
+        if self.small_lm and self.small_lm not in (tasks := get_args(TaskName)):
+            problems.append(f"small_lm is {self.small_lm!r}; choose one of {', '.join(tasks)}")
+        if [bool(self.puzzles), bool(self.data), bool(self.small_lm)].count(True) != 1:
             problems.append("give exactly one of puzzles (to be made), data (parquet files) and small_lm")
         elif not self.small_lm and not {"train", "test"} <= {*self.puzzles, *self.data}:
             problems.append("puzzles and data need train and test")
-        if [bool(self.warm_start), bool(self.model), self.small_lm].count(True) > 1:
+        if [bool(self.warm_start), bool(self.model), bool(self.small_lm)].count(True) > 1:
             problems.append("give at most one of warm_start (to be trained), model and small_lm")
         raise_problems(problems)
 

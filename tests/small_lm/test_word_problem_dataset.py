@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.small_lm import dataset
+from verl_trgrpo.small_lm import word_problem_dataset as dataset
 from verl_trgrpo.tasks import compute_score
 
 

@@ -1,0 +1,38 @@
+"""Every run of every shipped study is a command that its trainer takes."""
+
+from pathlib import Path
+
+import pytest
+import tyro
+
+from verl_trgrpo.runs.checks.values import value_findings
+from verl_trgrpo.runs.compare.runner import Inputs, run_command
+from verl_trgrpo.runs.compare.study import read_study
+from verl_trgrpo.runs.compose import compose, defaults_of
+
+FOLDER = Path(__file__).parents[2] / "recipes" / "compare"
+STUDIES = {path.stem: read_study(path) for path in sorted(FOLDER.glob("*.yaml"))}
+# Files and a directory that are there, whatever they are.
+INPUTS = Inputs(Path(__file__), Path(__file__), str(FOLDER))
+ARMS = [(name, arm) for name, study in STUDIES.items() for arm in study.arms]
+
+
+@pytest.mark.parametrize(("name", "arm"), [(name, arm) for name, arm in ARMS if STUDIES[name].trainer == "minimal"])
+def test_the_single_file_trainer_takes_the_flags(name, arm):
+    from tests.recipes.minimal_trainer_script import trainer
+
+    study = STUDIES[name]
+    script, *flags = run_command(study, INPUTS, arm, 7, Path("/run"))
+    options = tyro.cli(trainer.Options, args=flags, config=(tyro.conf.FlagCreatePairsOff,))
+    assert Path(script).is_file() and options.seed == 7 and options.resume
+    settings = {**study.settings, **study.arms[arm]}
+    assert {name: getattr(options, name) for name in settings} == settings
+    options.objective()
+
+
+@pytest.mark.parametrize(("name", "arm"), [(name, arm) for name, arm in ARMS if STUDIES[name].trainer == "verl"])
+def test_the_overrides_of_verl_compose_without_a_complaint(name, arm):
+    words = run_command(STUDIES[name], INPUTS, arm, 7, Path("/run"))
+    run = compose(STUDIES[name].config_name, words[words.index(STUDIES[name].config_name) + 1 :])
+    assert run.config.data.seed == 7 and run.choices["algorithm"] == STUDIES[name].arms[arm]["algorithm"]
+    assert value_findings(run.config, defaults_of(run.choices))[0] == []
