@@ -92,6 +92,12 @@ def test_a_tokenizer_without_a_chat_template(arguments, model):
     assert problems_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
 
 
+def test_a_tokenizer_alone_is_no_model(arguments, model):
+    (model / "config.json").unlink()
+    [problem] = problems_of(arguments)
+    assert "has no config.json" in problem
+
+
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise ImportError\n"
 
 

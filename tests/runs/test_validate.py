@@ -170,6 +170,7 @@ def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
 def test_names_that_nothing_has_are_named_with_their_key(data, override, parts):
     found = "\n".join(validate(PUZZLES, [*data, override]).messages(Level.ERROR))
     assert all(part in found for part in parts), found
+    assert "ignores shaping" not in found, "one mistake is one complaint"
 
 
 def test_a_data_source_that_verl_itself_does_not_score_is_an_error(tmp_path):

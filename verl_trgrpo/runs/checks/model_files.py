@@ -28,6 +28,8 @@ def model_findings(config: DictConfig) -> list[Finding]:
     # Opening what brings code of its own would fail for the same reason.
     if not problems and tokenizer.is_dir() and (path / "config.json").is_file():
         problems = _tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
+    if not problems and path.is_dir() and not (path / "config.json").is_file():
+        problems = [f"{MODEL}={name} has no config.json, so it is not a model's directory; give that of a whole model"]
     if not problems and path.is_dir() and (reason := build_problem(model)):
         # An added key that is no option of the model's dataclass says nothing about the files.
         about_files = f"{MODEL}={name} cannot be opened: {reason}; get the model again"
