@@ -9,6 +9,7 @@ assumptions, named on the page.
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import random
 from collections.abc import Sequence
@@ -131,6 +132,7 @@ def reward_table() -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for name, table in (("searches", search_table()), ("rewards", reward_table())):
         print(table, end="\n\n")
         replace_block(DOCS / "scale.md", name, table)

@@ -49,11 +49,11 @@ def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     changes, check, status, example = ROW_DEFECTS[name]
     rows = clean()
     rows[2] = rows[2] | changes
-    found = results(train := write(tmp_path / "data.parquet", rows), rewards=check in ("reward of gold", "data source"))
+    found = results(train := write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
     assert found[check].status == status, found
     assert found[check].examples[0].startswith("data.parquet row 2: ")
     assert example in found[check].examples[0]
-    twin = results(write(train, clean()), rewards=check in ("reward of gold", "data source"))
+    twin = results(write(train, clean()), no_rewards=check not in ("reward of gold", "data source"))
     assert twin[check].status == "ok"
 
 
@@ -68,7 +68,7 @@ def test_an_answer_that_the_reward_misreads_is_no_false_alarm_for_the_others(tmp
 @pytest.mark.parametrize(("value", "kind"), [(142.0, "float"), (True, "bool"), ({"a": 1.5}, "float")])
 def test_a_ground_truth_that_is_no_text_is_a_warning(tmp_path, value, kind):
     rows = [row(i) | truth(value) | {"data_source": "math"} for i in range(3)]
-    found = results(write(tmp_path / "data.parquet", rows), rewards=False)["ground truth"]
+    found = results(write(tmp_path / "data.parquet", rows), no_rewards=True)["ground truth"]
     assert (found.status, found.count) == ("warning", 3)
     assert found.examples[0].startswith(f"data.parquet row 0 and 2 more: reward_model.ground_truth holds a {kind};")
 

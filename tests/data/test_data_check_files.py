@@ -121,7 +121,7 @@ def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
 
     one, other, status, difference = TYPES[name]
     paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
-    found = results(*paths, rewards=False)["columns"]
+    found = results(*paths, no_rewards=True)["columns"]
     assert found.status == status
     if difference:
         path, here, there = difference
@@ -136,5 +136,5 @@ def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
 
 def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
     test = write(tmp_path / "test.parquet", [row(0, "test") | truth(1.0)])
-    found = results(write(tmp_path / "train.parquet", clean()), test=(test,), rewards=False)["columns"]
+    found = results(write(tmp_path / "train.parquet", clean()), test=(test,), no_rewards=True)["columns"]
     assert (found.status, found.note) == ("ok", "")

@@ -61,4 +61,4 @@ def test_what_was_not_looked_at_is_said(tmp_path, families):
     assert found.status == "not checked"
     assert "the reward of 'broken' cannot be imported" in found.note
     assert "no reward for 'unknown'" in found.note
-    assert results(data, rewards=False)["reward of gold"].note == "--no-rewards"
+    assert results(data, no_rewards=True)["reward of gold"].note == "--no-rewards"

@@ -34,21 +34,21 @@ def tokenizer(tmp_path_factory):
 def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
     contents = ["x" * n for n in (10, 20, 30, 40, 100)]
     data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
-    made = report(data, tokenizer=tokenizer, max_prompt_length=57, rewards=False)
+    made = report(data, tokenizer=tokenizer, max_prompt_length=57, no_rewards=True)
     # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
     assert made.files == [f"{data}: 5 rows, train; tokens of a prompt: min 28, median 48, p95 118, max 118"]
     found = {check.name: check for check in made.checks}
     assert (found["prompt length"].status, found["prompt length"].count) == ("warning", 2)
     assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
     assert found["chat template"].status == "ok"
-    fits = results(data, tokenizer=tokenizer, max_prompt_length=118, rewards=False)
+    fits = results(data, tokenizer=tokenizer, max_prompt_length=118, no_rewards=True)
     assert fits["prompt length"].status == "ok"
 
 
 def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer):
     rows = clean()
     rows[4]["prompt"] = user("a forbidden word")
-    found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, rewards=False)["chat template"]
+    found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, no_rewards=True)["chat template"]
     assert (found.status, found.count) == ("error", 1)
     assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
 

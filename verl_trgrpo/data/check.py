@@ -109,7 +109,7 @@ def check_files(
         ValueError: the tokenizer cannot be loaded.
     """
     tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
-    scan = Scan(rewards, options.rewards, tokenizer, options.max_prompt_length)
+    scan = Scan(rewards, not options.no_rewards, tokenizer, options.max_prompt_length)
     names = display_names([*options.train, *options.test])
     report = Report()
     # Train files first: test rows are compared with them as they go by.

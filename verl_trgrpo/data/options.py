@@ -19,7 +19,7 @@ class CheckOptions:
         test: parquet files to test on.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         max_prompt_length: limit in tokens; needs the tokenizer.
-        rewards: whether each data source has a reward, and a response that states the ground truth gets full marks.
+        no_rewards: leave out whether each data source has a reward, and a response that states the ground truth gets full marks.
         strict: warnings give exit code 1, too.
     """
 
@@ -27,7 +27,7 @@ class CheckOptions:
     test: tuple[Path, ...] = ()
     tokenizer: Path | None = None
     max_prompt_length: int | None = None
-    rewards: bool = True
+    no_rewards: bool = False
     strict: bool = False
 
     def __post_init__(self) -> None:

@@ -40,6 +40,7 @@ python3 -m verl.trainer.main_ppo \
     reward.custom_reward_function.name=compute_score \
     trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.v1_replay_buffer \
     trainer.v1.sampler.custom_sampler.name=replay_buffer \
+    trainer.logger='["console"]' \
     trainer.project_name=tr_grpo \
     trainer.experiment_name="qwen2.5-3b-kk-$ALGORITHM" \
     trainer.n_gpus_per_node=4 \

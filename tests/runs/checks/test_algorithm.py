@@ -55,6 +55,7 @@ def test_another_value_than_the_algorithm_s_own_is_a_warning_with_both(algorithm
 def test_what_the_algorithm_leaves_open_is_none():
     assert findings("algorithm=dr_grpo", "data.max_response_length=7") == []
     assert findings("algorithm=tr_grpo", f"{ACTOR}.policy_loss.placement=inside", "shaping=linear") == []
+    assert findings("algorithm=aspo", "shaping=sigmoid") == []
 
 
 def test_preference_feedback_pairs_advantages_wrongly():

@@ -121,3 +121,11 @@ def test_all_of_them_come_out_of_validate_at_once_and_hide_nothing_else(tmp_path
     ):
         assert part in found, part
     assert "unexpected keyword" not in found
+
+
+@pytest.mark.parametrize("part", ["actor_rollout_ref.actor", "critic"])
+def test_a_clip_that_no_engine_reads_is_a_warning_with_the_one_that_is_read(tmp_path, part):
+    [finding] = findings(tmp_path, "", f"{part}.grad_clip=0.5")[0]
+    assert finding.level is Level.WARNING and finding.where == f"{part}.grad_clip"
+    assert f"{part}.optim.clip_grad" in finding.message
+    assert findings(tmp_path, "", f"{part}.optim.clip_grad=0.5")[0] == []

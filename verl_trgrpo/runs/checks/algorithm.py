@@ -12,8 +12,12 @@ from verl_trgrpo.runs.compose import OWN_CONFIGS, defaults_of, flat
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
-# What an algorithm's file sets and leaves open: the default of the project, not its point.
-_OPEN = {"tr_grpo": tuple(f"actor_rollout_ref.actor.policy_loss.{name}" for name in ("placement", "prob_source", "kl"))}
+_POLICY_LOSS = "actor_rollout_ref.actor.policy_loss"
+# What an algorithm's file sets and leaves open, as beginnings of keys: the default of the project, not its point.
+_OPEN = {
+    "tr_grpo": tuple(f"{_POLICY_LOSS}.{name}" for name in ("placement", "prob_source", "kl")),
+    "aspo": (f"{_POLICY_LOSS}.shaping.",),  # any shaping multiplies with the flipped ratio
+}
 
 
 def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
@@ -29,7 +33,7 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
     points = set(_points(algorithm))
     for key, meant in own.items():
         others = {base: plain[key] for base, plain in bases.items() if plain.get(key, meant) != meant}
-        if key not in points and not others:
+        if (key not in points and not others) or key.startswith(_OPEN.get(algorithm, ())):
             continue
         value, meant = _value(config, key), _value(config, key, meant)
         like = [base for base, plain in others.items() if value == plain]
@@ -46,7 +50,7 @@ def _points(algorithm: str) -> Iterator[str]:
     for base in content.pop("defaults", []):
         if isinstance(base, str) and base != "_self_":
             yield from _points(base)
-    yield from (key for key in flat(content) if key not in _OPEN.get(algorithm, ()))
+    yield from (key for key in flat(content) if not key.startswith(_OPEN.get(algorithm, ())))
 
 
 def _value(config: DictConfig, key: str, written: Any = None) -> Any:

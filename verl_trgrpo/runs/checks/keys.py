@@ -27,6 +27,8 @@ _LEGACY = {
     "reward_model": "reward.reward_model, reward.reward_manager and reward.num_workers",
     "sandbox_fusion": "reward.sandbox_fusion",
 }
+# Values that stand there, and that its engines do not read.
+_UNREAD = {f"{part}.grad_clip": f"{part}.optim.clip_grad" for part in ("actor_rollout_ref.actor", "critic")}
 
 
 def key_findings(
@@ -47,7 +49,7 @@ def key_findings(
     unknown = _take_out(config, known, "", set(added))
     places = list(_places(known, ""))
     findings = [_finding(key, names, places) for key, names in unknown]
-    return findings + _legacy_findings(config) + _custom_findings(config), config
+    return findings + _legacy_findings(config) + _unread_findings(config, known) + _custom_findings(config), config
 
 
 def _take_out(node: DictConfig, known: Any, prefix: str, added: set[str]) -> list[tuple[str, set[str]]]:
@@ -108,6 +110,15 @@ def _legacy_findings(config: DictConfig) -> list[Finding]:
             message = f"{', '.join(given)}: veRL's trainer no longer reads {section}; set keys of {place} instead"
             findings.append(warning(section, message))
     return findings
+
+
+def _unread_findings(config: DictConfig, known: DictConfig) -> list[Finding]:
+    given = {key: OmegaConf.select(config, key) for key in _UNREAD}
+    return [
+        warning(key, f"{key}={value}: veRL's engines do not read it; set {_UNREAD[key]}")
+        for key, value in given.items()
+        if value is not None and value != OmegaConf.select(known, key)
+    ]
 
 
 def _custom_findings(config: DictConfig) -> list[Finding]:
