@@ -49,7 +49,9 @@ def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     changes, check, status, example = ROW_DEFECTS[name]
     rows = clean()
     rows[2] = rows[2] | changes
-    found = results(train := write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
+    found = results(
+        train := write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source")
+    )
     assert found[check].status == status, found
     assert found[check].examples[0].startswith("data.parquet row 2: ")
     assert example in found[check].examples[0]

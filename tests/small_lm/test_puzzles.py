@@ -6,18 +6,25 @@ from itertools import islice
 import pyarrow.parquet as pq
 import pytest
 
+from verl_trgrpo.data.decontaminate import find_contamination
+from verl_trgrpo.data.options import ContaminationOptions
 from verl_trgrpo.small_lm import puzzles
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements
+from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, puzzle_key
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tiny.puzzles import HELD_OUT
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory):
+def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("puzzles")
     assert puzzles.build_dataset(directory) and not puzzles.build_dataset(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def rows(directory):
     return {split: pq.read_table(directory / f"{split}.parquet").to_pylist() for split in ("train", "test")}
 
 
@@ -37,6 +44,12 @@ def test_test_train_and_warm_start_puzzles_are_different_ones_in_all_names_and_o
     texts = [row["prompt"][0]["content"] for found in rows.values() for row in found]
     texts += [demonstration.messages[0]["content"] for demonstration in puzzles.warm_start_demonstrations(0)]
     assert len({*texts}) == len(texts) == puzzles.TEST + puzzles.TRAIN + puzzles.DEMONSTRATIONS
+
+
+def test_the_contamination_check_finds_no_puzzle_of_the_test_file_in_the_train_file(directory):
+    # All share the words around the claims, so that runs of words come back; whole puzzles do not, under any names.
+    options = ContaminationOptions(directory / "train.parquet", (directory / "test.parquet",), threshold=1.0)
+    assert find_contamination(options, puzzle_key).matches == ()
 
 
 def test_the_reward_takes_the_solution_and_nothing_else(rows):
