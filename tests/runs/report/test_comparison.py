@@ -7,7 +7,7 @@ import pytest
 
 from tests.runs.report.files import write_record, write_run, write_steps
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
-from verl_trgrpo.runs.report.charts import curves
+from verl_trgrpo.runs.report.charts import curve_charts, curves
 from verl_trgrpo.runs.report.page import notes
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
@@ -55,6 +55,21 @@ def test_a_shorter_run_is_drawn_and_does_not_bend_the_mean(tmp_path):
     assert late.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.005 for step in range(7)})
     # Compared at step 2, all three count, and their mean ends where the shortest ends.
     assert early.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.01 for step in range(3)})
+
+
+def test_two_runs_have_no_band(tmp_path):
+    (curve,) = curves(arms_of(*sweep(tmp_path, {"grpo": 0.05}, 2)), NORM, upto=6)
+    assert curve.counted == 2 and curve.half_width.isna().all()
+
+
+def test_a_metric_with_one_step_is_shown_arm_beside_arm(tmp_path):
+    """A curve of one point would say nothing; the runs of a seed are joined instead."""
+    for arm, value in (("grpo", 0.5), ("tr_grpo", 0.4)):
+        for seed in range(3):
+            write_steps(tmp_path / f"{arm}-seed{seed}" / "metrics-1.jsonl", {4: {NORM: value + seed}})
+    (chart,) = curve_charts(arms_of(tmp_path), None, upto=4)
+    assert chart.alt == "gradient norm before clipping, after step 4. grpo, 3 seeds: 1.500; tr_grpo, 3 seeds: 1.400."
+    assert chart.png[1:4] == b"PNG"
 
 
 def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.charts import as_png, new_figure, plain, style
@@ -57,7 +57,8 @@ class Curve(NamedTuple):
         counted: number of runs that the mean is over.
         mean: by step, over the counted runs, where all of them have a value: where a shorter run ends, a mean of the rest
             would jump.
-        half_width: of the t interval of 95 % around the mean; NaN for one run.
+        half_width: of the t interval of 95 % around the mean; NaN for fewer than three runs: that of two, 13
+            standard errors, would press everything else flat.
     """
 
     arm: Arm
@@ -86,7 +87,8 @@ def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
             continue
         whole = [number for number in runs.columns if arm.runs[number].last_step >= upto] or [*runs.columns]
         counted = runs[whole].dropna()
-        half_width = stats.t.ppf(0.975, len(whole) - 1) * counted.sem(axis=1)
+        factor = stats.t.ppf(0.975, len(whole) - 1) if len(whole) > 2 else math.nan
+        half_width = factor * counted.sem(axis=1)
         found.append(Curve(arm, runs, len(whole), counted.mean(axis=1), half_width))
     return found
 
@@ -102,9 +104,25 @@ def curve_charts(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Cha
 
 
 def _chart(title: str, y_label: str, drawn: Sequence[Curve]) -> Chart:
-    """Means with intervals, and thin every run."""
     # On a phone the picture is 360 pixels wide; font sizes are legible there.
     figure, (axis,) = new_figure((5.6, 3.9), [plain(title)])
+    axis.set_ylabel(y_label)
+    steps = {step for curve in drawn for step in curve.runs.index}
+    if len(steps) == 1:
+        _draw_points(axis, drawn)
+        about = f"after step {steps.pop():.0f}"
+        axis.set_xlabel(about)
+    else:
+        _draw_curves(axis, drawn)
+        about = "first to last value of the mean over steps"
+        # Below the picture, where it hides no curve.
+        figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
+    words = "; ".join(map(_words, drawn))
+    return Chart(as_png(figure), f"{title}, {about}. {words}.")
+
+
+def _draw_curves(axis: Any, drawn: Sequence[Curve]) -> None:
+    """Means with intervals, and thin every run."""
     for curve in drawn:
         look = style(curve.arm.number)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
@@ -113,16 +131,33 @@ def _chart(title: str, y_label: str, drawn: Sequence[Curve]) -> Chart:
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
         label = plain(f"{curve.arm.label} ({count_of(curve.counted, 'seed')})")
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
-    axis.set_ylabel(y_label)
-    # Below the picture, where it hides no curve.
-    figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
-    words = "; ".join(map(_words, drawn))
-    return Chart(as_png(figure), f"{title}, first to last value of the mean over steps. {words}.")
+
+
+def _draw_points(axis: Any, drawn: Sequence[Curve]) -> None:
+    """Of a metric with one step: arm beside arm, means with intervals, and thin the runs, those of one seed joined."""
+    seeds: dict[int, list[tuple[int, float]]] = {}
+    for place, curve in enumerate(drawn):
+        color = style(curve.arm.number)["color"]
+        values = curve.runs.iloc[0]
+        axis.scatter([place] * len(values), values, s=14, color=color, alpha=0.55)
+        for run, value in values.items():
+            if (seed := curve.arm.runs[run].seed) is not None:
+                seeds.setdefault(seed, []).append((place, value))
+        mean = curve.mean.iloc[0] if len(curve.mean) else math.nan
+        width = curve.half_width.iloc[0] if len(curve.mean) else math.nan
+        look = {"color": color, "marker": style(curve.arm.number)["marker"], "markersize": 9, "capsize": 5}
+        axis.errorbar([place + 0.12], [mean], yerr=[width], **look)
+    for points in seeds.values():
+        axis.plot(*zip(*points, strict=True), color="#888888", linewidth=0.7, zorder=0)
+    labels = [f"{plain(curve.arm.label)}\n({count_of(curve.counted, 'seed')})" for curve in drawn]
+    slanted = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if len(drawn) > 3 else {}
+    axis.set_xticks(range(len(drawn)), labels, fontsize=9.5, **slanted)
+    axis.set_xlim(-0.5, len(drawn) - 0.5)
 
 
 def _words(curve: Curve) -> str:
     about = f"{curve.arm.label}, {count_of(curve.counted, 'seed')}"
     if curve.mean.empty:
         return f"{about}: no steps that all have"
-    first, last = curve.mean.iloc[[0, -1]]
-    return f"{about}: {number(first)} to {number(last)}"
+    ends = dict.fromkeys(curve.mean.index[[0, -1]])  # one where there is one step
+    return f"{about}: {' to '.join(number(curve.mean[step]) for step in ends)}"
