@@ -4,7 +4,8 @@ As it comes the model cannot be trained by reward: it hardly ever gives an answe
 adapters that ship with the package are made again, in ten to thirty minutes of two cores each, by
 
   python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task word_problems --out DIR
-  python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task puzzles --steps 200 --batch 8 --out DIR
+  python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task puzzles --out DIR \\
+    --steps 200 --batch 8 --bf16 --threads 1
 """
 
 from __future__ import annotations

@@ -78,6 +78,12 @@ def test_a_failed_run_does_not_stop_the_others_and_is_run_again(tmp_path):
     assert "not finished" not in write_tables(study, tmp_path)
 
 
+def test_a_run_that_the_kernel_killed_is_told_from_one_that_failed(tmp_path):
+    study = replace(STUDY, arms={"grpo": {"height": 0.5, "fail-once": "SIGKILL"}}, primary="", seeds=[0])
+    (failure,) = run_study(study, INPUTS, tmp_path)
+    assert "memory ran out; fewer --jobs" in failure
+
+
 def test_another_setting_needs_another_directory(tmp_path):
     run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
     changed = replace(STUDY, seeds=[0], arms={**STUDY.arms, "tr_grpo": {"height": 0.7}})

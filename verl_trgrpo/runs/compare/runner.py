@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
 import time
@@ -191,6 +192,8 @@ def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def _failure(run_dir: Path, code: int) -> str:
     log = run_dir / LOG
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+    if code == -signal.SIGKILL:
+        return f"{run_dir}: killed from outside, most likely because memory ran out; fewer --jobs need less, see {log}"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"
