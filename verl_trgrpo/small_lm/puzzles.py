@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import DataSet, build_data_set
-from verl_trgrpo.tasks.knights_and_knaves.logic import evaluate
+from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution, puzzle_prompt
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, english, generate_puzzles, quiz_text
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles, quiz_text
 from verl_trgrpo.tiny.puzzles import HELD_OUT, WARM_START, vary
 from verl_trgrpo.tiny.training import Demonstration, Segment
 
@@ -40,13 +40,14 @@ _ROLES: dict[tuple[bool, ...], tuple[str, ...]] = {
     (False, True): ("{0} is a knave and {1} is a knight", "{0} lies and {1} tells the truth", "only {0} lies"),
     (False, False): ("both are knaves", "{0} and {1} are knaves", "both lie"),
 }
+# Of a claim that has parts, their truth comes first.
 _CLAIMS = (
-    "{name}'s words are {truth}",
-    "{name} says something {truth}",
-    "What {name} says is {truth}",
-    'That "{claim}" is {truth}',
-    "That {claim} is {truth}",
+    "{name}'s words are {parts}{truth}",
+    "{name} says something {parts}{truth}",
+    "What {name} says is {parts}{truth}",
+    "{name}: {parts}{truth}",
 )
+_PARTS = ("{}, so ", "{}, that is ", "{}, which makes ")
 _FITS = (", which fits.", ", as it should be.", ", fine.", ". Good.", ", and {name} is a {role}.")
 _MISFITS = (", but {name} is a {role}.", ", which cannot be.", ". No.", ", a contradiction.", ", so no.")
 _HUNCHES = (
@@ -111,12 +112,30 @@ def _checks(puzzle: Puzzle, case: Sequence[bool], rng: random.Random, slip: floa
     for person in rng.sample(range(PEOPLE), PEOPLE):
         name, knight = puzzle.names[person], case[person]
         truth = evaluate(puzzle.statements[person], case) != (rng.random() < slip)
-        claim = english(puzzle.statements[person], puzzle.names)
+        parts = _parts(puzzle.statements[person], case)
+        shown = rng.choice(_PARTS).format(parts) if parts else ""
         form = rng.choice(_CLAIMS) + rng.choice(_FITS if truth == knight else _MISFITS)
-        sentences.append(form.format(name=name, claim=claim, truth="true" if truth else "false", role=_role(knight)))
+        sentences.append(form.format(name=name, parts=shown, truth=_word(truth), role=_role(knight)))
         if truth != knight:
             return sentences, False
     return sentences, True
+
+
+def _parts(statement: Statement, case: Sequence[bool]) -> str:
+    """Return a composed claim with the truth of its parts in their places, such as ``true or false``; "" for a simple one."""
+    operator, *operands = statement
+    if operator in LEAVES:
+        return ""
+    words = [_word(evaluate(operand, case)) for operand in operands]
+    if operator == "not":
+        return f"not {words[0]}"
+    if operator == "->":
+        return f"if {words[0]} then {words[1]}"
+    return f" {'if and only if' if operator == '<=>' else operator} ".join(words)
+
+
+def _word(truth: bool) -> str:
+    return "true" if truth else "false"
 
 
 def _role(knight: bool) -> str:

@@ -5,7 +5,7 @@ adapters that ship with the package are made again, in ten to thirty minutes of 
 
   python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task word_problems --out DIR
   python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task puzzles --out DIR \\
-    --steps 200 --batch 8 --bf16 --threads 1
+    --steps 250 --batch 8 --bf16
 """
 
 from __future__ import annotations
