@@ -1,6 +1,7 @@
 """Rows that the puzzles' reward can score, none of which the warm start has seen."""
 
 import random
+import re
 from itertools import islice
 
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 from verl_trgrpo.data.decontaminate import find_contamination
 from verl_trgrpo.data.options import ContaminationOptions
 from verl_trgrpo.small_lm import puzzles
+from verl_trgrpo.small_lm.task import TASKS
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, puzzle_key
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
@@ -19,7 +21,8 @@ from verl_trgrpo.tiny.puzzles import HELD_OUT
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("puzzles")
-    assert puzzles.build_dataset(directory) and not puzzles.build_dataset(directory)
+    task = TASKS["puzzles"]
+    assert task.build_dataset(directory) and not task.build_dataset(directory)
     return directory
 
 
@@ -56,7 +59,7 @@ def test_the_reward_takes_the_solution_and_nothing_else(rows):
     for row in rows["test"]:
         truth = row["reward_model"]["ground_truth"]
         assert compute_score(row["data_source"], f"<think>So.</think><answer>{truth}</answer>", truth)["acc"] == 1.0
-        other = truth.replace("knave", "k").replace("knight", "knave").replace("a k\n", "a knight\n")
+        other = re.sub("knight|knave", lambda role: "knave" if role[0] == "knight" else "knight", truth)
         assert compute_score(row["data_source"], f"<think>So.</think><answer>{other}</answer>", truth)["acc"] == 0.0
 
 

@@ -6,13 +6,15 @@ import pytest
 from verl_trgrpo.data.decontaminate import find_contamination
 from verl_trgrpo.data.options import ContaminationOptions
 from verl_trgrpo.small_lm import word_problem_dataset as dataset
+from verl_trgrpo.small_lm.task import TASKS
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
 
 @pytest.mark.slow
 def test_test_train_and_warm_start_problems_are_different_ones(tmp_path):
-    assert dataset.build_dataset(tmp_path) and not dataset.build_dataset(tmp_path)
+    task = TASKS["word_problems"]
+    assert task.build_dataset(tmp_path) and not task.build_dataset(tmp_path)
     rows = {split: pq.read_table(tmp_path / f"{split}.parquet").to_pylist() for split in ("train", "test")}
     assert [len(rows[split]) for split in ("train", "test")] == [dataset.TRAIN, dataset.TEST]
     prompts = [row["prompt"][0]["content"] for split in rows.values() for row in split]

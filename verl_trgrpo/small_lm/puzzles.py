@@ -9,16 +9,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
+from itertools import islice, product
 
 import pyarrow as pa
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet, build_data_set
+from verl_trgrpo.data.build import DataSet
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution, puzzle_prompt
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles, quiz_text
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles, joined, quiz_text
 from verl_trgrpo.tiny.puzzles import HELD_OUT, WARM_START, vary
 from verl_trgrpo.tiny.training import Demonstration, Segment
 
@@ -58,21 +57,8 @@ _HUNCHES = (
 )
 
 
-def build_dataset(directory: Path) -> bool:
-    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there; return whether they were built.
-
-    Raises:
-        ValueError: the directory cannot be written or has data files of another origin.
-    """
-    manifest = build_data_set(
-        "small-lm-puzzles",
-        directory,
-        {"test": TEST, "train": TRAIN, "people": PEOPLE, "test_puzzles": TEST_PUZZLES},
-        _make,
-        command=["verl-trgrpo", "small-lm", "--task", "puzzles"],
-        libraries=["reasoning-gym", "numpy"],
-    )
-    return manifest is not None
+# What the files depend on, for their manifest.
+ARGUMENTS = {"test": TEST, "train": TRAIN, "people": PEOPLE, "test_puzzles": TEST_PUZZLES}
 
 
 def warm_start_demonstrations(seed: int) -> list[Demonstration]:
@@ -81,7 +67,7 @@ def warm_start_demonstrations(seed: int) -> list[Demonstration]:
     puzzles = _variants([*generate_puzzles(PEOPLE, HALF, 0, exclude=HELD_OUT)], rng)
     return [
         Demonstration(puzzle_prompt(puzzle), [Segment(demonstration(puzzle, rng), True)])
-        for puzzle, _ in zip(puzzles, range(DEMONSTRATIONS), strict=False)
+        for puzzle in islice(puzzles, DEMONSTRATIONS)
     ]
 
 
@@ -127,11 +113,7 @@ def _parts(statement: Statement, case: Sequence[bool]) -> str:
     if operator in LEAVES:
         return ""
     words = [_word(evaluate(operand, case)) for operand in operands]
-    if operator == "not":
-        return f"not {words[0]}"
-    if operator == "->":
-        return f"if {words[0]} then {words[1]}"
-    return f" {'if and only if' if operator == '<=>' else operator} ".join(words)
+    return joined(operator, words, terse=operator == "not")
 
 
 def _word(truth: bool) -> str:
@@ -154,7 +136,8 @@ def _variants(puzzles: Sequence[Puzzle], rng: random.Random) -> Iterator[Puzzle]
                 yield replace(varied, quiz=quiz)
 
 
-def _make() -> DataSet:
+def make_data_set() -> DataSet:
+    """Return the puzzles to train on and to test on, none of which the warm start has seen."""
     held_out = [*generate_puzzles(PEOPLE, HALF, 0, exclude=WARM_START)]
     splits = {"test": (held_out[:TEST_PUZZLES], TEST), "train": (held_out[TEST_PUZZLES:], TRAIN)}
     files = {
@@ -166,7 +149,7 @@ def _make() -> DataSet:
                 ground_truth=format_solution(puzzle.names, puzzle.solution),
                 extra_info={"statements": repr(puzzle.statements)},
             )
-            for puzzle, _ in zip(_variants(puzzles, random.Random(split)), range(count), strict=False)
+            for puzzle in islice(_variants(puzzles, random.Random(split)), count)
         ]
         for split, (puzzles, count) in splits.items()
     }

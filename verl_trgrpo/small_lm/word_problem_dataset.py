@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 
 from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet, build_data_set
+from verl_trgrpo.data.build import DataSet
 from verl_trgrpo.small_lm.demonstrations import demonstration
 from verl_trgrpo.small_lm.word_problems import LARGEST, LONGEST, WordProblem, two_step_problems
 from verl_trgrpo.tasks.math.build import INSTRUCTION
@@ -20,21 +19,8 @@ TEST, TRAIN, WARM_START = 256, 2048, 1600
 DATA_SOURCE = "math"
 
 
-def build_dataset(directory: Path) -> bool:
-    """Write ``train.parquet``, ``test.parquet`` and a manifest, or find them there; return whether they were built.
-
-    Raises:
-        ValueError: the directory cannot be written or has data files of another origin.
-    """
-    manifest = build_data_set(
-        "small-lm",
-        directory,
-        {"test": TEST, "train": TRAIN, "warm_start": WARM_START, "largest": LARGEST, "longest": LONGEST},
-        _make,
-        command=["verl-trgrpo", "small-lm"],
-        libraries=["reasoning-gym"],
-    )
-    return manifest is not None
+# What the files depend on, for their manifest.
+ARGUMENTS = {"test": TEST, "train": TRAIN, "warm_start": WARM_START, "largest": LARGEST, "longest": LONGEST}
 
 
 def warm_start_demonstrations(seed: int) -> list[Demonstration]:
@@ -57,7 +43,8 @@ def _problems() -> dict[str, list[WordProblem]]:
     return {name: [*islice(stream, n)] for name, n in (("test", TEST), ("warm_start", WARM_START), ("train", TRAIN))}
 
 
-def _make() -> DataSet:
+def make_data_set() -> DataSet:
+    """Return the problems to train on and to test on, none of which the warm start has seen."""
     problems = _problems()
     splits: dict[str, Sequence[WordProblem]] = {split: problems[split] for split in ("train", "test")}
     files = {

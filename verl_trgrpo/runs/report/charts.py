@@ -137,16 +137,14 @@ def _draw_points(axis: Any, drawn: Sequence[Curve]) -> None:
     """Of a metric with one step: arm beside arm, means with intervals, and thin the runs, those of one seed joined."""
     seeds: dict[int, list[tuple[int, float]]] = {}
     for place, curve in enumerate(drawn):
-        color = style(curve.arm.number)["color"]
+        look = style(curve.arm.number)
         values = curve.runs.iloc[0]
-        axis.scatter([place] * len(values), values, s=14, color=color, alpha=0.55)
+        axis.scatter([place] * len(values), values, s=14, color=look["color"], alpha=0.55)
         for run, value in values.items():
             if (seed := curve.arm.runs[run].seed) is not None:
                 seeds.setdefault(seed, []).append((place, value))
-        mean = curve.mean.iloc[0] if len(curve.mean) else math.nan
-        width = curve.half_width.iloc[0] if len(curve.mean) else math.nan
-        look = {"color": color, "marker": style(curve.arm.number)["marker"], "markersize": 9, "capsize": 5}
-        axis.errorbar([place + 0.12], [mean], yerr=[width], **look)
+        large = {**look, "markersize": 9, "capsize": 5}
+        axis.errorbar([place + 0.12], curve.mean, yerr=curve.half_width, **large)
     for points in seeds.values():
         axis.plot(*zip(*points, strict=True), color="#888888", linewidth=0.7, zorder=0)
     labels = [f"{plain(curve.arm.label)}\n({count_of(curve.counted, 'seed')})" for curve in drawn]

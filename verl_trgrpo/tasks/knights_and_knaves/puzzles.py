@@ -141,6 +141,11 @@ def english(statement: Statement, names: Sequence[str], terse: bool = False) -> 
         clause = english(operand, names, terse)
         is_simple = operand[0] in LEAVES or (operand[0] == "not" and operand[1][0] in LEAVES)
         clauses.append(clause if is_simple else f"({clause})")
+    return joined(operator, clauses, terse)
+
+
+def joined(operator: str, clauses: Sequence[str], terse: bool = False) -> str:
+    """Return a composed statement in English from its operands; `terse` as for `english`."""
     if operator == "not":
         return f"not {clauses[0]}" if terse else f"it is not the case that {clauses[0]}"
     if operator == "->":
