@@ -169,8 +169,10 @@ def _interpreter() -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     timer = threading.Timer(_TIMEOUT, process.kill)
-    timer.start()
+    # An interrupt may come at any time from here on, while the timer starts too: it must not keep this process alive.
+    timer.daemon = True
     try:
+        timer.start()
         yield process
     finally:
         timer.cancel()
