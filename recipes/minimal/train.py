@@ -234,33 +234,46 @@ def end_tokens(model: Any) -> list[int]:
     return ids if isinstance(ids, list) else [ids]
 
 
-def response_log_probs(model: Any, batch: Batch, options: Options) -> torch.Tensor:
-    """(B, R) log-probabilities of the responses' tokens, 0 elsewhere.
+def response_log_probs(model: Any, batch: Batch, options: Options, trained: torch.Tensor) -> torch.Tensor:
+    """(B, R) log-probabilities of the responses' tokens, 0 elsewhere; with a gradient where trained, (B,), is True.
 
-    Responses of like length share a pass, to save padding. In a pass each prompt is computed once for all its responses, and
-    the output layer, which is large, sees the positions of response tokens only.
+    Responses of like length share a pass, to save padding.
+    """
+    result = torch.zeros_like(batch.log_probs)
+    order = batch.mask.sum(-1).argsort()
+    # Those with a gradient first: autocast would go on with weights that it cast without one.
+    for rows in (order[trained[order]], order[~trained[order]]):
+        for chunk in rows.split(options.rows) if len(rows) else ():
+            with torch.set_grad_enabled(torch.is_grad_enabled() and bool(trained[chunk[0]])):
+                values = one_pass(model, batch, chunk, options)
+            result = result.index_put((chunk,), values)
+    return result
+
+
+def one_pass(model: Any, batch: Batch, chunk: torch.Tensor, options: Options) -> torch.Tensor:
+    """(C, R) log-probabilities of the responses whose places in the batch are `chunk`, (C,).
+
+    Each prompt is computed once for all its responses, and the output layer, which is large, sees the positions of response
+    tokens only.
     """
     decoder, head = model.get_decoder(), model.get_output_embeddings()
-    result = torch.zeros_like(batch.log_probs)
-    for chunk in batch.mask.sum(-1).argsort().split(options.rows):
-        mask = batch.mask[chunk, : int(batch.mask[chunk].sum(-1).max())]
-        tokens = batch.responses[chunk, : mask.shape[1]]
-        groups, place = (chunk // options.samples).unique(return_inverse=True)
-        prompts, seen = (x[groups * options.samples] for x in (batch.prompts, batch.prompt_mask))
-        positions = (seen.cumsum(-1) - 1).clamp(min=0)
-        cache = DynamicCache()
-        hidden = decoder(prompts, attention_mask=seen, position_ids=positions, past_key_values=cache)[0][place, -1:]
-        if mask.shape[1] > 1:  # the token at t is predicted at t - 1
-            cache.batch_select_indices(place)
-            seen = torch.cat([seen[place], mask[:, :-1]], -1)
-            positions = positions[place, -1:] + torch.arange(1, mask.shape[1], device=place.device)
-            rest = decoder(tokens[:, :-1], attention_mask=seen, position_ids=positions, past_key_values=cache)[0]
-            hidden = torch.cat([hidden, rest], 1)
-        logits = head(hidden[mask]).float() / options.temperature
-        values = torch.zeros_like(result[chunk])
-        values[:, : mask.shape[1]][mask] = -cross_entropy(logits, tokens[mask], reduction="none")
-        result = result.index_put((chunk,), values)
-    return result
+    mask = batch.mask[chunk, : int(batch.mask[chunk].sum(-1).max())]
+    tokens = batch.responses[chunk, : mask.shape[1]]
+    groups, place = (chunk // options.samples).unique(return_inverse=True)
+    prompts, seen = (x[groups * options.samples] for x in (batch.prompts, batch.prompt_mask))
+    positions = (seen.cumsum(-1) - 1).clamp(min=0)
+    cache = DynamicCache()
+    hidden = decoder(prompts, attention_mask=seen, position_ids=positions, past_key_values=cache)[0][place, -1:]
+    if mask.shape[1] > 1:  # the token at t is predicted at t - 1
+        cache.batch_select_indices(place)
+        seen = torch.cat([seen[place], mask[:, :-1]], -1)
+        positions = positions[place, -1:] + torch.arange(1, mask.shape[1], device=place.device)
+        rest = decoder(tokens[:, :-1], attention_mask=seen, position_ids=positions, past_key_values=cache)[0]
+        hidden = torch.cat([hidden, rest], 1)
+    logits = head(hidden[mask]).float() / options.temperature
+    values = torch.zeros_like(batch.log_probs[chunk])
+    values[:, : mask.shape[1]][mask] = -cross_entropy(logits, tokens[mask], reduction="none")
+    return values
 
 
 def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, float]]:
@@ -276,14 +289,17 @@ def update(
 ) -> dict[str, Any]:
     """One optimizer step on one mini-batch; returns its metrics."""
     weighting, clip, scaled = options.objective()
+    # Where a group's rewards are all equal its advantages are 0, and only a KL loss gives its responses a gradient.
+    trained = (advantages != 0).any(-1)
+    trained |= (ref is not None) or not trained.any()
     with half_precision(options):
-        log_prob = response_log_probs(model, batch, options)
+        log_prob = response_log_probs(model, batch, options, trained)
     result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, weighting, clip, "token-mean")
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
     if ref is not None:
         with torch.no_grad(), half_precision(options):
-            ref_log_prob = response_log_probs(ref, batch, options)
+            ref_log_prob = response_log_probs(ref, batch, options, trained)
         tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
         plain = weighting.kl == "plain"
         weights = torch.ones_like(log_prob) if plain else token_weights(tokens, weighting)

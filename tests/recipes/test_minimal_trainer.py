@@ -49,10 +49,28 @@ def test_what_is_drawn_for_a_row_does_not_depend_on_the_others(tiny_run, model, 
 
 def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run, model, tokenizer):
     _, batch, _ = sampled_batch(model, tokenizer, options(tiny_run, temperature=0.7))
+    trained = torch.arange(len(batch.mask)) % 3 > 0
     for rows in (1, 5, 100):
-        with torch.no_grad():
-            log_probs = trainer.response_log_probs(model, batch, options(tiny_run, temperature=0.7, rows=rows))
+        chosen = options(tiny_run, temperature=0.7, rows=rows)
+        log_probs = trainer.response_log_probs(model, batch, chosen, trained)
         torch.testing.assert_close(log_probs[batch.mask], batch.log_probs[batch.mask], rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_responses_without_advantage_are_left_out_of_the_backward_pass_alone(tiny_run, model, tokenizer, bf16):
+    chosen = options(tiny_run, rows=5, bf16=bf16)
+    _, batch, _ = sampled_batch(model, tokenizer, chosen)
+    advantages = torch.randn(len(batch.mask), 1, generator=torch.Generator().manual_seed(0)) * batch.mask
+    advantages[4:12] = 0
+    gradients = []
+    for trained in (torch.ones(len(batch.mask), dtype=torch.bool), (advantages != 0).any(-1)):
+        model.zero_grad()
+        with trainer.half_precision(chosen):
+            log_probs = trainer.response_log_probs(model, batch, chosen, trained)
+        (advantages * log_probs).sum().backward()
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+    whole, part = gradients
+    assert whole.norm() > 0 and (whole - part).norm() < (0.02 if bf16 else 1e-5) * whole.norm()
 
 
 def run(directory, out, *arguments):
