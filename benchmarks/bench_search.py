@@ -29,7 +29,7 @@ from typing import Any
 from verl_trgrpo.retrieval.index import Index
 from verl_trgrpo.retrieval.protocol import request_body
 
-COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
+COMMAND = [sys.executable, "-m", "verl_trgrpo", "search"]
 WORDS_PER_PASSAGE = 100
 WORDS_PER_QUERY = 10
 PASSAGES_PER_ARTICLE = 10

@@ -69,7 +69,7 @@ def test_doctor_names_failures_and_remedies(monkeypatch, capsys):
 
 def test_ctrl_c_promises_nothing_where_nothing_goes_on():
     process = subprocess.Popen(
-        [sys.executable, "-m", "verl_trgrpo.cli.main", "doctor"],
+        [sys.executable, "-m", "verl_trgrpo", "doctor"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -84,27 +84,9 @@ def test_ctrl_c_promises_nothing_where_nothing_goes_on():
     assert error.strip() == "interrupted"
 
 
-def test_ctrl_c_while_the_time_limit_starts_is_not_waited_for():
-    """The worst moment: a thread has been started, and the interrupt comes before anything else is done."""
-    code = """
-import os, signal, sys, threading
-from verl_trgrpo.cli.main import main
-
-class Interrupting(threading.Timer):
-    def start(self):
-        super().start()
-        os.kill(os.getpid(), signal.SIGINT)
-
-threading.Timer = Interrupting
-sys.exit(main(["doctor"]))
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
-    assert result.returncode == 130 and result.stderr.strip() == "interrupted"
-
-
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     recipe = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
-    words = [sys.executable, "-m", "verl_trgrpo.cli.main", "validate", str(recipe), "--no-files", "--show"]
+    words = [sys.executable, "-m", "verl_trgrpo", "validate", str(recipe), "--no-files", "--show"]
     with (tmp_path / "stderr").open("w+") as error:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error)
         process.stdout.close()

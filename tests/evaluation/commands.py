@@ -12,7 +12,7 @@ from verl_trgrpo.tiny.puzzles import MAX_RESPONSE_TOKENS
 
 
 def command(*words) -> list[str]:
-    return [sys.executable, "-m", "verl_trgrpo.cli.main", "eval", *map(str, words)]
+    return [sys.executable, "-m", "verl_trgrpo", "eval", *map(str, words)]
 
 
 def evaluate(*words) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import requests
 
-COMMAND = [sys.executable, "-m", "verl_trgrpo.cli.main", "search"]
+COMMAND = [sys.executable, "-m", "verl_trgrpo", "search"]
 
 PASSAGES = {
     "0": '"Marie Curie"\nMarie Curie discovered polonium and radium in Paris.',

@@ -39,8 +39,9 @@ def test_a_reward_is_loaded_in_a_process_of_its_own(tmp_path, monkeypatch, capfd
     (tmp_path / "rewards").mkdir()
     (tmp_path / "rewards" / "utils.py").write_text("")
     text = """
-import os, sys, threading, time
+import os, subprocess, sys, threading, time
 import rewards.utils
+subprocess.Popen(["sleep", "130"])
 os.environ["CUDA_VISIBLE_DEVICES"] = "changed"
 os.chdir("/")
 print("printed")
@@ -50,7 +51,8 @@ def compute_score(**_): ...
     (tmp_path / "rewards" / "mine.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
-    assert finding("rewards/mine.py").level is Level.NOT_CHECKED
+    found = finding("rewards/mine.py")
+    assert found.level is Level.NOT_CHECKED and "was not loaded" not in found.message
     assert Path.cwd() == tmp_path and dict(os.environ) == before
     assert "printed" not in capfd.readouterr().out
 

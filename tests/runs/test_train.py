@@ -97,6 +97,16 @@ def test_a_driver_that_hangs_without_its_engine_is_ended(sound_run, tmp_path, mo
     assert not [child for child in psutil.Process().children(recursive=True) if "sleep" in child.name()]
 
 
+def test_a_line_that_is_no_metric_does_not_end_a_training(sound_run, tmp_path, fake_driver):
+    run_dir = tmp_path / "run"
+    save = f"mkdir -p {run_dir}/global_step_3/actor; echo x > {run_dir}/global_step_3/actor/weights"
+    fake_driver(
+        f"echo nonsense > {run_dir}/metrics-1.jsonl; sleep 2; {save}; echo 3 > {run_dir}/latest_checkpointed_iteration.txt"
+    )
+    outcome = run_training([*sound_run, "trainer.total_training_steps=3"], stream=io.StringIO())
+    assert outcome.checkpoint == run_dir / "global_step_3"
+
+
 def test_what_a_killed_driver_started_is_ended_with_it(sound_run, fake_driver):
     fake_driver("sleep 901 & sleep 2; kill -9 $$")
     with pytest.raises(TrainingFailedError, match="training ended with exit code -9"):

@@ -25,16 +25,8 @@ def test_the_steps_lead_to_the_answer(problems):
         assert max(map(float, re.findall(r"\d+", problem.question))) <= LARGEST
 
 
-def test_problems_are_different_and_leave_out_what_is_excluded(problems):
-    questions = {problem.question for problem in problems}
-    assert len(questions) == len(problems)
-    others = list(two_step_problems(50, exclude=questions))
-    assert not questions & {problem.question for problem in others}
-
-
-def test_a_later_start_continues_the_same_stream(problems):
-    later = next(two_step_problems(1, start=problems[40].index))
-    assert later == problems[40]
+def test_problems_are_different(problems):
+    assert len({problem.question for problem in problems}) == len(problems) == 200
 
 
 @pytest.mark.parametrize(

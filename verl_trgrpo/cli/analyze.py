@@ -1,13 +1,14 @@
 """Measure the gradients of a checkpoint's own rollouts, token by token, or the sharpness of its loss.
 
 examples:
-  verl-trgrpo analyze --model runs/kk/tr_grpo/global_step_100 --data train.parquet --shaping sigmoid linear:alpha=0.3
-  verl-trgrpo analyze --only-tokens --model runs/kk/tr_grpo/global_step_100 --data test.parquet
-  verl-trgrpo analyze --sharpness --model runs/grpo/global_step_50 runs/tr_grpo/global_step_50 --data train.parquet
+  verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data train.parquet --shaping sigmoid linear:alpha=0.3
+  verl-trgrpo analyze --only-tokens --model runs/tr_grpo/global_step_350 --data test.parquet
+  verl-trgrpo analyze --sharpness --model runs/grpo/global_step_350 runs/tr_grpo/global_step_350 --data train.parquet
 
 --out receives gradients.json, gradients.png and tokens.html, a page that shows which words the weights turn down; or
 sharpness.json. docs/analysis.md explains each figure.
-Exit code: 0 fine, 1 a token is outside the envelope, 2 wrong input, 130 interrupted.
+Exit code: 0 fine, 1 a failure, or a token's gradient is larger or smaller than theory allows (docs/analysis.md), 2 wrong input,
+130 interrupted.
 """
 
 from __future__ import annotations

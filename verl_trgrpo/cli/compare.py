@@ -1,7 +1,7 @@
 """Train every arm of a study with every seed, and print a table of means with 95 % intervals and paired tests.
 
 examples:
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2           the table of docs/results.md
+  verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models; small_lm.yaml is the main study of docs/results.md
   verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
 
 Every run has its directory OUT/runs/ARM/seed-N. The same command goes on where it was interrupted and runs only what is not

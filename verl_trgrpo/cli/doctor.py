@@ -14,7 +14,6 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,24 +83,25 @@ print(vllm.__version__, current_platform.device_type)
     ),
 )
 
+# Seconds that all programs may take; importing vLLM from a cold disk is slow.
+_TIMEOUT = 300
+
 # Runs the programs in its arguments and answers each with a line of JSON: whether it ended well, and what it said.
-_INTERPRETER = """
-import contextlib, io, json, os, sys
+_INTERPRETER = f"""
+import contextlib, io, json, os, signal, sys
+signal.alarm({_TIMEOUT})
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 for program in sys.argv[1:]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
-            exec(program, {})
+            exec(program, dict())
         found = [True, said.getvalue()]
     except (Exception, SystemExit) as error:
-        found = [False, f"{type(error).__name__}: {error}"]
+        found = [False, type(error).__name__ + ": " + str(error)]
     print(json.dumps(found), file=answers, flush=True)
 """
-
-# Seconds that all of them may take; importing vLLM from a cold disk is slow.
-_TIMEOUT = 300
 
 
 @dataclass(frozen=True)
@@ -168,14 +168,9 @@ def _interpreter() -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    timer = threading.Timer(_TIMEOUT, process.kill)
-    # An interrupt may come at any time from here on, while the timer starts too: it must not keep this process alive.
-    timer.daemon = True
     try:
-        timer.start()
         yield process
     finally:
-        timer.cancel()
         process.kill()
         process.wait()
 

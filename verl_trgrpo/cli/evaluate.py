@@ -1,7 +1,7 @@
 """Run a checkpoint through vLLM on test files and report avg@k and pass@k per data source, with confidence intervals.
 
 examples:
-  verl-trgrpo eval --model runs/kk/tr_grpo/global_step_100 --data data/kk/test.parquet --preset kk
+  verl-trgrpo eval --model runs/tr_grpo/global_step_350 --data data/kk/test.parquet --preset kk
   verl-trgrpo eval --model models/search-3b --data data/search_qa/test.parquet --preset search_qa \\
       --search url=http://127.0.0.1:8000/retrieve max_searches=4
 
@@ -26,8 +26,8 @@ def run(words: Sequence[str]) -> int:
     try:
         with interruptible() as progress:
             table, generated = evaluate(options, progress)
-    except KeyboardInterrupt as interrupt:
-        raise type(interrupt)(f"the same command goes on with what is in {options.directory}") from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the same command goes on with what is in {options.directory}") from None
     print(table, end="")
     print(f"{options.directory / REPORT}: {generated:,} responses made now")
     return 0

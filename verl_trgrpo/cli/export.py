@@ -2,12 +2,12 @@
 
 examples:
   verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
-  verl-trgrpo export runs/kk/tr_grpo/global_step_200 --out models/kk-3b --push my-name/kk-3b-tr-grpo
+  verl-trgrpo export runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo
 
 RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
 merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
 Of paths it has the last two parts: read it before you publish it.
-Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input.
+Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -83,7 +83,3 @@ def _overview(commands: Mapping[str, str]) -> str:
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
         ]
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -46,12 +46,9 @@ class PreviewOptions:
 def run(words: Sequence[str]) -> int:
     options = parse_options(PreviewOptions, "verl-trgrpo preview", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.runs.checks.sections import early_findings
-    from verl_trgrpo.runs.compose import compose
-    from verl_trgrpo.runs.environment import accelerator_found
+    from verl_trgrpo.runs.train import compose_here
 
-    run = compose(options.config, options.overrides, None if accelerator_found() else "cpu")
-    raise_problems([finding.message for finding in early_findings(run) if finding.level is Level.ERROR])
+    run = compose_here(options.config, options.overrides)
     from verl_trgrpo.evaluation.preview import preview, render
     from verl_trgrpo.runs.validate import check
 

@@ -48,13 +48,10 @@ def run(words: Sequence[str]) -> int:
     options = parse_options(ValidateOptions, "verl-trgrpo validate", __doc__, words, ("config",), "overrides")
     from verl_trgrpo.runs.checks.sections import early_findings
     from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.runs.validate import check
 
-    platform = None
-    if options.here:
-        from verl_trgrpo.runs.environment import accelerator_found
-
-        platform = None if accelerator_found() else "cpu"
+    platform = "cpu" if options.here and not accelerator_found() else None
     composed, need_files = compose(options.config, options.overrides, platform), not options.no_files
     findings = early_findings(composed, need_files)
     if missing := [f"error: {finding.message}" for finding in findings if finding.level is Level.ERROR]:

@@ -14,7 +14,7 @@ def accelerator_found() -> bool:
     """Whether torch sees a GPU or another accelerator in this process."""
     import torch
 
-    return torch.accelerator.is_available() if hasattr(torch, "accelerator") else torch.cuda.is_available()
+    return torch.accelerator.is_available()
 
 
 def cpu_platform() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import subprocess
 import sys
@@ -15,8 +14,6 @@ from typing import Any
 import psutil
 
 from verl_trgrpo.common.progress import handle_signals
-
-logger = logging.getLogger(__name__)
 
 # Seconds that a stopped run gets to shut Ray down by itself before it is killed.
 _GRACE = 20.0
@@ -108,9 +105,6 @@ class TrainingProcess:
             self._process.wait()
         _, alive = psutil.wait_procs(self._descendants, timeout=5)
         for process in alive:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
-            logger.info("killed %s, which had outlived its driver", process)
         psutil.wait_procs(alive, timeout=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
 import sys
@@ -38,10 +39,6 @@ class TrainingFailedError(RuntimeError):
     """The training process ended with an error; the message says which, and where the log is."""
 
 
-class TrainingInterruptedError(KeyboardInterrupt):
-    """A signal ended the training; the message says what its command will do next time."""
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a finished run leaves behind.
@@ -69,9 +66,9 @@ def run_training(
         ProblemsError: before anything is started.
         BusyError: when another process trains in the run directory.
         TrainingFailedError: when the training process fails.
-        TrainingInterruptedError: after a signal, when everything has been stopped.
+        KeyboardInterrupt: after a signal, when everything has been stopped; it says what the same command will do next time.
     """
-    run = _compose(overrides, source)
+    run = compose_here(source, overrides)
     total_steps = _check(run, stream)
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
@@ -87,8 +84,12 @@ def run_training(
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
 
-def _compose(overrides: Sequence[str], source: str | Path) -> ComposedRun:
-    """Compose the run; missing files end it before torch and veRL are imported, which takes many seconds."""
+def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
+    """Compose the run for this machine, without an accelerator with platform=cpu.
+
+    Raises:
+        ProblemsError: missing files, too, before torch and veRL are imported, which takes many seconds.
+    """
     try:
         run = compose(source, overrides)
     except ProblemsError:
@@ -180,7 +181,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
             name_holder(claim, process.pid)
             problem = _follow(process, log, log_file, progress, stream)
     except KeyboardInterrupt as interrupt:
-        raise TrainingInterruptedError(next_start(run.config, run_dir)) from interrupt
+        raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     if problem:
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nOnce that is mended, {next_time}. The whole story is in {log_file}")
@@ -200,13 +201,19 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
     """Show progress until the process ends; returns what went wrong, nothing when it ended well."""
     watch = LogWatch(log_file)
 
+    def show() -> None:
+        with contextlib.suppress(
+            ValueError
+        ):  # a line that is none of veRL's ends no training; who reads the run later says so
+            progress.update(log.read())
+
     def tick() -> None:
-        progress.update(log.read())
+        show()
         watch.check_alive()
 
     try:
         code = process.wait(tick)
-        progress.update(log.read())
+        show()
         watch.look()
     except WorkerDiedError as error:
         return f"{error}: {failure(log_file)}"

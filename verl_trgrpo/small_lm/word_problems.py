@@ -6,8 +6,9 @@ second of which uses the result of the first. About a dozen templates are left; 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 LARGEST = 100
@@ -35,36 +36,29 @@ class Step:
 
 @dataclass(frozen=True)
 class WordProblem:
-    """A question with a whole number as its answer, and the two steps to it; `index` is its place in the generator's stream."""
+    """A question with a whole number as its answer, and the two steps to it."""
 
     question: str
     answer: int
     steps: tuple[Step, Step]
-    index: int
 
 
-def two_step_problems(count: int, start: int = 0, exclude: Container[str] = ()) -> Iterator[WordProblem]:
-    """Yield `count` different problems, the first of the stream from `start` on.
-
-    Args:
-        count: how many.
-        start: place in the generator's stream, from 0; about one of seven places has a problem that is kept.
-        exclude: questions that must not appear.
-    """
+def two_step_problems(count: int) -> Iterator[WordProblem]:
+    """Yield `count` different problems, the first of the generator's stream; about one of seven there is kept."""
     import reasoning_gym
 
     stream = reasoning_gym.create_dataset("gsm_symbolic", seed=0, size=STREAM)
     seen: set[str] = set()
-    index = start
-    while len(seen) < count:
-        problem = _two_steps(stream[index], index)
-        index += 1
-        if problem and problem.question not in exclude and problem.question not in seen:
+    for index in itertools.count():
+        if len(seen) == count:
+            return
+        problem = _two_steps(stream[index])
+        if problem and problem.question not in seen:
             seen.add(problem.question)
             yield problem
 
 
-def _two_steps(entry: dict, index: int) -> WordProblem | None:
+def _two_steps(entry: dict) -> WordProblem | None:
     solution = entry["metadata"]["answer_cot"].split("####")[0]
     found = [(line, match) for line in solution.splitlines() for match in _CALCULATION.finditer(line)]
     if len(found) != 2 or solution.count("=") != 2:
@@ -85,7 +79,7 @@ def _two_steps(entry: dict, index: int) -> WordProblem | None:
     if not (exact and whole and short and linked and entry["answer"] == str(steps[1].value)):
         return None
     question = entry["question"].removesuffix(_ASKED_FOR)
-    return WordProblem(question, steps[1].value, (steps[0], steps[1]), index)
+    return WordProblem(question, steps[1].value, (steps[0], steps[1]))
 
 
 def _spaced(expression: str) -> str:

@@ -52,6 +52,8 @@ def test_an_empty_section_of_a_recipe_is_one_error(tmp_path, section):
         ("data.train_files={a:1}", "data.train_files"),
         ("data.train_files=5", "data.train_files"),
         ("data.val_files=[5,null]", "data.val_files"),
+        ("data.val_files=['???']", "data.val_files"),
+        ("data.val_files=['${nowhere}']", "data.val_files"),
         ("data.train_files=${nowhere}", "data.train_files"),
         ("actor_rollout_ref.model.path=null", "actor_rollout_ref.model.path"),
         ("actor_rollout_ref.model.path=5", "actor_rollout_ref.model.path"),

@@ -118,7 +118,7 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
         "baseline: a\narms:\n  a: {height: 1, wait: 600}\n  b: {height: 1, wait: 600}\n  c: {height: 1, wait: 600}\n"
     )
     out = tmp_path / "out"
-    words = [sys.executable, "-m", "verl_trgrpo.cli.main", "compare", str(tmp_path / "study.yaml"), "--jobs", "2"]
+    words = [sys.executable, "-m", "verl_trgrpo", "compare", str(tmp_path / "study.yaml"), "--jobs", "2"]
     process = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
     logs = [run_directory(out, arm, 0) / "run.log" for arm in "ab"]

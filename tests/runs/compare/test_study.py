@@ -93,7 +93,7 @@ def test_mistakes_are_named(directory, name):
     assert all(word in str(error.value) for word in words), error.value
 
 
-@pytest.mark.parametrize("text", ["a: [\n", "- 1\n", "title: x\n"])
+@pytest.mark.parametrize("text", ["a: [\n", "- 1\n", "title: x\n", "data: train.parquet\n", "script: [1]\n"])
 def test_files_that_are_no_studies(directory, text):
     (directory / "study.yaml").write_text(text)
     with pytest.raises(ValueError, match=r"study\.yaml is not a study"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.common.problems import Finding, error, not_checked
+from verl_trgrpo.common.problems import Finding, error, first_line, not_checked
 from verl_trgrpo.runs.checks.contracts import build_problem
 from verl_trgrpo.runs.checks.files import MODEL, looks_local
 
@@ -79,8 +79,7 @@ def _tokenizer_problems(model: Path, tokenizer: Path, has_template: bool, truste
         opened = AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=True, trust_remote_code=trusted)
         highest = max(opened.get_vocab().values(), default=-1)
     except Exception as error:  # transformers raises many unrelated types
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return [f"the tokenizer of {MODEL}={tokenizer} cannot be opened ({reason}); get the model again"]
+        return [f"the tokenizer of {MODEL}={tokenizer} cannot be opened ({first_line(error)}); get the model again"]
     problems = []
     if not opened.chat_template and not has_template:
         problems.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -48,18 +49,22 @@ def reward_findings(config: DictConfig) -> list[Finding]:
         return [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
     if place := _workers_place(config):
         return [not_checked(REWARD, f"{REWARD}.path={path} is loaded by Ray's workers, whose place {place} decides")]
-    try:
-        process = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, path, str(name)],
-            env=training_environment(config.trainer.device == "cpu", os.devnull),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return [not_checked(REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see")]
+    # A file, not a pipe: what the module started may keep a pipe open after its process has ended.
+    with tempfile.TemporaryFile("w+") as said:
+        try:
+            process = subprocess.run(
+                [sys.executable, "-c", _PROGRAM, path, str(name)],
+                env=training_environment(config.trainer.device == "cpu", os.devnull),
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                timeout=_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return [not_checked(REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see")]
+        said.seek(0)
+        lines = said.read().strip().splitlines()
     if process.returncode:
-        reason = (process.stderr.strip().splitlines() or ["no output"])[-1]
+        reason = (lines or ["no output"])[-1]
         message = f"{REWARD}.path={path} cannot be loaded (exit code {process.returncode}: {reason}); correct it"
         return [error(REWARD, message)]
     return [not_checked(REWARD, f"{path} decides which data sources it knows")]

@@ -91,11 +91,13 @@ def _text_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     for key, wanted in {**_TEXTS, **_TEXT_LISTS}.items():
         try:
             value = OmegaConf.select(config, key)
+            plain = value
+            if OmegaConf.is_config(value):
+                plain = OmegaConf.to_container(value, resolve=True, throw_on_missing=True)
             problem = f"is not {wanted}; give one"
         except OmegaConfBaseException as reason:
             value, problem = flat(config)[key], f"cannot be resolved ({first_line(reason)}); correct the reference"
         else:
-            plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
             texts = plain if isinstance(plain, list) and key in _TEXT_LISTS else [plain]
             optional = plain is None and key in _TEXT_LISTS
             if optional or all(isinstance(text, str) and text for text in texts):

@@ -102,13 +102,12 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
     if not path.is_file():
         raise ValueError(f"{path} is not a file; name a study, such as recipes/compare/kk_tiny.yaml")
     try:
-        loaded: Any = OmegaConf.load(path)
-        if "script" in loaded:
+        loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), OmegaConf.load(path))
+        if loaded.script:
             loaded.script = str((path.parent / loaded.script).resolve())
-        for name, file in loaded.get("data", {}).items():
+        for name, file in loaded.data.items():
             loaded.data[name] = str((path.parent / file).resolve())
-        merged = OmegaConf.merge(OmegaConf.structured(Study), loaded, OmegaConf.from_dotlist(list(overrides)))
-        study: Any = OmegaConf.to_object(merged)
+        study: Any = OmegaConf.to_object(OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides))))
     except (YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path} is not a study: {error}") from None
     if unknown := [arm for arm in arms if arm not in study.arms]:
