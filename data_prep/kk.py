@@ -1,25 +1,18 @@
-"""Command line: build a Knights-and-Knaves data set for veRL."""
+"""Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json.
 
-import sys
-from collections.abc import Sequence
-
-from verl_trgrpo.data.build import run_builder
-from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
-
-DESCRIPTION = """Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json. Every \
-puzzle has exactly one solution and occurs once, also up to names and order: no test puzzle is in the train file in other \
+Every puzzle has exactly one solution and occurs once, also up to names and order: no test puzzle is in the train file in other
 words.
 
 examples:
   python data_prep/kk.py --out data/kk --people 3 4 5 --train 900 --test 100
   python data_prep/kk.py --out data/kk --paper
-  python data_prep/kk.py --out data/kk --paper --source hf"""
+  python data_prep/kk.py --out data/kk --paper --source hf
+"""
 
+import sys
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Return the exit code: 0 built or already there, 2 for an error that the user can correct, 130 interrupted."""
-    return run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION, argv)
-
+from verl_trgrpo.data.build import run_builder
+from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", __doc__))

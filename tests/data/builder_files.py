@@ -1,6 +1,5 @@
 """What the tests of all builders need: the command lines under test, and the files that they write."""
 
-import importlib.util
 import json
 import os
 import re
@@ -16,14 +15,6 @@ DATA_PREP = ROOT / "data_prep"
 
 # Seconds. They end a test that hangs, on any machine; nothing is expected to take that long.
 HANGS = 600
-
-
-def load_script(name):
-    """The command line as a module; `main(words)` returns the exit code."""
-    specification = importlib.util.spec_from_file_location(f"{name}_script", DATA_PREP / f"{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 def command_of(name, *words):

@@ -19,6 +19,7 @@ def replace(**values):
 COLUMN_DEFECTS = {
     "no data source": (drop("data_source"), "columns", "error", "it has no data_source"),
     "no extra_info": (drop("extra_info"), "columns", "warning", "no extra_info"),
+    "extra_info a text": (replace(extra_info="from AoPS"), "columns", "error", "extra_info is string"),
     "prompt a text": (replace(prompt="Who is who?"), "prompt", "error", "must be a list of chat messages"),
     "prompt without role": (replace(prompt=[{"content": "Who?"}]), "prompt", "error", "the role None"),
     "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),

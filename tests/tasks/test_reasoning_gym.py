@@ -1,15 +1,18 @@
 """Tasks of reasoning-gym: rows, and its verifiers as rewards."""
 
 import json
+from functools import partial
 
 import pytest
 
-from tests.data.builder_files import files_in, load_script, rows_of
+from tests.data.builder_files import files_in, rows_of
+from tests.data.checked_files import results
+from verl_trgrpo.data.build import run_builder
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.reasoning_gym import ReasoningGymOptions, build
 from verl_trgrpo.tasks.registry import find_right_response
 
-main = load_script("reasoning_gym_task").main
+main = partial(run_builder, ReasoningGymOptions, build, "data_prep/reasoning_gym_task.py", "")
 
 
 @pytest.mark.parametrize("task", ["gsm_symbolic", "chain_sum", "countdown", "sudoku", "zebra_puzzles"])
@@ -30,6 +33,18 @@ def test_tasks_build_and_score_right_and_wrong_answers(tmp_path, task, load_in_v
         assert wrong["acc"] == 0.0 and wrong["score"] < 0.1 and wrong["format_ok"] == 1.0
         for text in ("", right.removeprefix("<answer>"), right.removesuffix("</answer>")):
             assert compute_score(source, text, truth)["score"] == compute_score(source, text, truth)["format_ok"] == 0.0
+
+
+def test_a_task_that_is_not_there_is_no_wrong_answer():
+    truth = json.dumps({"task": "nosuch", "config": {}, "entry": {}})
+    with pytest.raises(ValueError, match="nosuch"):
+        compute_score("reasoning_gym/nosuch", "<answer>1</answer>", truth)
+
+
+def test_rows_without_a_stated_answer_are_not_checked_against_one(tmp_path):
+    build(ReasoningGymOptions(out=tmp_path, task="graph_color", train=3, test=1))
+    found = results(tmp_path / "train.parquet")["reward of gold"]
+    assert found.status == "not checked"
 
 
 def test_train_and_test_share_no_question_even_where_few_exist_and_bytes_depend_on_the_seed_alone(tmp_path):

@@ -107,12 +107,10 @@ def normalized_in_groups(
     variance = zeros.index_add(0, groups, centred.square()) / (sizes - 1).clamp(min=1)
     if normalize_by_std:
         centred = centred / (variance.sqrt() + epsilon)[groups]
-    singles = int((sizes == 1).sum())
-    if singles:
+    if len(sizes) and bool((sizes == 1).all()):  # one alone may be a row with which veRL fills a batch
         logger.warning(
-            "%d of %d groups have a single response: nothing to compare with, advantage 0. "
+            "all %d groups have a single response: nothing to compare with, advantage 0. "
             "Raise actor_rollout_ref.rollout.n to 2 or more",
-            singles,
             len(sizes),
         )
     return torch.where((lowest == highest)[groups], 0.0, centred).to(returns.dtype)

@@ -2,7 +2,7 @@
 
 A door in ``data_prep`` is a description with examples and one call::
 
-    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", DESCRIPTION))
+    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", __doc__))
 """
 
 import json

@@ -16,7 +16,7 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.tables import text_table
 from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import CheckOptions
-from verl_trgrpo.data.parquet import UnreadableError, display_names, read_rows, read_schema
+from verl_trgrpo.data.parquet import UnreadableError, display_names, extra_info_of, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, row_keys
 from verl_trgrpo.data.row_checks import ROW_CHECKS, TEST, TRAIN, Scan
 from verl_trgrpo.data.sources import named_like_test
@@ -132,7 +132,7 @@ def check_files(
                         report.add(name, check(row, where, scan))
                     scan.end_row(where)
                     read += 1
-                    of_tests += dict(row.get("extra_info") or {}).get("split") == "test"
+                    of_tests += extra_info_of(row).get("split") == "test"
             except UnreadableError as problem:
                 report.add("file", [error(names[path], f"{problem} (after {read} rows)")])
             if role == TRAIN and (of_tests or named_like_test(path)):
@@ -178,6 +178,8 @@ def column_findings(name: str, schema: pa.Schema) -> Iterator[Finding]:
         yield error(name, f"it has no {', '.join(missing)}; it has {', '.join(schema.names) or 'no columns'}")
     if "extra_info" not in schema.names:
         yield warning(name, "it has no extra_info; veRL then gives every row the index 0")
+    elif not pa.types.is_struct(kind := schema.field("extra_info").type) and not pa.types.is_null(kind):
+        yield error(name, f"extra_info is {kind}; veRL wants a struct, such as one with split and index")
 
 
 def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:

@@ -115,7 +115,9 @@ def write_clean(found: Contamination, options: ContaminationOptions) -> None:
         "package_version": __version__,
         "ngram": options.ngram,
         "threshold": options.threshold,
-        "sha256": {path.name: file_sha256(path) for path in (options.train, *options.against, out)},
+        "sha256": {
+            name: file_sha256(path) for path, name in display_names([options.train, *options.against, out]).items()
+        },
         **asdict(found),
     }
     write_json(manifest_path(out), manifest)

@@ -37,13 +37,10 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
 
 
 def read_rows(path: Path, columns: Iterable[str] = COLUMNS) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a parquet file with those of `columns` that it has, a little at a time. Raises UnreadableError.
-
-    A name may lead into a struct, such as ``extra_info.split``.
-    """
+    """Yield the rows of a parquet file with those of `columns` that it has, a little at a time. Raises UnreadableError."""
     try:
         with pq.ParquetFile(path) as file:
-            present = [name for name in columns if name.split(".")[0] in file.schema_arrow.names]
+            present = [name for name in columns if name in file.schema_arrow.names]
             for batch in file.iter_batches(batch_size=1000, columns=present):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -148,6 +148,8 @@ def _gold_finding(row: Mapping[str, Any], source: str, where: str, rewards: Modu
     right_response = rewards.find_right_response(source)
     golds = _gold_texts(truth)
     for response in [right_response(truth)] if right_response else (form.format(g) for g in golds for form in FORMS):
+        if response is None:
+            return not_checked("", f"{source} states no right answer")
         verdict = rewards.compute_score(source, response, truth, extra_info_of(row))
         if verdict["gold_unparseable"]:
             return error(where, f"the reward of {source!r} cannot read the ground truth {shorten(truth)}")

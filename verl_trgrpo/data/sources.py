@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.problems import first_line
-from verl_trgrpo.data.parquet import UnreadableError, read_rows, read_schema
+from verl_trgrpo.data.parquet import UnreadableError, extra_info_of, read_rows, read_schema
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
@@ -78,7 +78,7 @@ def warn_of_test_files(paths: Iterable[Path]) -> None:
     """Warn of files to train on that look like test files: by their name, or by ``split`` in their first row."""
     for path in paths:
         row = next((dict(record.row) for record in read_records(path)), {})
-        marks = [row.get("split"), dict(row.get("extra_info") or {}).get("split")]
+        marks = [row.get("split"), extra_info_of(row).get("split")]
         if named_like_test(path) or "test" in marks:
             reason = "its name is that of a test file" if named_like_test(path) else "its rows say split: test"
             logger.warning("%s is trained on, but %s; make sure that nothing is tested on it", path, reason)

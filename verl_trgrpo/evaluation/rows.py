@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.parquet import COLUMNS, read_rows
+from verl_trgrpo.data.parquet import COLUMNS, extra_info_of, read_rows
 from verl_trgrpo.data.schema import check_rows
 from verl_trgrpo.tasks.registry import find_reward
 from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
@@ -79,7 +79,7 @@ def _checked_rows(rows: Sequence[Mapping[str, Any]], own_rewards: bool) -> list[
             row["data_source"],
             [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
             row["reward_model"]["ground_truth"],
-            dict(row.get("extra_info") or {}),
+            dict(extra_info_of(row)),
             row.get("agent_name") or SINGLE_TURN,
         )
         for position, row in enumerate(rows)

@@ -55,11 +55,8 @@ class Index:
         """Return at most `topk` (at least 1) hits for each query, best first; a query without words has none.
 
         Raises:
-            ValueError: `topk` is below 1.
             RuntimeError: tantivy failed; never because of what a query says.
         """
-        if topk < 1:
-            raise ValueError(f"topk is {topk}; ask for at least 1 hit")
         try:
             return [self._search(query, topk) for query in queries]
         except BaseException as error:

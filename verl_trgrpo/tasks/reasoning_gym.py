@@ -28,22 +28,26 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     Args:
         response: the decoded response without the prompt.
         ground_truth: JSON with the `task`, its `config` and the `entry` that its `score_answer` takes.
+
+    Raises what reasoning-gym raises for a task that it does not have, or a configuration that it refuses.
     """
     truth = json.loads(ground_truth)
     before, closed, _ = response.rpartition("</answer>")
     _, opened, answer = before.rpartition("<answer>")
     if not closed or not opened:
         return Score(0.0, acc=0.0, format_ok=0.0)
+    dataset = _dataset(truth["task"], json.dumps(truth["config"]))  # what it raises is no fault of the answer
     try:
-        value = float(_dataset(truth["task"], json.dumps(truth["config"])).score_answer(answer.strip(), truth["entry"]))
+        value = float(dataset.score_answer(answer.strip(), truth["entry"]))
     except Exception:  # verifiers raise anything on answers that they cannot parse
         value = 0.0
     return Score(value, acc=float(value >= 1.0), f1=value)
 
 
-def right_response(ground_truth: str) -> str:
-    """Return a response with the right answer."""
-    return f"<answer>{json.loads(ground_truth)['entry']['answer']}</answer>"
+def right_response(ground_truth: str) -> str | None:
+    """Return a response with the right answer, None where the task states none."""
+    answer = json.loads(ground_truth)["entry"]["answer"]
+    return None if answer is None else f"<answer>{answer}</answer>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +123,8 @@ def _different(dataset: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
 
 def _row(options: ReasoningGymOptions, entry: dict[str, Any]) -> dict[str, Any]:
     truth = json.dumps({"task": options.task, "config": options.parameters, "entry": entry}, default=str)
-    if entry["answer"] is not None and score_reasoning_gym(right_response(truth), truth).acc < 1.0:
+    right = right_response(truth)
+    if right is not None and score_reasoning_gym(right, truth).acc < 1.0:
         raise ValueError(
             f"the verifier of {options.task} refuses its own answer to a row from JSON; choose another task"
         )

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
-from verl_trgrpo.core import PolicyLoss, Tokens, TokenStatistic, compute_aspo_loss, compute_policy_loss, token_weights
+from verl_trgrpo.core import PolicyLoss, Tokens, TokenStatistic, compute_aspo_loss, compute_policy_loss
+from verl_trgrpo.core.policy_loss import normalized
 from verl_trgrpo.verl_plugin import config as plugin_config
 
 _OWN = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
@@ -90,13 +91,14 @@ def weighted_policy_loss(name: str) -> Callable[..., Any]:
         weighting = plugin_config.token_weighting_of(config.policy_loss)
         entropy = getattr(config, plugin_config.ENTROPY, None)
         tokens = Tokens.of_batch(old_log_prob, log_prob, advantages, response_mask, entropy)
-        raw = weighting.shaping.weigh(tokens, weighting.prob_source)[tokens.valid]
-        weights = token_weights(tokens, weighting)
+        shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
+        weights = normalized(shaped, tokens.valid, weighting)
         if rollout_is_weights is not None:
             weights = weights * rollout_is_weights
         loss, metrics = get_policy_loss_fn(name)(
             old_log_prob, log_prob, advantages, response_mask, loss_agg_mode, config, weights
         )
+        raw = shaped[tokens.valid]
         mean = TokenStatistic("ratio", (raw.sum().item(), float(raw.numel())))
         return loss, {**metrics, "actor/tr_weight_mean": mean}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,12 +11,18 @@ from omegaconf import DictConfig, OmegaConf
 
 def reward_function(config: DictConfig) -> Callable[..., Any]:
     """The function that a run's reward workers would call, with its options; it gives a score, or a dict with one."""
-    from verl.utils.import_utils import load_extern_object
     from verl.utils.reward_score import default_compute_score
 
     chosen = OmegaConf.select(config, "reward.custom_reward_function")
     if not chosen or not chosen.path:
         return default_compute_score
     options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
-    function: Any = load_extern_object(module_path=chosen.path, object_name=chosen.name)
-    return partial(function, **options)
+    return partial(_loaded(chosen.path, chosen.name), **options)
+
+
+@lru_cache
+def _loaded(path: str, name: str) -> Callable[..., Any]:
+    """veRL would run the file again at each call, which may load a model, and cannot register a reward twice."""
+    from verl.utils.import_utils import load_extern_object
+
+    return load_extern_object(module_path=path, object_name=name)

@@ -2,6 +2,7 @@
 
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from tests.data.builder_files import (
     data_in,
     environment_for,
     files_in,
-    load_script,
     repeat_recorded_command,
     rows_of,
     run_script,
@@ -20,12 +20,13 @@ from tests.data.builder_files import (
 )
 from tests.tasks.knights_and_knaves.kk_files import build_kk, write_jsonl
 from tests.tasks.knights_and_knaves.kk_oracle import smallest_renaming, solutions
-from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions
+from verl_trgrpo.data.build import run_builder
+from verl_trgrpo.tasks.knights_and_knaves.build import HUB_DATASET, KkOptions, build
 from verl_trgrpo.tasks.knights_and_knaves.logic import parse_statements
 from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION, puzzle_prompt
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import NAMES, generate_puzzles
 
-main = load_script("kk").main
+main = partial(run_builder, KkOptions, build, "data_prep/kk.py", "")
 WORDS = ["--people", "3", "--train", "6", "--test", "3"]
 
 
