@@ -8,6 +8,7 @@ import pandas
 import pytest
 import torch
 
+from tests.core.reference import published_weight
 from verl_trgrpo.analysis.gradients import analyze_gradients
 from verl_trgrpo.analysis.options import AnalyzeOptions, parse_shaping
 from verl_trgrpo.analysis.rollouts import load_policy, response_logits, sample_rollouts
@@ -73,8 +74,11 @@ def test_shares_updates_and_cosines_are_those_of_a_direct_computation(policy, da
     assert figures["tokens"] == len(direct)
     active = [token for token in direct if token[1] != 0]
     assert 0 < figures["tokens_with_gradient"] == len(active)
-    published = lambda p: min(max(2 * (1 / (1 + math.exp(-9 * p)) - 0.25), 1.0), 1.4)  # noqa: E731
-    for name, weight in {"uniform": lambda p: 1.0, "sigmoid": published, "linear:alpha=1.0": lambda p: p}.items():
+    for name, weight in {
+        "uniform": lambda p: 1.0,
+        "sigmoid": published_weight,
+        "linear:alpha=1.0": lambda p: p,
+    }.items():
         groups = [[token for token in active if min(int(4 * token[0]), 3) == q] for q in range(4)]
         updates = [sum(a * weight(p) * g for p, a, g in group) / len(direct) for group in groups]
         effect = figures["shapings"][name]

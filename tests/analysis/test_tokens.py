@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.analysis.test_analyze_command import data, options, policy  # noqa: F401
+from tests.core.reference import published_weight
 from verl_trgrpo.analysis.options import parse_shaping
 from verl_trgrpo.analysis.rollouts import sample_rollouts
 from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_tokens
@@ -25,7 +26,7 @@ def test_figures_of_every_token(policy, data):  # noqa: F811
         for t, (token, known) in enumerate(zip(rollout.response, one.tokens, strict=True)):
             q = torch.softmax(logits[len(rollout.prompt) - 1 + t], -1)
             p = q[token].item()
-            weight = min(max(2 * (1 / (1 + math.exp(-9 * p)) - 0.25), 1.0), 1.4)
+            weight = published_weight(p)
             assert known.prob == pytest.approx(p, abs=1e-6) and known.weight == pytest.approx(weight, abs=1e-5)
             assert known.entropy == pytest.approx(-sum(x * math.log(x) for x in q.tolist() if x > 0), abs=1e-5)
             assert known.plain == pytest.approx(abs(rollout.advantage) * (1 - p), abs=1e-6)

@@ -5,29 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.data import checked_files
+from tests.data.checked_files import row
 from verl_trgrpo.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 
 
-def row(i, split="train", **changes):
-    made = {
-        "data_source": "kk_2ppl",
-        "prompt": [{"role": "user", "content": f"Question {i} of the {split} file"}],
-        "ability": "logic",
-        "reward_model": {"style": "rule", "ground_truth": f"(1) Zoey is a knight\n(2) Oliver{i} is a knave"},
-        "extra_info": {"index": i, "split": split},
-    }
-    return made | changes
-
-
 def write(path, rows):
-    pq.write_table(pa.Table.from_pylist(rows), path)
-    return str(path)
+    return str(checked_files.write(path, rows))
 
 
 @pytest.fixture
@@ -62,13 +51,7 @@ def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp
 
 WRONG = {
     "check without files": (["check"], "no file is given"),
-    "check of a missing file": (["check", "--train", "nowhere.parquet"], "nowhere.parquet is not a file"),
-    "check with a bad tokenizer": (["check", "--train", "{train}", "--tokenizer", "nowhere"], "is not a directory"),
     "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
-    "decontaminate onto itself": (
-        ["decontaminate", "{train}", "--against", "{test}", "--out", "{train}"],
-        "one of the inputs",
-    ),
     "bad threshold": (["decontaminate", "{train}", "--against", "{test}", "--threshold", "7"], "threshold is 7.0"),
 }
 

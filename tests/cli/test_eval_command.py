@@ -29,5 +29,5 @@ def test_a_model_that_is_not_there_costs_nothing(capsys, tmp_path):
     file = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_pylist([row]), file)
     code, _, error = run(capsys, "--model", tmp_path / "gone", "--data", file, "--out", tmp_path / "out")
-    assert code == 2 and error == f"error: the model {tmp_path / 'gone'} does not exist; check the path\n"
+    assert code == 2 and str(tmp_path / "gone") in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()

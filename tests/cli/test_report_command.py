@@ -10,9 +10,7 @@ def test_a_comparison_becomes_a_page(tmp_path, capsys, monkeypatch):
     assert main(["report", "study", "--baseline", "tr_grpo"]) == 0
     captured = capsys.readouterr()
     # Three pairs with the same sign: p = 2 / 2^3; three figures of one arm are tested.
-    assert captured.out.splitlines()[:2] == [
-        "tr_grpo: validation accuracy 0.800 [0.750, 0.850], 3 runs; the baseline",
-        "grpo: validation accuracy 0.620 [0.570, 0.670], 3 runs; -0.180 p=0.25 (0.75) against tr_grpo: these runs do not "
-        "tell them apart",
-    ]
+    baseline, other = captured.out.splitlines()[:2]
+    assert "tr_grpo" in baseline and "0.800 [0.750, 0.850], 3 runs" in baseline
+    assert all(part in other for part in ("grpo", "0.620 [0.570, 0.670], 3 runs", "-0.180 p=0.25 (0.75)"))
     assert captured.out.endswith("\nreport.html\n")

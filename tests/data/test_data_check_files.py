@@ -76,7 +76,7 @@ def test_train_and_test_files_must_not_share_prompts(tmp_path):
     assert (found.status, found.count) == ("error", 1)
     assert found.examples == ["test.parquet row 3: same prompt as train.parquet row 5"]
     alone = results(test=(test_file,))["overlap"]
-    assert (alone.status, alone.note) == ("not checked", "no train file; name one with --train")
+    assert alone.status == "not checked" and "--train" in alone.note
 
 
 def puzzle(i, split, statements):

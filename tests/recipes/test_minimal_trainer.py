@@ -180,7 +180,7 @@ def test_all_problems_of_the_options_are_reported_at_once(tiny_run):
     with pytest.raises(ValueError, match=r"lr=0.*kl='x' is unknown"):
         options(tiny_run, lr=0.0, kl="x")
     for kl in ("scaled", "literal"):
-        with pytest.raises(ValueError, match=f"^kl='{kl}' has no effect without a KL loss; give kl_coef > 0$"):
+        with pytest.raises(ValueError, match=f"kl='{kl}'.*kl_coef"):
             options(tiny_run, kl=kl)
         options(tiny_run, kl=kl, kl_coef=0.1)
     with pytest.raises(ValueError, match="clip_ratio_low="):
@@ -198,5 +198,5 @@ def test_importing_the_trainer_imports_neither_verl_nor_ray():
         f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); "
         "print(sorted({name.split('.')[0] for name in sys.modules} & {'verl', 'ray', 'vllm', 'hydra', 'pandas'}))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr

@@ -20,7 +20,7 @@ def run(*arguments, cwd=None, **variables):
         env=environment | {"PATH": path} | variables,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
 
@@ -42,7 +42,7 @@ def test_help_teaches():
         (
             [],
             {},
-            f"no recipe given; there are: deepscaler/deepseek-r1-distill-qwen-1.5b deepscaler/qwen2.5-7b {PUZZLES}",
+            "no recipe given; there are: deepscaler/",
         ),
         (["knights_and_knaves/llama"], {}, "recipes/knights_and_knaves/llama.yaml is no recipe; there are: "),
         (["knights_and_knaves/base"], {}, "is no recipe"),

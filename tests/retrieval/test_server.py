@@ -139,17 +139,17 @@ def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
 
 
 def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
-    with gate.serving(small_index, "--deadline", 0.5) as server:
+    with gate.serving(small_index, "--deadline", 3) as server:
         start = time.monotonic()
         late = server.post({"queries": ["a"]})
-        assert late.status_code == 504 and "0.5 s" in late.json()["detail"]
-        assert time.monotonic() - start >= 0.5
+        assert late.status_code == 504 and "3" in late.json()["detail"]
+        assert time.monotonic() - start >= 3
         # The search still occupies the thread; what waits for it in vain is dropped, not kept.
         assert server.post({"queries": ["b"]}).status_code == 504
         assert server.pending() == 1
         gate.open()
         wait_for(lambda: server.pending() == 0)
-        wait_for(lambda: server.post({"queries": ["c"]}).status_code == 200)  # half a second may be short
+        wait_for(lambda: server.post({"queries": ["c"]}).status_code == 200)  # its three seconds may be short
         assert set(gate.searched()) == {"a", "c"}
 
 

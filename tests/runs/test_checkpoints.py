@@ -86,7 +86,6 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(run_dir, name):
     harm(run_dir / "global_step_4")
     assert complaint in damage(run_dir / "global_step_4")
     notes = settle_checkpoint(run_dir)
-    assert latest_checkpoint(run_dir) == run_dir / "global_step_2"
     assert complaint in notes[0] and "going on from global_step_2" in notes[0]
     assert latest_checkpoint(run_dir) == run_dir / "global_step_2"
 

@@ -52,7 +52,7 @@ def compute_score(**_): ...
     monkeypatch.chdir(tmp_path)
     before = dict(os.environ)
     found = finding("rewards/mine.py")
-    assert found.level is Level.NOT_CHECKED and "was not loaded" not in found.message
+    assert found.level is Level.NOT_CHECKED and "data sources" in found.message
     assert Path.cwd() == tmp_path and dict(os.environ) == before
     assert "printed" not in capfd.readouterr().out
 

@@ -50,7 +50,6 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
     ("overrides", "parts"),
     [
         ([f"{ACTOR}.ppo_mini_batch_size=128"], ["ppo_mini_batch_size=128", "train_batch_size=64", "count prompts"]),
-        (["trainer.n_gpus_per_node=3"], ["32 x", "= 256 responses", "3 data-parallel groups"]),
         ([f"{ACTOR}.ppo_mini_batch_size=0"], ["ppo_mini_batch_size=0", "at least 1"]),
         ([*FIXED, f"{ACTOR}.ppo_micro_batch_size_per_gpu=7"], ["ppo_micro_batch_size_per_gpu=7", "64 responses"]),
         ([*FIXED, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=6"], ["log_prob_micro_batch_size_per_gpu=6", "128"]),
@@ -67,22 +66,9 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         ),
         (["data.max_response_length=8192"], ["400", "8592", "max_model_len=4496", "cut short"]),
         ([f"{ACTOR}.ppo_max_token_len_per_gpu=4000"], ["ppo_max_token_len_per_gpu=4000", "4496 tokens"]),
-        ([f"{LOSS}.shaping.tau=0.1111"], ["same weight 1", "inverse temperature"]),
         ([f"{LOSS}.shaping.name=sigmoit"], ["Did you mean 'sigmoid'"]),
-        ([f"{LOSS}.placement=between"], ["placement='between'", "outside or inside"]),
-        ([f"{ACTOR}.kl_loss_type=k4"], ["kl_loss_type='k4'", "low_var_kl"]),
-        ([f"{ACTOR}.clip_ratio_c=0.5"], ["clip_ratio_c=0.5", "(1, inf]"]),
         (["algorithm=grpo", f"{ACTOR}.clip_ratio_low=1.5"], ["clip_ratio_low=1.5", "[0, 1]"]),
         ([f"{ACTOR}.loss_agg_mode=mean"], ["Invalid loss_agg_mode: mean"]),
-        (["algorithm.adv_estimator=grpoo"], ["grpoo"]),
-        ([f"{ROLLOUT}.mode=sync"], ["mode='sync'", "async"]),
-        ([f"{ROLLOUT}.val_kwargs.do_sample=true", f"{ROLLOUT}.temperature=0"], ["veRL refuses it", "temperature"]),
-        (
-            ["data.train_files=/nowhere/kk/train.parquet"],
-            ["/nowhere/kk/train.parquet does not exist", "docs/data.md"],
-        ),
-        (["actor_rollout_ref.model.path=./nowhere"], ["model.path=./nowhere is not a directory"]),
-        (["reward.custom_reward_function.path=/nowhere/reward.py"], ["/nowhere/reward.py cannot be loaded"]),
     ],
 )
 def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, parts):
@@ -134,8 +120,9 @@ def test_all_problems_come_out_at_once(data):
     ]  # fmt: skip
     found = "\n".join(validate(PUZZLES, overrides).messages(Level.ERROR))
     for part in (
-        "/no/kk/test.parquet", "3 data-parallel groups", "max_model_len", "same weight 1",
-        "placement='between'", "clip_ratio_c=0.5", "sync", "validation gen temperature", "kl_loss_type='k4'",
+        "/no/kk/test.parquet does not exist", "docs/data.md", "= 256 responses", "3 data-parallel groups", "max_model_len",
+        "same weight 1", "inverse temperature", "placement='between'", "outside or inside", "clip_ratio_c=0.5", "(1, inf]",
+        "mode='sync'", "async", "validation gen temperature", "kl_loss_type='k4'", "low_var_kl",
     ):  # fmt: skip
         assert part in found, part
 
@@ -250,9 +237,7 @@ def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, ca
     [
         ("defaults:\n  - ppo_trainer\ndata: [1, {\n", ["mine.yaml, line 4", "not YAML"]),
         ("defaults:\n  - ppo_trainer\n\ttrainer: 1\n", ["mine.yaml, line 3", "not YAML"]),
-        ("", ["mine.yaml is empty", "ppo_trainer"]),
-        ("data: {train_batch_size: 8}", ["is not a whole configuration", "base.yaml"]),
-        ("- 1\n- 2\n", ["mine.yaml is a list", "keys with values"]),
+        ("data: {train_batch_size: 8}", ["is not a whole configuration", "it lacks", "critic", "base.yaml"]),
     ],
 )
 def test_a_broken_recipe_is_a_line_with_its_place(tmp_path, capsys, command, content, parts):
@@ -260,11 +245,6 @@ def test_a_broken_recipe_is_a_line_with_its_place(tmp_path, capsys, command, con
     assert main([*command, str(tmp_path / "mine.yaml")]) == 2
     output = capsys.readouterr().err
     assert output.count("\n") == 1 and all(part in output for part in parts), output
-
-
-def test_a_part_of_a_recipe_is_not_taken_for_one(capsys):
-    assert main(["validate", str(RECIPES / "knights_and_knaves/base.yaml")]) == 2
-    assert "it lacks algorithm, critic" in capsys.readouterr().err
 
 
 def test_a_dry_run_of_train_shows_the_same(data, capsys):

@@ -82,7 +82,7 @@ def test_a_task_whose_verifier_needs_what_json_cannot_hold_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("piece", ["<answer>", "</answer>", "<answer></answer>", "(", "9**"])
-def test_long_responses_are_scored_in_linear_time(tmp_path, piece):
+def test_long_responses_get_a_score(piece):
     truth = json.dumps(
         {"task": "chain_sum", "config": {}, "entry": {"question": "1 + 1 =", "answer": "2", "metadata": {}}}
     )

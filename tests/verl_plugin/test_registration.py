@@ -160,17 +160,3 @@ def test_the_estimator_s_node_is_what_it_takes_and_is_checked_when_it_is_built()
     assert not core_algos.get_adv_estimator_fn("ha_dw")(**arguments, config=config)[0].any()
     with pytest.raises(Exception, match="forgetting=2"):
         omega_conf_to_dataclass(compose("trgrpo_trainer", "algorithm=ha_dw", "algorithm.ha_dw.forgetting=2").algorithm)
-
-
-@pytest.mark.parametrize(
-    ("override", "complaint"),
-    [
-        ("shaping.name=sigmoit", "Did you mean 'sigmoid'"),
-        ("shaping.tau=0.1111", "inverse temperature"),
-        ("shaping.name=power", "write shaping=power"),
-    ],
-)
-def test_mistakes_come_out_when_the_run_is_configured(override, complaint):
-    config = compose("trgrpo_trainer", f"actor_rollout_ref.actor.policy_loss.{override}")
-    with pytest.raises(Exception, match=complaint):
-        actor_of(config)

@@ -208,11 +208,3 @@ def test_a_local_copy_of_the_public_data_set(tmp_path, datasets_cache, hub, monk
     # The same files as a directory.
     files, _ = build_kk(tmp_path / "files", people=(2, 3), train=None, test=None, source=str(hub))
     assert [sorted(keys_of(rows)) for rows in files.values()] == [sorted(keys_of(rows)) for rows in every.values()]
-
-
-def test_a_malformed_row_stops_the_build(tmp_path):
-    source = write_jsonl(tmp_path / "kk.jsonl", generate_puzzles(3, 12, 1))
-    with source.open("a") as file:
-        file.write('{"quiz": "Who?"}\n')
-    with pytest.raises(ValueError, match=r"kk.jsonl, row 13: missing names"):
-        build_kk(tmp_path / "out", source=str(source))

@@ -1,4 +1,4 @@
-"""The time to score a Knights-and-Knaves response is bounded and linear in its length."""
+"""The time to score a Knights-and-Knaves response is linear in its length."""
 
 import random
 import time
@@ -10,15 +10,19 @@ from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 
 MEDIUM, LARGE = 100_000, 1_000_000  # characters
 _LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=5000)
-PIECES = {
+# What the search for tags sees, anywhere in a response.
+TAGS = {
     "random": "".join(_LETTERS),
     "opening think": "<think>",
     "closing think": "</think>",
     "opening answer": "<answer>",
     "half tags": "</answer",
     "end tokens": "<|im_end|>",
-    "names": "Zoey, ",
     "spaces": " ",
+}
+# What the reading of claims sees, in an answer.
+CLAIMS = {
+    "names": "Zoey, ",
     "newlines": "\n",
     "numbers": "(1) ",
     "is a": "is a ",
@@ -42,9 +46,18 @@ def seconds(response: str) -> float:
     return min(times)
 
 
+@pytest.mark.parametrize("piece", CLAIMS.values(), ids=CLAIMS.keys())
+def test_reading_claims_is_linear(piece):
+    assert_linear(piece, "answer")
+
+
 @pytest.mark.parametrize("place", ["everywhere", "reasoning", "answer", "tail"])
-@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
-def test_time_is_linear_and_bounded(piece, place):
+@pytest.mark.parametrize("piece", TAGS.values(), ids=TAGS.keys())
+def test_looking_for_the_answer_is_linear(piece, place):
+    assert_linear(piece, place)
+
+
+def assert_linear(piece, place):
     frame = {
         "everywhere": "{}",
         "reasoning": f"{{}}</think><answer>{TRUTH}</answer>",
@@ -52,5 +65,4 @@ def test_time_is_linear_and_bounded(piece, place):
         "tail": f"<think>a</think><answer>{TRUTH}</answer>{{}}",
     }[place]
     medium, large = (seconds(frame.format((piece * (size // len(piece) + 1))[:size])) for size in (MEDIUM, LARGE))
-    assert large < 1.0
     assert large < 20 * medium + 0.05  # the constant: timer noise where both are tiny

@@ -94,13 +94,16 @@ PIECES = {
     "frame", ["{}", "<think>x</think><answer>{}</answer>", "<information>{}</information><answer>"]
 )
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
-def test_time_is_bounded(piece, frame):
+def test_time_is_linear(piece, frame):
     golds = [f"alias number {number}" for number in range(50)]
-    for size, limit in ((20_000, 0.05), (1_000_000, 1.0)):
+
+    def seconds(size):
         response = frame.format((piece * (size // len(piece) + 1))[:size])
         times = []
         for _ in range(3):
             start = time.process_time()
             score(response, golds)
             times.append(time.process_time() - start)
-        assert min(times) < limit
+        return min(times)
+
+    assert seconds(1_000_000) < 20 * seconds(100_000) + 0.05  # the constant: timer noise where both are tiny
