@@ -80,6 +80,7 @@ def _overview(commands: Mapping[str, str]) -> str:
             "TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.\n\nusage: verl-trgrpo COMMAND ...\n",
             *(f"  {name:<20}{about}" for name, about in commands.items()),
             "\n`verl-trgrpo COMMAND --help` explains a command, with examples.",
+            "Exit codes: 0 fine, 1 failed or problems found, 2 wrong input, 130 interrupted.",
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
         ]
     )
