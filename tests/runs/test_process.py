@@ -78,6 +78,14 @@ def test_no_signal_leaves_anything_running(tmp_path, numbers):
     assert not alive
 
 
+def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):
+    fake_driver("exec sleep 300")
+    with pytest.raises(KeyboardInterrupt), TrainingProcess([], dict(os.environ), tmp_path / "log") as process:
+        signal.raise_signal(signal.SIGTERM)
+        process.wait(lambda: None)
+    assert not psutil.pid_exists(process.pid)
+
+
 def test_a_training_that_outlives_its_launcher_keeps_the_lock(tmp_path, fake_driver):
     fake_driver("exec sleep 300")
     with contextlib.ExitStack() as launcher:

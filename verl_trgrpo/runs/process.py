@@ -25,7 +25,7 @@ class TrainingProcess:
     """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file, for the time of a ``with`` block.
 
     Its own session keeps a terminal's Ctrl-C away from Ray's daemons; this class passes the signal on to the driver alone
-    and then makes sure that nothing it started survives. Within the block SIGINT (Ctrl-C), SIGTERM and SIGHUP raise a
+    and then makes sure that nothing it started survives. SIGINT (Ctrl-C), SIGTERM and SIGHUP within the block make `wait` raise a
     KeyboardInterrupt; that, like any exception that leaves the block, stops the process first.
 
     Args:
@@ -41,7 +41,8 @@ class TrainingProcess:
         self._command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
         self._environment, self._log_file, self._inherit = environment, log_file, inherit
         self._descendants: set[psutil.Process] = set()
-        self._ending = self._impatient = False
+        # Only `wait` is interrupted: elsewhere a signal could come between the process and what ends it.
+        self._waiting = self._signalled = False
 
     def __enter__(self) -> TrainingProcess:
         with contextlib.ExitStack() as signals:
@@ -61,16 +62,17 @@ class TrainingProcess:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End what is left; an exception asks the driver first. A signal meanwhile cuts that short and leaves nothing behind."""
-        self._ending = True
+        self._waiting = self._signalled = False  # from here on a signal means impatience
         with self._signals:
             if kind is not None:
                 self._ask_to_end()
             self._sweep()
 
     def _on_signal(self, *_: Any) -> None:
-        if not self._ending:
+        self._signalled = True
+        if self._waiting:
+            self._waiting = False
             raise KeyboardInterrupt
-        self._impatient = True
 
     @property
     def pid(self) -> int:
@@ -78,6 +80,9 @@ class TrainingProcess:
 
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
         """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code."""
+        self._waiting = True
+        if self._signalled:
+            raise KeyboardInterrupt
         while self._process.poll() is None:
             self._remember_descendants()
             on_tick()
@@ -89,7 +94,7 @@ class TrainingProcess:
         self._remember_descendants()
         self._process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + _GRACE
-        while self._process.poll() is None and time.monotonic() < deadline and not self._impatient:
+        while self._process.poll() is None and time.monotonic() < deadline and not self._signalled:
             time.sleep(0.1)
             self._remember_descendants()
 
