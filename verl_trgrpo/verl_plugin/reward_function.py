@@ -25,4 +25,5 @@ def _loaded(path: str, name: str) -> Callable[..., Any]:
     """veRL would run the file again at each call, which may load a model, and cannot register a reward twice."""
     from verl.utils.import_utils import load_extern_object
 
-    return load_extern_object(module_path=path, object_name=name)
+    found: Any = load_extern_object(module_path=path, object_name=name)
+    return found
