@@ -33,10 +33,14 @@ def test_long_responses_are_shown_from_their_end():
 
 
 def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):
-    (tmp_path / "own.py").write_text("def score(solution_str, factor, **_):\n    return factor * len(solution_str)\n")
+    count = f"open({str(tmp_path / 'runs')!r}, 'a').write('x')\n"
+    code = "def score(solution_str, factor, **_):\n    return factor * len(solution_str)\n"
+    (tmp_path / "own.py").write_text(count + code)
     own = {"path": str(tmp_path / "own.py"), "name": "score", "reward_kwargs": {"factor": 3}}
-    function = reward_function(OmegaConf.create({"reward": {"custom_reward_function": own}}))
-    assert function(data_source="x", solution_str="four", ground_truth="", extra_info={}) == 12
+    for _ in range(2):
+        function = reward_function(OmegaConf.create({"reward": {"custom_reward_function": own}}))
+        assert function(data_source="x", solution_str="four", ground_truth="", extra_info={}) == 12
+    assert (tmp_path / "runs").read_text() == "x"  # one that loads a model, or registers itself, cannot be run again
 
 
 @pytest.mark.slow
