@@ -78,7 +78,8 @@ def from_archive(name: str, directory: Path) -> str:
     )
     arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
     head = f"{study.title}: {arms_text}; {origin}."
-    arms = group_arms(runs := read_runs([str(directory / "runs")]), study.baseline)
+    runs = sorted(read_runs([str(directory / "runs")]), key=lambda run: [*study.arms].index(run.label))
+    arms = group_arms(runs, study.baseline)
     pictures = []
     for chart in curve_charts(arms, study.accuracy or None, last_common_step(runs)):
         for start, ending in PICTURES.items() if study.primary else ():  # a sweep is a table

@@ -48,6 +48,10 @@ def test_the_last_five_steps_count_for_entropy_and_length():
     assert run_figures(many, None) == {"entropy": 18.0, "response_length": 36.0}
 
 
+def test_a_single_validation_is_one_figure_and_no_curve():
+    assert run_figures([Step(4, {"val-core/kk/acc/mean@1": 0.5})], None) == {"final_accuracy": 0.5}
+
+
 def test_what_was_not_logged_has_no_figure():
     assert run_figures([Step(1, {"actor/grad_norm": 0.5})], None) == {"grad_norm": 0.5}
     assert run_figures([], None) == {}

@@ -42,9 +42,10 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
     if points := series(steps, metric):
         heights = [height for _, height in points]
         width = points[-1][0] - points[0][0]
-        found["final_accuracy"], found["best_accuracy"] = heights[-1], max(heights)
-        trapezoids = [(right - left) * (a + b) / 2 for (left, a), (right, b) in pairwise(points)]
-        found["area"] = math.fsum(trapezoids) / width if width else heights[0]
+        found["final_accuracy"] = heights[-1]
+        if width:  # of a single validation these would be the same again, and tested again
+            trapezoids = [(right - left) * (a + b) / 2 for (left, a), (right, b) in pairwise(points)]
+            found["best_accuracy"], found["area"] = max(heights), math.fsum(trapezoids) / width
         probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
             found["gap"] = fmean(train) - heights[-1]

@@ -106,14 +106,14 @@ def curve_charts(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Cha
 def _chart(title: str, y_label: str, drawn: Sequence[Curve]) -> Chart:
     # On a phone the picture is 360 pixels wide; font sizes are legible there.
     figure, (axis,) = new_figure((5.6, 3.9), [plain(title)])
-    axis.set_ylabel(y_label)
     steps = {step for curve in drawn for step in curve.runs.index}
     if len(steps) == 1:
         _draw_points(axis, drawn)
         about = f"after step {steps.pop():.0f}"
-        axis.set_xlabel(about)
+        axis.set_xlabel(f"{y_label} {about}")
     else:
         _draw_curves(axis, drawn)
+        axis.set_ylabel(y_label)
         about = "first to last value of the mean over steps"
         # Below the picture, where it hides no curve.
         figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
@@ -134,23 +134,25 @@ def _draw_curves(axis: Any, drawn: Sequence[Curve]) -> None:
 
 
 def _draw_points(axis: Any, drawn: Sequence[Curve]) -> None:
-    """Of a metric with one step: arm beside arm, means with intervals, and thin the runs, those of one seed joined."""
+    """Of a metric with one step: arm below arm, means with intervals, and thin the runs, those of one seed joined."""
+    from matplotlib.ticker import AutoLocator
+
     seeds: dict[int, list[tuple[int, float]]] = {}
     for place, curve in enumerate(drawn):
         look = style(curve.arm.number)
         values = curve.runs.iloc[0]
-        axis.scatter([place] * len(values), values, s=14, color=look["color"], alpha=0.55)
+        axis.scatter(values, [place] * len(values), s=14, color=look["color"], alpha=0.55)
         for run, value in values.items():
             if (seed := curve.arm.runs[run].seed) is not None:
-                seeds.setdefault(seed, []).append((place, value))
+                seeds.setdefault(seed, []).append((value, place))
         large = {**look, "markersize": 9, "capsize": 5}
-        axis.errorbar([place + 0.12], curve.mean, yerr=curve.half_width, **large)
+        axis.errorbar(curve.mean, [place + 0.2], xerr=curve.half_width, **large)
     for points in seeds.values():
-        axis.plot(*zip(*points, strict=True), color="#888888", linewidth=0.7, zorder=0)
+        axis.plot(*zip(*points, strict=True), color="#888888", linewidth=0.5, alpha=0.6, zorder=0)
     labels = [f"{plain(curve.arm.label)}\n({count_of(curve.counted, 'seed')})" for curve in drawn]
-    slanted = {"rotation": 20, "ha": "right", "rotation_mode": "anchor"} if len(drawn) > 3 else {}
-    axis.set_xticks(range(len(drawn)), labels, fontsize=9.5, **slanted)
-    axis.set_xlim(-0.5, len(drawn) - 0.5)
+    axis.set_yticks(range(len(drawn)), labels, fontsize=9.5)
+    axis.set_ylim(len(drawn) - 0.4, -0.6)
+    axis.xaxis.set_major_locator(AutoLocator())
 
 
 def _words(curve: Curve) -> str:
