@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy, pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -420,7 +421,8 @@ def checkpoints(out: Path) -> list[int]:
 
 def load_model(path: str | Path, device: str) -> Any:
     """The model of a Hugging Face directory, in float32 on a device."""
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    attention = GROUPED if device == "cpu" else "sdpa"
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     model.to(torch.device(device))  # type: ignore[arg-type]
     return model.eval()  # without dropout, or the updates would see another policy than the sampler
 
@@ -452,9 +454,10 @@ def train(options: Options) -> None:
     ref = load_model(options.model, options.device).requires_grad_(False) if options.kl_coef else None
     optimizer: torch.optim.Optimizer
     if options.optimizer == "sgd":
-        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
+        optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9, fused=True)
     else:
-        optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay)
+        decay = options.weight_decay
+        optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=decay, fused=True)
     if start and (source / "optimizer.pt").is_file():
         optimizer.load_state_dict(torch.load(source / "optimizer.pt", options.device, weights_only=True))
     rows = read_rows(options.train, tokenizer)

@@ -1,0 +1,41 @@
+"""Grouped attention is the softmax attention of transformers: outputs and gradients, padded, cached, with shared heads."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from verl_trgrpo.common.attention import GROUPED
+
+
+def models(heads, groups):
+    """Two models with the same weights, with grouped attention and with transformers' own."""
+    torch.manual_seed(0)
+    shape = {"hidden_size": 8 * heads, "num_attention_heads": heads, "num_key_value_heads": groups}
+    config = LlamaConfig(vocab_size=50, intermediate_size=40, num_hidden_layers=2, **shape)
+    pair = [AutoModelForCausalLM.from_config(config, attn_implementation=name) for name in (GROUPED, "sdpa")]
+    pair[1].load_state_dict(pair[0].state_dict())
+    return [model.double().eval() for model in pair]
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(6, 2), (4, 4), (4, 1)])
+def test_outputs_and_gradients_are_those_of_transformers(heads, groups):
+    ids = torch.arange(21).view(3, 7)
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0  # padded on the left
+    gradients = []
+    for model in models(heads, groups):
+        logits = model(ids, attention_mask=mask).logits
+        (logits.softmax(-1)[mask.bool()] ** 2).sum().backward()
+        gradients.append([logits[mask.bool()], *(parameter.grad for parameter in model.parameters())])
+    assert all(gradient.abs().max() > 0 for gradient in gradients[0])
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-9)
+
+
+def test_a_token_behind_a_cache_sees_what_it_saw_in_one_pass():
+    model, _ = models(6, 2)
+    ids = torch.arange(12).view(2, 6)
+    whole = model(ids).logits
+    first = model(ids[:, :4], use_cache=True)
+    rest = [model(ids[:, 4:5], past_key_values=first.past_key_values)]
+    rest.append(model(ids[:, 5:], past_key_values=rest[0].past_key_values))
+    torch.testing.assert_close(torch.cat([first.logits, *(part.logits for part in rest)], 1), whole)
