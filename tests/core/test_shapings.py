@@ -110,6 +110,62 @@ def test_stapo_leaves_out_what_is_rare_sure_and_rewarded():
     assert make_shaping("stapo", max_prob=0.6, max_entropy=0.06).weigh(batch).tolist() == [[0, 1, 1, 0, 1, 1]]
 
 
+def test_top_entropy_keeps_a_rounded_up_share_and_all_ties():
+    def kept(entropy, share):
+        return make_shaping("top_entropy", share=share).weigh(tokens(entropy=entropy)).tolist()[0][:-1]
+
+    assert kept(list(range(30)), 0.1) == [0] * 27 + [1] * 3
+    assert kept([3, 1, 2, 0.5, 0.1], 0.3) == [1, 0, 1, 0, 0]
+    assert kept([2, 1, 2, 2, 0.1], 0.2) == [1, 0, 1, 1, 0]
+    empty = Tokens.of_batch(*torch.zeros(4, 1, 3), torch.zeros(1, 3))
+    assert make_shaping("top_entropy").weigh(empty).tolist() == [[1, 1, 1]]
+
+
+def cppo(probs, old_probs, advantage, delta, min_weight, prefix_delta):
+    """CPPO's mask of one response, token by token."""
+    moved = [abs(p - q) for p, q in zip(probs, old_probs, strict=True)]
+    ordered, place = sorted(moved), 0.9 * (len(moved) - 1)
+    low = int(place)
+    quantile = ordered[low] + (place - low) * (ordered[min(low + 1, len(moved) - 1)] - ordered[low])
+    budget = min(max(quantile, prefix_delta), 2 * prefix_delta)
+    kept, weights, drifts = [], 0.0, 0.0
+    for t, (change, p, q) in enumerate(zip(moved, probs, old_probs, strict=True)):
+        weight = 1 - (1 - min_weight) * t / max(len(moved) - 1, 1)
+        bound = min(delta, delta + budget * weights - drifts)
+        kept.append(float(advantage * (p / q - 1) <= 0 or weight * change <= bound))
+        weights, drifts = weights + weight, drifts + weight * change
+    return kept
+
+
+def test_cppo_leaves_out_what_drifts_too_far_for_its_place():
+    def weights(probs, old_probs, advantage, **options):
+        p, q = ([math.log(x) for x in values] for values in (probs, old_probs))
+        batch = tokens(log_prob=p, old_log_prob=q, advantages=[advantage] * len(p))
+        return make_shaping("cppo", **options).weigh(batch).tolist()[0][:-1]
+
+    # Changes 0.1, 0.25, 0.05 count 0.1, 0.225, 0.04; the bounds are 0.2, 0.2 + 0.04 - 0.1, 0.2 + 0.076 - 0.325.
+    assert weights([0.4, 0.55, 0.35], [0.3] * 3, 1.0) == [1, 0, 0]
+    assert weights([0.4, 0.55, 0.35], [0.3] * 3, -1.0) == [1, 1, 1], "the update brings p back"
+    assert weights([0.2, 0.05, 0.25], [0.3] * 3, -1.0) == [1, 0, 0]
+    generator, seen = torch.Generator().manual_seed(0), []
+    for _ in range(30):
+        old = torch.rand(12, generator=generator, dtype=torch.double).clamp(0.05, 0.95)
+        new = (old + 0.12 * torch.randn(12, generator=generator, dtype=torch.double)).clamp(0.01, 0.99)
+        for advantage, options in ((1.3, (0.2, 0.8, 0.02)), (-0.4, (0.3, 1.0, 0.0)), (1.0, (0.1, 0.5, 0.1))):
+            named = dict(zip(("delta", "min_weight", "prefix_delta"), options, strict=True))
+            found = weights(new.tolist(), old.tolist(), advantage, **named)
+            assert found == cppo(new.tolist(), old.tolist(), advantage, *options)
+            seen += found
+    assert 0.2 < sum(seen) / len(seen) < 0.9
+
+
+def test_cppo_counts_generated_tokens_alone_and_each_response_for_itself():
+    log_prob, old = torch.tensor([[0.4, 0.9, 0.55, 0.35], [0.2, 0.3, 0.9, 0.9]]).log(), torch.full((2, 4), 0.3).log()
+    mask = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0]])  # a gap of observed tokens; no tokens at all
+    batch = Tokens.of_batch(old, log_prob, torch.ones(2, 4), mask)
+    assert make_shaping("cppo").weigh(batch).tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+
+
 def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():
     generator = torch.Generator().manual_seed(0)
     log_prob = -torch.rand(64, 200, generator=generator, dtype=torch.float64)

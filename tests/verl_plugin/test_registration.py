@@ -34,6 +34,7 @@ ALGORITHMS = {
     "ha_dw": ("vanilla", "ha_dw", None),
     "stapo": ("tr_grpo", "grpo", "stapo"),
     "random_subset": ("tr_grpo", "grpo", "random_subset"),
+    "cppo": ("tr_grpo", "grpo", "cppo"),
     "w_reinforce": ("vanilla", "w_reinforce", None),
     "dppo_tv": ("dppo_tv", "grpo", None),
     "dppo_kl": ("dppo_kl", "grpo", None),
@@ -41,6 +42,16 @@ ALGORITHMS = {
     "tr_dppo_kl": ("tr_dppo_kl", "grpo", "sigmoid"),
     "tr_dapo_clip": ("tr_grpo", "grpo", "sigmoid"),
     "tr_ha_dw": ("tr_grpo", "ha_dw", "sigmoid"),
+}
+# Bounds of the ratio or, for DPPO, of the change of p; veRL's 0.2, 0.2 and 3 where nothing else is meant.
+CLIPS = {
+    "dapo_clip": (0.2, 0.28, 3.0),
+    "tr_dapo_clip": (0.2, 0.28, 3.0),
+    "cppo": (1.0, 1e4, 1e4),
+    "dppo_tv": (0.15, 0.15, 1e4),
+    "tr_dppo_tv": (0.15, 0.15, 1e4),
+    "dppo_kl": (0.05, 0.05, 1e4),
+    "tr_dppo_kl": (0.05, 0.05, 1e4),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -112,7 +123,8 @@ def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
     assert actor.calculate_entropy is (algorithm in ("top_entropy", "stapo"))
     assert config.algorithm.norm_adv_by_std_in_grpo is (algorithm != "dr_grpo")
     assert actor.loss_agg_mode == ("seq-mean-token-sum-norm" if algorithm == "dr_grpo" else "token-mean")
-    assert actor.clip_ratio_high == (0.28 if algorithm.endswith("dapo_clip") else 0.2)
+    clip = (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c)
+    assert clip == CLIPS.get(algorithm, (0.2, 0.2, 3.0))
 
 
 def test_every_algorithm_and_every_shaping_has_a_file():
@@ -139,6 +151,11 @@ def test_weights_are_divided_by_their_mean_by_one_word():
 def test_every_algorithm_has_a_row_in_the_readme():
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert [name for name in ALGORITHMS if f"`{name}`" not in readme] == []
+
+
+def test_a_loss_without_token_weights_is_refused_where_they_are_configured():
+    with pytest.raises(Exception, match="loss_mode=gspo ignores shaping"):
+        actor_of(compose("ppo_trainer", "+algorithm=tr_grpo", f"{LOSS}.loss_mode=gspo"))
 
 
 def test_a_shaping_of_your_own():

@@ -111,6 +111,37 @@ def stapo(
     return 1 - ((probs < max_prob) & (entropy < max_entropy) & (advantages > 0)).to(probs.dtype)
 
 
+@register_shaping("cppo", {"delta": "(0, inf)", "min_weight": "(0, 1]", "prefix_delta": "[0, inf)"})
+def cppo(
+    log_prob: torch.Tensor,
+    old_log_prob: torch.Tensor,
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    *,
+    delta: float = 0.2,
+    min_weight: float = 0.8,
+    prefix_delta: float = 0.02,
+) -> torch.Tensor:
+    """0 for tokens that leave CPPO's trust region (arXiv 2606.10968), else 1; the region shrinks as a response drifts.
+
+    With D_t = |p - p_old| of the t-th of a response's T generated tokens, a weight v_t that falls linearly from 1 to
+    ``min_weight``, Z_t = v_t D_t, and b the 0.9 quantile of D within [``prefix_delta``, 2 ``prefix_delta``], a token
+    stays if A (r - 1) <= 0 (the update brings it back) or Z_t <= min(``delta``, ``delta`` + sum_{j<t} (b v_j - Z_j)).
+    Formula and defaults are those of the authors' public code (Tencent-Hunyuan/UniRL, ``unirl/algorithms/cppo.py``).
+    """
+    mask = response_mask.to(log_prob.dtype)
+    place = (mask.cumsum(-1) - 1).clamp(min=0)
+    last = (mask.sum(-1, keepdim=True) - 1).clamp(min=1)
+    weight = (1 - (1 - min_weight) * place / last) * mask
+    moved = (log_prob.exp() - old_log_prob.exp()).abs() * mask
+    drift = weight * moved
+    budget = moved.masked_fill(~response_mask, torch.nan).nanquantile(0.9, -1, keepdim=True).nan_to_num()
+    slack = budget.clamp(prefix_delta, 2 * prefix_delta) * weight - drift
+    bound = (delta + slack.cumsum(-1) - slack).clamp(max=delta)
+    brought_back = advantages * (log_prob - old_log_prob) <= 0
+    return (brought_back | (drift <= bound)).to(log_prob.dtype)
+
+
 @register_shaping("random_subset", {"share": "(0, 1)"})
 def random_subset(
     old_log_prob: torch.Tensor, positions: torch.Tensor, *, share: float = 0.5, seed: int = 0
@@ -119,7 +150,8 @@ def random_subset(
 
     In the manner of S-GRPO (arXiv 2504.20834, of which the abstract was seen), which trains on a random subset. Which tokens
     are drawn is a function of position, old log-probability and ``seed``: the same however a batch is cut, and in every
-    pass over it, without a generator's state.
+    pass over it, without a generator's state. (Tokens of old probability 1 at one position share their fate; they have no
+    gradient.)
     """
     bits = (
         old_log_prob.double().contiguous().view(torch.int64)

@@ -17,6 +17,10 @@ from verl_trgrpo.core import ClipRange, DifficultyOptions, OutcomeOptions, Token
 # that can carry it.
 ENTROPY = "_token_entropy"
 
+# veRL's own losses that take token weights: their names here, and veRL's.
+WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
+LOSS_MODES = ("tr_grpo", "aspo", *WEIGHTED)
+
 
 @dataclass
 class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
@@ -25,13 +29,22 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
 
     Raises:
-        ValueError: for what ``TokenWeighting`` refuses, and for ``placement=inside`` with another ``loss_mode`` than tr_grpo.
+        ValueError: for what ``TokenWeighting`` refuses, for a ``loss_mode`` that has no token weights, and for
+            ``placement=inside`` with another than tr_grpo.
     """
 
     loss_mode: str = "tr_grpo"
 
     def __post_init__(self) -> None:
+        from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
+
         super().__post_init__()
+        # veRL itself refuses what nobody has registered.
+        if self.loss_mode in POLICY_LOSS_REGISTRY and self.loss_mode not in LOSS_MODES:
+            raise ValueError(
+                f"policy_loss.loss_mode={self.loss_mode} ignores shaping, placement, prob_source, normalize and kl; leave it at "
+                f"{' or '.join(LOSS_MODES)}, or choose another algorithm"
+            )
         if self.loss_mode != "tr_grpo" and self.placement != "outside":
             raise ValueError(
                 f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode={self.loss_mode} does not "

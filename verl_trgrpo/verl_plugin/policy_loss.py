@@ -14,9 +14,6 @@ from verl_trgrpo.core.policy_loss import normalized
 from verl_trgrpo.verl_plugin import config as plugin_config
 
 _OWN = {"tr_grpo": compute_policy_loss, "aspo": compute_aspo_loss}
-# Ours, and veRL's whose loss is linear in a factor that can be given to it.
-_WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
-LOSS_MODES = (*_OWN, *_WEIGHTED)
 
 
 def verl_policy_loss(loss: Callable[..., PolicyLoss]) -> Callable[..., Any]:
@@ -105,7 +102,7 @@ def weighted_policy_loss(name: str) -> Callable[..., Any]:
     return policy_loss
 
 
-for _name in LOSS_MODES:
+for _name in plugin_config.LOSS_MODES:
     # veRL overwrites silently; two plugins with one name must not fight in silence.
     if _name in POLICY_LOSS_REGISTRY:
         raise ValueError(
@@ -113,5 +110,5 @@ for _name in LOSS_MODES:
             "uninstall that plugin, or restrict VERL_USE_EXTERNAL_PLUGINS"
         )
     register_policy_loss(_name)(
-        verl_policy_loss(_OWN[_name]) if _name in _OWN else weighted_policy_loss(_WEIGHTED[_name])
+        verl_policy_loss(_OWN[_name]) if _name in _OWN else weighted_policy_loss(plugin_config.WEIGHTED[_name])
     )

@@ -34,12 +34,14 @@ class Case:
         layout: rows of a micro-batch, or a dynamic batch's largest number of tokens where that is above `ROWS`.
         model: Hydra overrides that build the worker, e.g. LoRA. Cases of one model should follow each other.
         rows: first row of the batch that takes part, and the one after the last.
+        advantages: of each response, in place of the batch's.
     """
 
     loss: tuple[str, ...]
     layout: int
     model: tuple[str, ...] = ()
     rows: tuple[int, int] = (0, ROWS)
+    advantages: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,9 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     from verl.utils import tensordict_utils as tu
     from verl.utils.metric import reduce_metrics
 
+    if case.advantages:
+        given = [torch.full_like(row, one) for row, one in zip(batch["advantages"], case.advantages, strict=True)]
+        batch = {**batch, "advantages": given}
     worker.set_loss_fn(loss_function(*case.model, *case.loss))
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()

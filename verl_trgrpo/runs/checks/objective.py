@@ -60,22 +60,12 @@ def objective_findings(config: DictConfig) -> tuple[list[Finding], DictConfig | 
 
 
 def _clip_findings(actor: Any) -> list[Finding]:
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
-
     from verl_trgrpo.verl_plugin.config import check_kl, clip_range_of
-    from verl_trgrpo.verl_plugin.policy_loss import LOSS_MODES
 
     loss = actor.policy_loss
     findings = complaint_of(lambda: clip_range_of(actor), _ACTOR)
     if not isinstance(loss, TokenWeighting):
         return findings
-    # One that is not registered at all is a complaint of its own.
-    if (loss_mode := actor.policy_loss.loss_mode) in POLICY_LOSS_REGISTRY and loss_mode not in LOSS_MODES:
-        message = (
-            f"policy_loss.loss_mode={loss_mode} ignores shaping, placement, prob_source, normalize and kl; "
-            f"leave it at {' or '.join(LOSS_MODES)}, or choose another algorithm"
-        )
-        findings.append(error(_POLICY_LOSS, message))
     if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
         message = f"shaping {loss.shaping} asks for the entropy, but actor.calculate_entropy=false; set it to true"
         findings.append(error(f"{_ACTOR}.calculate_entropy", message))
