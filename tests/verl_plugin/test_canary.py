@@ -37,6 +37,14 @@ CALLED = {
         ("trainer_config", "server_manager", "tokenizer", "processor", "dataset_cls", "data_config"),
         "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/search.py",
     ),
+    "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
+        ("self", "sampling_params", "priority", "kwargs"),
+        "verl_trgrpo/verl_plugin/igrpo.py",
+    ),
+    "verl.utils.import_utils.load_extern_object": (
+        ("module_path", "object_name"),
+        "verl_trgrpo/verl_plugin/reward_function.py and verl_trgrpo/runs/checks/reward_function.py",
+    ),
     "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
     "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
     "verl.utils.config.validate_config": (
@@ -45,7 +53,7 @@ CALLED = {
     ),
     "verl.utils.reward_score.default_compute_score": (
         ("data_source", "solution_str", "ground_truth"),
-        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/evaluation/preview.py",
+        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/reward_function.py",
     ),
 }
 
@@ -100,6 +108,32 @@ def test_keys_of_the_queue_begin_with_the_group():
 
     source = inspect.getsource(agent_loop_tq)
     assert 'f"{uid}_{session_id}_{i}"' in source, f"keys of the TransferQueue have another form; see {V1_TRAINER}"
+
+
+def test_the_single_turn_loop_has_what_its_heir_reads():
+    from verl.experimental.agent_loop import single_turn_agent_loop
+
+    source = inspect.getsource(single_turn_agent_loop) + inspect.getsource(
+        inspect.getmodule(single_turn_agent_loop.AgentLoopBase)
+    )
+    for text in ("self.rollout_config", "self.prompt_length", "self.apply_chat_template_kwargs", 'kwargs["raw_prompt"]'):
+        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/verl_plugin/igrpo.py"
+
+
+def test_policy_losses_are_in_a_mapping_by_name():
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY
+
+    assert callable(POLICY_LOSS_REGISTRY["vanilla"]), (
+        "veRL keeps its losses elsewhere; see verl_trgrpo/verl_plugin/policy_loss.py and config.py"
+    )
+
+
+def test_vllm_s_cpu_build_has_the_switch_that_keeps_weights():
+    import vllm._custom_ops as ops
+
+    assert hasattr(ops, "_supports_onednn"), (
+        "vLLM packs its layers by another switch; see verl_trgrpo/verl_plugin/cpu/vllm_plugin.py"
+    )
 
 
 def test_the_ways_to_train_are_those_of_the_documentation():
