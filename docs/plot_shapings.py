@@ -26,11 +26,13 @@ def main() -> None:
     axes = figure.subplots(rows, _COLUMNS).flatten()
     for axis, (name, shaping) in zip(axes, shapings.items(), strict=False):
         axis.set_title(f"{name}, A > 0" if "advantages" in shaping.inputs else name, fontsize=11)
+        axis.set_xlabel("p of the sampled token", fontsize=9)
         if shaping.probs_only:
             _curve(axis, shaping)
+        elif "log_prob" in shaping.inputs:
+            _drift(axis, shaping)
         else:
             _map(axis, shaping)
-        axis.set_xlabel("p of the sampled token", fontsize=9)
         axis.tick_params(labelsize=8)
     for axis in axes[len(shapings) :]:
         axis.set_axis_off()
@@ -55,21 +57,27 @@ def _map(axis: Any, shaping: Shaping) -> None:
     log_prob, entropies = torch.meshgrid(probs.log(), entropy, indexing="xy")
     ones = torch.ones_like(log_prob)
     weights = shaping.weigh(Tokens.of_batch(log_prob, log_prob, ones, ones, entropies))
-    extent = (float(probs[0]), float(probs[-1]), float(entropy[0]), float(entropy[-1]))
-    axis.imshow(
-        weights,
-        origin="lower",
-        aspect="auto",
-        extent=extent,
-        cmap="Blues",
-        vmin=-0.3,
-        vmax=1.5,
-        interpolation="nearest",
-    )
+    _draw(axis, weights, (float(probs[0]), float(probs[-1]), float(entropy[0]), float(entropy[-1])))
     asked = "entropy" in shaping.inputs
     axis.set_ylabel("entropy, nats" if asked else "")
     if not asked:
         axis.set_yticks([])
+
+
+def _drift(axis: Any, shaping: Shaping) -> None:
+    """w over a response's tokens, for A > 0; each row is a response all of whose tokens moved alike, from p = 1/2 upwards."""
+    moved = torch.linspace(0, 0.3, _POINTS)[:, None].expand(_POINTS, _POINTS)
+    old, ones = torch.full_like(moved, 0.5), torch.ones_like(moved)
+    weights = shaping.weigh(Tokens.of_batch(old.log(), (old + moved).log(), ones, ones))
+    _draw(axis, weights, (1, _POINTS, 0, 0.3))
+    axis.set_xlabel("token of the response", fontsize=9)
+    axis.set_ylabel("p - p_old of all tokens")
+
+
+def _draw(axis: Any, weights: torch.Tensor, extent: tuple[float, float, float, float]) -> None:
+    """A map of weights between 0 and 1; `extent` has the ends of both axes."""
+    look = {"cmap": "Blues", "vmin": -0.3, "vmax": 1.5, "interpolation": "nearest"}
+    axis.imshow(weights, origin="lower", aspect="auto", extent=extent, **look)
     axis.text(0.97, 0.06, "light: 0, dark: 1", transform=axis.transAxes, ha="right", fontsize=8)
 
 
