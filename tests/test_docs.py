@@ -8,6 +8,10 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+def test_the_first_page_is_short():
+    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 180
+
+
 def test_the_loss_without_verl(tmp_path):
     text = (DOCS / "shapings.md").read_text()
     [code] = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "compute_policy_loss" in block]

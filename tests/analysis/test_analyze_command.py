@@ -208,3 +208,9 @@ def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, mes
     assert main([*base, *arguments]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("error: ") and message in error
+
+
+def test_a_missing_file_is_named_before_the_model_is_looked_for(tmp_path, capsys):
+    out = str(tmp_path / "out")
+    assert main(["analyze", "--model", str(CHECKPOINT), "--data", "gone.parquet", "--out", out]) == 2
+    assert "gone.parquet does not exist" in capsys.readouterr().err

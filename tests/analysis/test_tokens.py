@@ -10,7 +10,7 @@ import torch
 from tests.analysis.test_analyze_command import data, options, policy  # noqa: F401
 from tests.core.reference import published_weight
 from verl_trgrpo.analysis.options import parse_shaping
-from verl_trgrpo.analysis.rollouts import sample_rollouts
+from verl_trgrpo.analysis.rollouts import Rollout, sample_rollouts
 from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_tokens
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
@@ -44,6 +44,11 @@ def test_the_best_and_the_worst_of_each_group_are_shown_within_the_limit(policy,
         assert (better.advantage, worse.advantage) == (max(advantages), min(advantages)) and max(advantages) > 0
     assert len(choose(rollouts, 4, 1)) == 1
     assert sum(len(one.response) for one in choose(rollouts, 4, 60)) <= 60
+
+
+def test_responses_without_a_difference_are_shown_too():
+    rollouts = [Rollout(torch.zeros(2), torch.zeros(5), 0.0) for _ in range(8)]
+    assert choose(rollouts, 4, 100) == [*rollouts[:2], *rollouts[4:6]]
 
 
 class ByteTokenizer:
@@ -104,3 +109,14 @@ def test_the_command_writes_the_page_alone(data, tmp_path, capsys):  # noqa: F81
     assert main([*words, "--prompts", "3", "--samples", "4", "--max-tokens", "40", "--seed", "1"]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokens.html"}
     assert "tokens.html" in capsys.readouterr().out
+
+
+def test_equal_rewards_are_no_reason_to_show_nothing(data, tmp_path, capsys):  # noqa: F811
+    out = tmp_path / "out"
+    words = ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), "--max-tokens", "3"]
+    assert main([*words, "--prompts", "2", "--samples", "2"]) == 2 and "equal rewards" in capsys.readouterr().err
+    assert main([*words, "--prompts", "2", "--samples", "2", "--only-tokens"]) == 0
+    page = Collector()
+    page.feed((out / "tokens.html").read_text())
+    assert [tag for tag, _ in page.tags].count("span") == 12
+    assert "A = 0" in " ".join(page.text) and not any("share of" in text for text in page.text)

@@ -80,9 +80,12 @@ def test_ctrl_c_promises_nothing_where_nothing_goes_on():
     assert not psutil.wait_procs([other], timeout=600)[1]
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
-    recipe = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
-    words = [sys.executable, "-m", "verl_trgrpo", "validate", str(recipe), "--no-files", "--show"]
+RECIPE = Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
+
+
+@pytest.mark.parametrize("given", [["validate", str(RECIPE), "--no-files", "--show"], ["--help"]])
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, given):
+    words = [sys.executable, "-m", "verl_trgrpo", *given]
     with (tmp_path / "stderr").open("w+") as error:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error)
         process.stdout.close()

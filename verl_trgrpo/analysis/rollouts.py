@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from verl_trgrpo.analysis.options import AnalyzeOptions
+from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.core import group_relative_advantages
@@ -36,7 +37,7 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
 
     try:
         # Fused attention kernels have no rule for batched backward passes.
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=GROUPED)
         # transformers wraps `to` in a way that its annotation does not survive.
         return AutoTokenizer.from_pretrained(path), model.to(device).eval()  # type: ignore[arg-type]
     except (OSError, RuntimeError, AssertionError) as error:
@@ -52,7 +53,7 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
 
     Raises:
         ValueError: for a file that cannot be read, rows that cannot be scored or need searches, or rewards that are equal
-            in every group: every figure would be 0 and look like a measurement.
+            in every group: every figure of a gradient would be 0 and look like a measurement.
     """
     (rows,) = load_rows([options.data], options.prompts, options.seed)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
@@ -78,10 +79,10 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
             given = torch.tensor(rewards)[:, None]
             advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
             rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
-    if not any(rollout.advantage for rollout in rollouts):
+    if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so "
-            "no token has a gradient; use more prompts or samples, or another checkpoint"
+            "no token has a gradient; use more prompts or samples, or another checkpoint, or look at them with --only-tokens"
         )
     return rollouts
 

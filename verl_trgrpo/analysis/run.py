@@ -32,6 +32,8 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
     places = {name: find_model(name) for name in options.model}
     if options.directory.is_file():
         raise ValueError(f"--out {options.directory} is a file; name a directory")
+    if not options.data.is_file():
+        raise ValueError(f"--data {options.data} does not exist; name a parquet file with prompts")
     options.directory.mkdir(parents=True, exist_ok=True)
     policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
     results: dict[str, Any] = {"options": asdict(options)}
@@ -70,16 +72,16 @@ def _show_tokens(
     )
     tokens = [token for one in shown for token in one.tokens]
     rare = [token for token in tokens if token.prob < 0.25]
-    figures = {
-        "tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown",
-        "their share of |A| (1 - p)": f"{_share(rare, tokens, 'plain'):.1%}",
-        "their share of |A| w (1 - p)": f"{_share(rare, tokens, 'gradient'):.1%}",
-    }
+    figures = {"tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown"}
+    if any(one.advantage for one in shown):
+        figures["their share of |A| (1 - p)"] = f"{_share(rare, tokens, 'plain'):.1%}"
+        figures["their share of |A| w (1 - p)"] = f"{_share(rare, tokens, 'gradient'):.1%}"
+    else:
+        figures["rewards"] = "equal in every group, so that A = 0 and no token has a gradient"
     path = options.directory / "tokens.html"
     write_tokens(path, f"What {name} does to the tokens of {model_label(options.model[0])}", name, shown, figures)
     return path
 
 
 def _share(some: Sequence[Token], of: Sequence[Token], figure: str) -> float:
-    whole = sum(getattr(token, figure) for token in of)
-    return sum(getattr(token, figure) for token in some) / whole if whole else 0.0
+    return sum(getattr(token, figure) for token in some) / sum(getattr(token, figure) for token in of)

@@ -52,15 +52,20 @@ class Shown(NamedTuple):
 def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout]:
     """The best and the worst response of the groups that have a difference, as long as there are no more tokens than `most`.
 
+    Where no group has one, the first two of each.
+
     Args:
         rollouts: group after group.
         samples: responses in a group.
         most: tokens, all together; one response is shown in any case.
     """
     chosen: list[Rollout] = []
-    groups = [group for group in chunks(rollouts, samples) if any(rollout.advantage for rollout in group)]
-    for group in groups[:_GROUPS]:
-        pair = [max(group, key=lambda rollout: rollout.advantage), min(group, key=lambda rollout: rollout.advantage)]
+    groups = chunks(rollouts, samples)
+    different = [
+        sorted(group, key=lambda one: -one.advantage) for group in groups if any(one.advantage for one in group)
+    ]
+    pairs = [(group[0], group[-1]) for group in different] or [(group[0], group[1]) for group in groups]
+    for pair in pairs[:_GROUPS]:
         for rollout in pair:
             if chosen and sum(len(one.response) for one in [*chosen, rollout]) > most:
                 return chosen

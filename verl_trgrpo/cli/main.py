@@ -48,13 +48,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("verl.plugin.platform.platform_manager").addFilter(_nothing)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # as in the workers of a training; last, so that nothing there hides a package
-    words = list(sys.argv[1:] if argv is None else argv)
+    return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
+
+
+def _run(words: list[str]) -> int:
     for length in (1, 2):
         name = " ".join(words[:length])
         if name in COMMANDS:
             module, _, function = COMMANDS[name][0].partition(".")
             command = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function)
-            return exit_code(partial(command, words[length:]))
+            return command(words[length:])
     if words == ["--version"]:
         print(f"verl-trgrpo {__version__}")
         return 0

@@ -40,12 +40,12 @@ def grouped_attention(
     """
     batch, heads, length, width = query.shape
     groups = key.shape[1]
-    scores = (query.reshape(batch, groups, -1, width) @ key.mT).view(batch, heads, length, -1) * scaling
+    scores = (query.reshape(batch, groups, -1, width) @ key.mT).reshape(batch, heads, length, -1) * scaling
     if attention_mask is not None:
         scores = scores + attention_mask
     weights = scores.softmax(-1, dtype=torch.float32).to(value.dtype)
-    mixed = weights.view(batch, groups, -1, key.shape[2]) @ value
-    return mixed.view(batch, heads, length, width).transpose(1, 2), None
+    mixed = weights.reshape(batch, groups, -1, key.shape[2]) @ value
+    return mixed.reshape(batch, heads, length, width).transpose(1, 2), None
 
 
 AttentionInterface.register(GROUPED, grouped_attention)

@@ -43,6 +43,8 @@ def read_rows(path: Path, columns: Iterable[str] = COLUMNS) -> Iterator[dict[str
             present = [name for name in columns if name in file.schema_arrow.names]
             for batch in file.iter_batches(batch_size=1000, columns=present):
                 yield from batch.to_pylist()
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path} does not exist; check the path") from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
 

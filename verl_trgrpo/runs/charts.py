@@ -11,7 +11,7 @@ from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step
 
 # Okabe and Ito's colours without yellow, which is too pale on white, and Tol's wine. To colour-blind readers, too, no two
-# are closer than blue and green (CIE76 distance 16 in Machado's simulation). Dashes and markers differ as well.
+# are closer than green and sky blue (CIE76 distance 16 in Machado's simulation). Dashes and markers differ as well.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
