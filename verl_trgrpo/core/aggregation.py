@@ -29,7 +29,7 @@ def aggregate_loss(
     Args:
         token_losses: (batch, response_length), 0 outside the mask.
         response_mask: (batch, response_length) 1 or True for tokens that count.
-        loss_agg_mode: one of :data:`LOSS_AGG_MODES`.
+        loss_agg_mode: one of ``LOSS_AGG_MODES``.
         dp_size: number of data-parallel ranks whose gradients are averaged afterwards.
         batch_num_tokens: valid tokens in the global mini-batch; None means those of this mask (dp_size 1 only).
         global_batch_size: sequences in the global mini-batch; None means the non-empty ones of this mask.

@@ -30,7 +30,7 @@ def compute_aspo_loss(
     The hard clip is PPO's and looks at r itself: no gradient where r > 1 + high and A > 0, or r < 1 - low and A < 0. Dual
     clip is soft: c stops at ``clip.dual`` and the token keeps its gradient. On-policy (r = 1) this is GRPO.
 
-    Arguments and result are those of :func:`~verl_trgrpo.core.policy_loss.compute_policy_loss`; ``weighting.placement`` has
+    Arguments and result are those of ``compute_policy_loss``; ``weighting.placement`` has
     no meaning here, because there is no weight inside the clip.
 
     Raises:

@@ -53,7 +53,7 @@ def rejection_advantages(
     "All right" and "all wrong" are told by equal rewards R (the sums of token rewards): a reward that also depends on
     format or length, or a KL in the reward, makes groups differ that are equally right. A group of one is dropped.
 
-    Arguments, result and what is raised are those of :func:`group_relative_advantages`.
+    Arguments, result and what is raised are those of ``group_relative_advantages``.
     """
     returns, groups = grouped_returns(token_level_rewards, response_mask, index)
     lowest, highest = _group_extremes(returns, groups)
@@ -65,7 +65,7 @@ def grouped_returns(
     response_mask: torch.Tensor,
     index: Sequence[Hashable] | np.ndarray | torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """R of each response and the number of its group, both (batch,); as :func:`group_relative_advantages`."""
+    """R of each response and the number of its group, both (batch,); as ``group_relative_advantages``."""
     if token_level_rewards.shape != response_mask.shape or len(index) != token_level_rewards.shape[0]:
         raise ValueError(
             f"token_level_rewards {tuple(token_level_rewards.shape)} and response_mask {tuple(response_mask.shape)} must "

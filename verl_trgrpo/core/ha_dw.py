@@ -49,10 +49,10 @@ def difficulty_weighted_advantages(
     That is HA-DW's weight with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are harder than expected (q < C)
     good responses weigh more and bad ones less; on easier ones the other way round.
 
-    All other arguments and what is raised are those of :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`.
+    All other arguments and what is raised are those of ``group_relative_advantages``.
 
     Args:
-        options: see :class:`DifficultyOptions`.
+        options: see ``DifficultyOptions``.
         expected: C in [0, 1], the accuracy expected of the policy; None before the first batch, which is then compared
             with its own accuracy.
 

@@ -75,7 +75,7 @@ def token_metrics(
 
     Returns:
         ``pg_clipfrac``, ``ppo_kl``, ``pg_clipfrac_lower`` as veRL's vanilla loss reports them (plain floats), and as
-        :class:`TokenStatistic`: ``tr_weight_mean``, ``tr_weight_std``; ``tr_weight_at_lower``, ``tr_weight_at_upper``:
+        ``TokenStatistic``: ``tr_weight_mean``, ``tr_weight_std``; ``tr_weight_at_lower``, ``tr_weight_at_upper``:
         shares of tokens with w = L and w = U; ``tr_grad_share_low_prob``: share of the summed proxy from tokens with
         p < 0.25, and ``tr_grad_share_low_prob_uniform`` the same with w = 1; ``tr_zero_grad_frac`` and
         ``tr_zero_grad_frac_uniform``: shares of tokens that clipping leaves without gradient, with the weights and with

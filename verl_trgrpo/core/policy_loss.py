@@ -19,7 +19,7 @@ class PolicyLoss:
 
     Args:
         loss: scalar to minimise, connected to ``log_prob``.
-        metrics: figures of :func:`~verl_trgrpo.core.metrics.token_metrics`.
+        metrics: figures of ``token_metrics``.
     """
 
     loss: torch.Tensor
@@ -50,7 +50,7 @@ def compute_policy_loss(
         response_mask: (batch, response_length) 1 or True for tokens the model generated.
         weighting: how weights are made and where they go.
         clip: bounds of the importance ratio.
-        loss_agg_mode: how 1/N is taken, see :func:`~verl_trgrpo.core.aggregation.aggregate_loss`.
+        loss_agg_mode: how 1/N is taken, see ``aggregate_loss``.
         rollout_is_weights: (batch, response_length) weights that correct the mismatch of rollout and training policy.
         entropy: (batch, response_length) entropy of pi_theta at each position in nats, for shapings that ask for it.
         **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.

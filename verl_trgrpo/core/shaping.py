@@ -1,7 +1,7 @@
 """Token shapings: functions from what is known of a token to the weight of its loss, and building one by name.
 
 A shaping names what it needs, as pytest fixtures do: its positional parameters are tensors of the micro-batch, found by name
-among :data:`INPUTS`; its keyword-only parameters come from the configuration.
+among ``INPUTS``; its keyword-only parameters come from the configuration.
 
     @register_shaping("square", ranges={"floor": "[0, 1)"})
     def square(probs, *, floor=0.1):
@@ -56,12 +56,12 @@ _REGISTRY: dict[str, _Registered] = {}
 
 @dataclass(frozen=True)
 class Shaping:
-    """A shaping with its parameters, checked; :func:`make_shaping` builds it.
+    """A shaping with its parameters, checked; ``make_shaping`` builds it.
 
     Args:
         name: registered name or import path.
         function: the shaping itself.
-        inputs: names of its positional parameters, keys of :data:`INPUTS`.
+        inputs: names of its positional parameters, keys of ``INPUTS``.
         parameters: values of its keyword-only parameters.
         reverse: put 1 - p for p.
         bounds: smallest and largest weight (L, U) on [0, 1] for a shaping of ``probs`` alone; (0, inf) for another.

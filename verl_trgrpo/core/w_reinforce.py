@@ -42,7 +42,7 @@ def outcome_advantages(
 
     With lambda 0 only wrong responses teach (negative sample reinforcement). The abstract and public code were seen.
 
-    Arguments, result and what is raised are those of :func:`~verl_trgrpo.core.group_relative.group_relative_advantages`;
+    Arguments, result and what is raised are those of ``group_relative_advantages``;
     ``index`` is not used.
     """
     returns, _ = grouped_returns(token_level_rewards, response_mask, index)
