@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.settings import run_settings, short_place
+from verl_trgrpo.runs.settings import base_model, run_settings, short_place
 
 
 def test_of_verls_configuration_what_matters_with_the_constants_of_the_weights(tmp_path):
@@ -26,6 +26,11 @@ def test_of_the_single_file_trainer_its_options(tmp_path):
     assert run_settings(tmp_path) == {"lr": 0.1, "model": "b/c"}
 
 
+def test_data_has_the_same_names_whichever_trainer_it_was(tmp_path):
+    (tmp_path / "options.json").write_text(json.dumps({"train": "data/kk/a.parquet", "test": "b.parquet"}))
+    assert run_settings(tmp_path) == {"training data": "kk/a.parquet", "validation data": "b.parquet"}
+
+
 def test_without_either_what_the_record_says(tmp_path):
     assert run_settings(tmp_path) == {}
     (tmp_path / "run.json").write_text(json.dumps({"settings": {"steps": 3}}))
@@ -40,8 +45,17 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
 
 
 def test_names_on_a_hub_stay():
-    assert [short_place(p) for p in ("Qwen/Qwen2.5-3B", "/a/b/c", "~/x/y.parquet")] == [
-        "Qwen/Qwen2.5-3B",
-        "b/c",
-        "x/y.parquet",
-    ]
+    places = ("Qwen/Qwen2.5-3B", "gpt2", "/a/b/c", "~/x/y.parquet", "a/b/c/train.parquet", "./a/b/c", "/c")
+    assert [short_place(place) for place in places] == [
+        "Qwen/Qwen2.5-3B", "gpt2", "b/c", "x/y.parquet", "c/train.parquet", "b/c", "/c",
+    ]  # fmt: skip
+
+
+def test_the_base_model_is_named_in_full(tmp_path):
+    assert base_model(tmp_path) == ""
+    (tmp_path / "options.json").write_text(json.dumps({"model": "/a/b/c"}))
+    assert base_model(tmp_path) == "/a/b/c"
+    OmegaConf.save({"actor_rollout_ref": {"model": {"path": "runs/x/model"}}}, tmp_path / "config.yaml")
+    assert base_model(tmp_path) == "runs/x/model"
+    OmegaConf.save({"actor_rollout_ref": {"model": {"path": None}}}, tmp_path / "config.yaml")
+    assert base_model(tmp_path) == "" and "model" not in run_settings(tmp_path)

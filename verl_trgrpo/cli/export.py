@@ -2,11 +2,12 @@
 
 examples:
   verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
-  verl-trgrpo export runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo
+  verl-trgrpo export runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
 
 RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
 merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
-Of paths it has the last two parts: read it before you publish it.
+Of paths it has the last two parts: read it before you publish it. With --push DIR may hold an export of the same checkpoint,
+whose card you may have edited: it is uploaded as it is.
 Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input, 130 interrupted.
 """
 
@@ -25,24 +26,28 @@ class ExportOptions:
 
     Args:
         run: run directory, or one of its global_step_N.
-        out: directory for the model; must not have files yet.
-        push: repository on the Hugging Face hub, OWNER/NAME.
+        out: directory for the model; must not have files yet, but for --push those of the same export.
+        push: repository on the Hugging Face hub, OWNER/NAME; made if needed.
+        private: make it a private one; one that is there already and public is refused.
     """
 
     run: Path
     out: Path
     push: str = ""
+    private: bool = False
 
     def __post_init__(self) -> None:
         if self.push and self.push.count("/") != 1:
             raise ValueError(f"push is {self.push!r}; give a repository as OWNER/NAME")
+        if self.private and not self.push:
+            raise ValueError("--private was given without --push; name the repository that shall be private")
 
 
 def run(words: Sequence[str]) -> int:
     options = parse_options(ExportOptions, "verl-trgrpo export", __doc__, words, ("run",))
     from verl_trgrpo.evaluation.export import export, push
 
-    print(f"checkpoint  {export(options.run, options.out)}\nmodel       {options.out}")
+    print(f"checkpoint  {export(options.run, options.out, reuse=bool(options.push))}\nmodel       {options.out}")
     if options.push:
-        print(f"hub         {push(options.out, options.push)}")
+        print(f"hub         {push(options.out, options.push, options.private)}")
     return 0

@@ -94,7 +94,7 @@ def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
-            held.enter_context(lock(target.parent / f".{target.name}.lock", busy))
+            held.enter_context(lock(target.parent / f".{target.name}.lock", busy, remove=True))
         except OSError as error:
             raise ValueError(
                 f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
@@ -124,8 +124,8 @@ def _publish(stage: Path, target: Path, replaces: Collection[str]) -> None:
 
 
 @contextlib.contextmanager
-def lock(path: Path, busy: str) -> Iterator[int]:
-    """Hold the lock of the file `path`, which is created and stays, for the duration; yield its descriptor.
+def lock(path: Path, busy: str, remove: bool = False) -> Iterator[int]:
+    """Hold the lock of the file `path`, which is created if needed, for the duration; yield its descriptor.
 
     A child process that inherits the descriptor holds the lock, too. The kernel drops it with the last of them, however
     they end. Where a file system has no locks the block runs without one.
@@ -133,25 +133,47 @@ def lock(path: Path, busy: str) -> Iterator[int]:
     Args:
         path: the lock's file, in an existing directory.
         busy: what to say when another process has it; ``{holder}`` in it stands for that process's number.
+        remove: remove the file at the end; not for a lock that a child process goes on holding.
 
     Raises:
         BusyError: another process has the lock.
         OSError: the file cannot be opened for writing.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
-            raise BusyError(busy.replace("{holder}", holder)) from None
-        except OSError as error:
-            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
-                raise
+    with contextlib.ExitStack() as held:
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            held.callback(os.close, descriptor)
+            _claim(descriptor, busy)
+            if _is_file_at(path, descriptor):
+                break
+            held.close()  # its holder removed it after it was opened here; the next process will lock a new file
         name_holder(descriptor, os.getpid())
+        if remove:  # before it is closed: whoever locks the file after that finds it gone, and starts again
+            held.callback(_remove, path)
         yield descriptor
-    finally:
-        os.close(descriptor)
+
+
+def _claim(descriptor: int, busy: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(descriptor, 64, 0).decode(errors="replace").strip() or "unknown"
+        raise BusyError(busy.replace("{holder}", holder)) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+            raise
+
+
+def _is_file_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 class BusyError(ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import subprocess
@@ -60,9 +61,18 @@ def fingerprint(place: str) -> dict[str, Any]:
     path = Path(place)
     if not path.is_dir():
         return {"name": place}
-    files = sorted({file for pattern in _WEIGHTS for file in path.glob(pattern)})
-    weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
+    weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in _weight_files(path)}
     return {"name": str(path.resolve()), "weights": weights}
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    """Whether two directories have the same weights: at least one file, with equal names and contents."""
+    names, others = ([file.name for file in _weight_files(path)] for path in (one, other))
+    return bool(names) and names == others and all(filecmp.cmp(one / name, other / name) for name in names)
+
+
+def _weight_files(directory: Path) -> list[Path]:
+    return sorted({file for pattern in _WEIGHTS for file in directory.glob(pattern)})
 
 
 def merged_model(place: str, out: Path) -> str:

@@ -12,10 +12,11 @@ from yaml import YAMLError
 from verl_trgrpo.runs.record import read_record
 from verl_trgrpo.runs.resume import CONFIG_FILE
 
-BASE_MODEL = "model"
+BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
 # The single-file trainer's options.
 OPTIONS_FILE = "options.json"
 
+_MODEL_PATH = "actor_rollout_ref.model.path"
 _LOSS = "actor_rollout_ref.actor.policy_loss"
 # In the order in which people ask.
 _KEYS = (
@@ -28,7 +29,8 @@ _KEYS = (
     "data.max_response_length", "data.seed", "trainer.total_epochs", "trainer.total_training_steps",
 )  # fmt: skip
 _LOSS_OPTIONS = ("placement", "prob_source", "normalize", "kl")
-_PLACES = ("model", "train", "test", "out")
+# Paths among the single-file trainer's options.
+_PLACES = {"model": BASE_MODEL, "train": TRAINING_DATA, "test": VALIDATION_DATA}
 
 
 def run_settings(run_dir: Path) -> dict[str, Any]:
@@ -40,44 +42,65 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
     Raises:
         ValueError: for a damaged file.
     """
-    if (path := run_dir / CONFIG_FILE).is_file():
-        try:
-            config = OmegaConf.load(path)
-        except (OSError, YAMLError) as error:
-            raise ValueError(f"{path} is damaged ({error}); put it back, or remove it") from error
-        return _of_verl(config) if isinstance(config, DictConfig) else {}
+    if config := _verl_config(run_dir):
+        return _of_verl(config)
     if options := read_record(run_dir, OPTIONS_FILE):
         return {
-            name: short_place(str(value)) if name in _PLACES else value
+            _PLACES.get(name, name): short_place(str(value)) if name in _PLACES else value
             for name, value in options.items()
             if name != "out" and value != ""
         }
     return dict(read_record(run_dir).get("settings", {}))
 
 
-def _of_verl(config: DictConfig) -> dict[str, Any]:
-    def select(key: str) -> Any:
-        try:
-            return OmegaConf.select(config, key)
-        except OmegaConfBaseException:  # an interpolation of this package's, where the package is not registered
-            return None
+def base_model(run_dir: Path) -> str:
+    """Return the model that a run started from as it was named, a whole path included; "" where nothing says it.
 
-    found: dict[str, Any] = {BASE_MODEL: short_place(str(select("actor_rollout_ref.model.path")))}
-    for name, key in (("training data", "data.train_files"), ("validation data", "data.val_files")):
-        files = select(key) or []
+    Raises:
+        ValueError: for a damaged file.
+    """
+    if config := _verl_config(run_dir):
+        return str(_select(config, _MODEL_PATH) or "")
+    return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
+
+
+def _verl_config(run_dir: Path) -> DictConfig | None:
+    path = run_dir / CONFIG_FILE
+    if not path.is_file():
+        return None
+    try:
+        config = OmegaConf.load(path)
+    except (OSError, YAMLError) as error:
+        raise ValueError(f"{path} is damaged ({error}); put it back, or remove it") from error
+    return config if isinstance(config, DictConfig) else None
+
+
+def _select(config: DictConfig, key: str) -> Any:
+    try:
+        return OmegaConf.select(config, key)
+    except OmegaConfBaseException:  # an interpolation of this package's, where the package is not registered
+        return None
+
+
+def _of_verl(config: DictConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if model := _select(config, _MODEL_PATH):
+        found[BASE_MODEL] = short_place(str(model))
+    for name, key in ((TRAINING_DATA, "data.train_files"), (VALIDATION_DATA, "data.val_files")):
+        files = _select(config, key) or []
         found[name] = ", ".join(map(short_place, [files] if isinstance(files, str) else files))
     keys = list(_KEYS)
-    shaping = select(f"{_LOSS}.shaping")
+    shaping = _select(config, f"{_LOSS}.shaping")
     if shaping:
         keys[1:1] = [f"{_LOSS}.{name}" for name in _LOSS_OPTIONS]
         keys[1:1] = [f"{_LOSS}.shaping.{name}" for name in shaping if name != "_target_"]
     for key in keys:
-        value = select(key)
+        value = _select(config, key)
         if value is not None and value != "":
             found[key] = value
     return found
 
 
 def short_place(path: str) -> str:
-    """A name on a hub as it is; of a path the last two parts."""
-    return "/".join(Path(path).parts[-2:]) if path.startswith(("/", "~", ".")) else path
+    """The last two parts of a path; a name on a hub has no more, and stays as it is."""
+    return str(Path(*Path(path).parts[-2:]))

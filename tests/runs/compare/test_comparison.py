@@ -6,6 +6,7 @@ import pytest
 
 from verl_trgrpo.runs.compare.comparison import PValue, compare
 from verl_trgrpo.runs.compare.figures import prompt_outcomes
+from verl_trgrpo.runs.compare.table import comparison_tables
 from verl_trgrpo.runs.statistics import Estimate
 
 
@@ -93,3 +94,26 @@ def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):
     assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
     assert prompt_outcomes(tmp_path, None, 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
     assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.4) == {}
+
+
+def test_outcomes_may_be_those_of_an_earlier_step(tmp_path):
+    dump(tmp_path, 3, [("a", 1.0, {}), ("b", 0.0, {})])
+    dump(tmp_path, 10, [("a", 0.0, {}), ("b", 1.0, {})])
+    assert prompt_outcomes(tmp_path, None, 0.5, upto=9) == {("a", ""): 1.0, ("b", ""): 0.0}
+    assert prompt_outcomes(tmp_path, None, 0.5, upto=2) == {}
+
+
+def test_a_column_without_values_is_left_out():
+    """Two prompts, two seeds: the arm has what the table of the outcome shows of it."""
+    arms = {"grpo": figures([0.5, 0.5]), "tr_grpo": figures([0.75, 0.75])}
+    base, own = {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 0.5}
+    outcomes = {"grpo": {0: base, 1: base}, "tr_grpo": {0: own, 1: own}}
+
+    def heads(margin, known):
+        found = compare(arms, "grpo", "tr_grpo", margin, known)
+        return [table.head[1:] for table in comparison_tables(found, "grpo", "tr_grpo", margin)[2:]]
+
+    assert heads(0.3, outcomes) == [["over seeds and prompts", "equivalence within 0.3"]]
+    assert heads(0.3, None) == [["equivalence within 0.3"]]
+    assert heads(None, outcomes) == [["over seeds and prompts"]]
+    assert heads(None, None) == []

@@ -17,6 +17,9 @@ FLAGS = (
 )  # fmt: skip
 MEASURE = """<script>addEventListener("load", () => parent.postMessage({
   page: document.documentElement.scrollWidth, window: innerWidth, attacked: window.attacked === true,
+  wide: [...document.querySelectorAll(".scroll")].filter(part => part.scrollWidth > part.clientWidth).length,
+  gaps: [...document.querySelectorAll(".scroll + .scroll")].map(part =>
+    part.getBoundingClientRect().top - part.previousElementSibling.getBoundingClientRect().bottom),
   pictures: [...document.images].map(image => image.naturalWidth) }, "*"));</script></body>"""
 # In a frame, since a window is never as narrow as a phone.
 FRAME = """<title>waiting</title><script>addEventListener("message", event => {
@@ -51,5 +54,7 @@ def test_it_loads_fits_and_runs_nothing(tmp_path, width):
     found = json.loads(re.search(r"<title>measured (.*?)</title>", result.stdout)[1])
     assert found["window"] == width
     assert found["page"] <= width, "nothing sticks out on the right"
+    assert found["wide"] == 0, "tables need no scrolling"
+    assert found["gaps"] and min(found["gaps"]) > 8, "tables stand apart"
     assert found["pictures"] and min(found["pictures"]) > 0
     assert found["attacked"] is False

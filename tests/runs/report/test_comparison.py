@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.runs.report.files import write_record, write_run, write_steps
+from tests.runs.report.files import generation, write_generations, write_record, write_run, write_steps
+from verl_trgrpo.runs.charts import plain
 from verl_trgrpo.runs.report.build import ReportOptions, build_report, compare_arms
-from verl_trgrpo.runs.report.charts import curve_charts, curves
+from verl_trgrpo.runs.report.charts import _CURVES, curve_charts, curves
 from verl_trgrpo.runs.report.page import notes
 from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
 
@@ -33,9 +34,37 @@ def test_the_page_tests_what_the_study_named_beforehand(tmp_path):
             write_record(run, arm=arm, seed=seed, finished=True, study=study)
     options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
     assert "p=0.031 against base: they differ" in build_report(options).summary[1]
-    assert "equivalence within 0.2" in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "equivalence within 0.2" in page
+    assert "over seeds and prompts" not in page, "no responses were dumped, and the column would be empty"
     # Another baseline was not named.
     assert "p=0.031 (0.094) against new: these runs do not" in build_report(replace(options, baseline="new")).summary[1]
+
+
+def test_the_interval_over_prompts_is_there_where_runs_dumped_their_responses(tmp_path):
+    """Two of four prompts right for the baseline, three for the other arm, after step 4; what came later does not count."""
+    right = {"grpo": "1100", "tr_grpo": "1110"}
+    for arm, verdicts in right.items():
+        for seed in (0, 1):
+            accuracy = verdicts.count("1") / 4
+            steps = {step: {"val-core/kk/acc/mean@1": accuracy, NORM: 1.0 + seed} for step in (0, 4)}
+            steps |= {8: {"val-core/kk/acc/mean@1": accuracy}} if arm == "tr_grpo" else {}
+            run = write_steps(tmp_path / f"{arm}-seed{seed}" / "metrics-1.jsonl", steps).parent
+            rows = [generation(f"p{i}", "o", float(verdict)) for i, verdict in enumerate(verdicts)]
+            later = {8: [*rows[::-1], generation("another", "o", 1.0)]} if arm == "tr_grpo" else {}
+            write_generations(run / "validation", {4: rows, **later})
+    arms = arms_of(tmp_path)
+    difference = compare_arms(arms, "grpo", upto=4)["tr_grpo"]["final_accuracy"].difference
+    assert difference.over_prompts.mean == pytest.approx(0.25)
+    assert difference.over_prompts.low < 0.25 < difference.over_prompts.high
+    options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
+    assert "over seeds and prompts" in build_report(options).page.read_text()
+    (tmp_path / "grpo-seed1" / "validation" / "4.jsonl").unlink()
+    assert "over seeds and prompts" not in build_report(options).page.read_text()
+
+
+def test_no_title_of_a_picture_is_cut():
+    assert [title for _, title, _ in _CURVES if plain(title) != title] == []
 
 
 def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_path):

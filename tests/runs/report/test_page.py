@@ -135,7 +135,41 @@ def test_two_steps_without_validation_weights_or_records_are_enough(tmp_path):
     assert report.summary == ["no validation accuracy was logged; --metric NAME takes another metric"]
     page = Page(report.page)
     assert page.all("img") == []
-    assert "No run has validation responses of two steps" in page.words()
+    assert "No run has validation responses" in page.words()
+    assert "not recorded" in page.words()
+
+
+def test_responses_of_a_single_validation_are_shown(tmp_path):
+    run = write_run(tmp_path / "grpo-seed0", 0.05)
+    write_generations(run / "validation", {6: [generation("p", "good", 1.0), generation("q", "bad", 0.0)]})
+    words = Page(build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html")).page).words()
+    assert "1 right, 1 wrong" in words and "step 6: right (score 1) good" in words
+    assert "Before" not in words and "No run has" not in words
+
+
+def test_only_figures_that_are_in_the_table_are_explained(tmp_path):
+    """A single validation has neither a best accuracy nor an area."""
+    runs = []
+    for arm in ("grpo", "tr_grpo"):
+        steps = {0: {"actor/grad_norm": 1.0}, 6: {"actor/grad_norm": 1.1, "val-core/kk/acc/mean@1": 0.5}}
+        runs.append(str(write_steps(tmp_path / f"{arm}-seed0" / "metrics-1.jsonl", steps).parent))
+    words = Page(build_report(ReportOptions(runs=tuple(runs), out=tmp_path / "r.html")).page).words("li")
+    assert "final accuracy:" in words and "grad norm:" in words
+    assert "best accuracy" not in words and "area" not in words
+
+
+def test_model_and_data_that_no_record_names_are_said_to_be_missing(tmp_path):
+    study = write_comparison(tmp_path / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=1)
+
+    def row(name):
+        page = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "r.html")).page.read_text()
+        return re.search(rf'<th scope="row">{name}</th>(.*?)</tr>', page, re.DOTALL)[1]
+
+    assert "not recorded" in row("model") and "not recorded" in row("training data") and ">6<" in row("steps")
+    options = {"arm": "grpo", "model": "/home/me/models/tiny", "train": "data/kk/train.parquet"}
+    (study / "runs" / "grpo" / "seed-0" / "options.json").write_text(json.dumps(options))
+    assert "models/tiny" in row("model") and "kk/train.parquet" in row("training data")
+    assert "not recorded" in row("model"), "of the other arm"
 
 
 def test_many_arms_with_odd_names(tmp_path):

@@ -23,6 +23,22 @@ def test_first_and_last_step_of_the_same_prompts(tmp_path):
     assert (learned.kind, lost.kind) == ("wrong to right", "right to wrong")
 
 
+def test_a_single_validation_is_shown_alone(tmp_path):
+    assert read_samples(tmp_path) is None
+    write_generations(tmp_path, {7: [*rows([1, 0, 0]), generation("p0", "again", 0.0)]})
+    found = read_samples(tmp_path, most=9)
+    assert (found.first, found.last, found.prompts) == (7, 7, 3)
+    assert found.counts == {"wrong": 2, "right": 1}
+    assert sorted((pair.before, pair.after.text, pair.kind) for pair in found.pairs) == [
+        (None, "o0 1", "right"), (None, "o1 0", "wrong"), (None, "o2 0", "wrong"),
+    ]  # fmt: skip
+
+
+def test_validations_without_a_common_prompt_have_nothing_to_show(tmp_path):
+    write_generations(tmp_path, {0: [generation("a", "o", 1.0)], 1: [generation("b", "o", 1.0)]})
+    assert read_samples(tmp_path) is None
+
+
 @pytest.mark.parametrize(
     ("score", "more", "verdict"),
     [

@@ -62,13 +62,16 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
     return {name: found[name] for name in FIGURES if name in found}
 
 
-def prompt_outcomes(run_dir: Path, metric: str | None, final: float) -> dict[tuple[str, str], float]:
+def prompt_outcomes(
+    run_dir: Path, metric: str | None, final: float, upto: float = math.inf
+) -> dict[tuple[str, str], float]:
     """Return the share of right responses by prompt and ground truth in a run's last validation, ``validation/STEP.jsonl``.
 
-    The data source of `metric` is taken. {} without dumps, or where their mean is not `final`, the accuracy that was
-    logged: veRL's dumps do not name data sources, so that a test set of several cannot be taken apart.
+    The last is that of step `upto` or before. The data source of `metric` is taken. {} without dumps, or where their mean is
+    not `final`, the accuracy that was logged: veRL's dumps do not name data sources, so that a test set of several cannot be
+    taken apart.
     """
-    files = dump_files(run_dir / DIRECTORY)
+    files = {step: path for step, path in dump_files(run_dir / DIRECTORY).items() if step <= upto}
     if not files:
         return {}
     source = metric.split("/")[1] if metric else ""

@@ -85,21 +85,18 @@ class Table(NamedTuple):
 
 def comparison_tables(found: Comparison, baseline: str, primary: str = "", margin: float | None = None) -> list[Table]:
     """Return what `compare` found, for the terminal and for the page: means, differences, and more about the outcome."""
-    names = [name for name in FIGURES if any(name in row for row in found.values())]
+    names = list(shown_figures(found))
     tested = [name for name in TESTED if name in names]
-    means, differences, outcomes = [], [], []
+    means, differences = [], []
     for arm, row in found.items():
         runs = max((entry.runs for entry in row.values()), default=0)
         means.append([arm, str(runs), *(interval_text(row[name].estimate) if name in row else "-" for name in names)])
         if arm == baseline:
             continue
-        label = f"{arm} (primary)" if arm == primary else arm
         own = {name: row[name].difference for name in tested if name in row}
-        differences.append([label, *(difference_text(one) if (one := own.get(name)) else "-" for name in tested)])
-        if (one := own.get(OUTCOME)) and (one.over_prompts or one.equivalence):
-            over_prompts = interval_text(one.over_prompts, "+") if one.over_prompts else "-"
-            equivalence = [_test(one.equivalence).strip() or "-"] if margin else []
-            outcomes.append([label, over_prompts, *equivalence])
+        differences.append(
+            [_label(arm, primary), *(difference_text(one) if (one := own.get(name)) else "-" for name in tested)]
+        )
     tables = [
         Table("Means over seeds, with 95 % intervals.", ["arm", "seeds", *(name.replace("_", " ") for name in names)], means),
         Table(
@@ -108,14 +105,36 @@ def comparison_tables(found: Comparison, baseline: str, primary: str = "", margi
             ["arm", *(name.replace("_", " ") for name in tested)],
             differences,
         ),
-        Table(
-            "final accuracy: the same difference with an interval over other seeds and other prompts"
-            + (", and a test that it is smaller than the margin (TOST)." if margin else "."),
-            ["arm", "over seeds and prompts", *([f"equivalence within {margin}"] if margin else [])],
-            outcomes,
-        ),
+        _outcome_table(found, primary, margin),
     ]  # fmt: skip
     return [table for table in tables if table.rows]
+
+
+def shown_figures(found: Comparison) -> dict[str, str]:
+    """Return name and meaning of the figures that any arm has, which are those in the tables."""
+    return {name: about for name, about in FIGURES.items() if any(name in row for row in found.values())}
+
+
+def _outcome_table(found: Comparison, primary: str, margin: float | None) -> Table:
+    """More about the differences in the outcome; a column in which no arm has a value is left out."""
+    own = {arm: row[OUTCOME].difference for arm, row in found.items() if OUTCOME in row}
+    known = {_label(arm, primary): one for arm, one in own.items() if one and (one.over_prompts or one.equivalence)}
+    what: list[str] = []
+    columns: dict[str, list[str]] = {}
+    if any(one.over_prompts for one in known.values()):
+        what.append("the same difference with an interval over other seeds and other prompts")
+        columns["over seeds and prompts"] = [
+            interval_text(one.over_prompts, "+") if one.over_prompts else "-" for one in known.values()
+        ]
+    if any(one.equivalence for one in known.values()):
+        what.append(f"a test that {'it' if what else 'the difference'} is smaller than the margin (TOST)")
+        columns[f"equivalence within {margin}"] = [_test(one.equivalence).strip() or "-" for one in known.values()]
+    rows = [[label, *cells] for label, *cells in zip(known, *columns.values(), strict=True)]
+    return Table(f"final accuracy: {', and '.join(what)}.", ["arm", *columns], rows)
+
+
+def _label(arm: str, primary: str) -> str:
+    return f"{arm} (primary)" if arm == primary else arm
 
 
 def difference_text(difference: Difference) -> str:
@@ -135,7 +154,7 @@ def _text(study: Study, found: Comparison, missing: int) -> str:
         parts.append(f"{missing} of {len(study.arms) * len(study.seeds)} runs are not finished.")
     for table in comparison_tables(found, study.baseline, study.primary, study.margin):
         parts += [table.about, markdown_table(table.rows, table.head)]
-    parts.append("\n".join(f"- {name.replace('_', ' ')}: {about}" for name, about in FIGURES.items()))
+    parts.append("\n".join(f"- {name.replace('_', ' ')}: {about}" for name, about in shown_figures(found).items()))
     if study.hypotheses:
         parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
     return "\n\n".join(parts) + "\n"

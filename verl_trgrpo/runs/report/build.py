@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from verl_trgrpo.common.pages import write_page
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.runs.compare.comparison import Comparison, compare
-from verl_trgrpo.runs.compare.figures import run_figures
-from verl_trgrpo.runs.compare.table import comparison_tables
+from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, compare
+from verl_trgrpo.runs.compare.figures import prompt_outcomes, run_figures
+from verl_trgrpo.runs.compare.table import comparison_tables, shown_figures
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.report.charts import curve_charts
 from verl_trgrpo.runs.report.page import notes, render, settings_table, summary
@@ -98,6 +98,7 @@ def build_report(options: ReportOptions) -> Report:
         settings_head=settings_head,
         settings=settings,
         tables=tables,
+        figures=shown_figures(comparison),
         glance=glance,
         notes=remarks,
         charts=charts,
@@ -122,6 +123,7 @@ def compare_arms(
     Values that are not finite are left out, too; the report's notes name them.
     """
     figures: dict[str, dict[int, dict[str, float]]] = {}
+    outcomes: dict[str, dict[int, dict[tuple[str, str], float]]] = {}
     unknown = itertools.count(-1, -1)  # seeds that nothing says have a number of their own, and no pair
     for arm in arms:
         for run in arm.runs:
@@ -131,8 +133,12 @@ def compare_arms(
                 if step.number <= upto <= run.last_step
             ]
             seed = next(unknown) if run.seed is None else run.seed
-            figures.setdefault(arm.label, {})[seed] = run_figures(steps, metric)
-    return compare(figures, baseline, primary, margin)
+            own = run_figures(steps, metric)
+            figures.setdefault(arm.label, {})[seed] = own
+            if OUTCOME in own:
+                found = prompt_outcomes(run.path, metric, own[OUTCOME], upto)
+                outcomes.setdefault(arm.label, {})[seed] = found
+    return compare(figures, baseline, primary, margin, outcomes)
 
 
 def _samples(arms: Sequence[Arm]) -> Iterator[Samples]:

@@ -21,7 +21,7 @@ _CURVES = (
     (REWARD, "training reward", "mean score of a response"),
     (GRAD_NORM, "gradient norm before clipping", "norm"),
     (EQUAL_GROUPS, "groups of equal rewards, which teach nothing", "share of groups"),
-    (NO_ANSWER, "responses without an answer that the reward could read", "share of responses"),
+    (NO_ANSWER, "responses without a readable answer", "share of responses"),
     ("actor/entropy", "entropy of the sampled tokens", "nats"),
     ("response_length/mean", "response length", "mean tokens"),
     ("actor/kl_loss", "KL divergence from the reference model", "nats"),

@@ -12,11 +12,10 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
-from verl_trgrpo.runs.compare.figures import FIGURES
 from verl_trgrpo.runs.compare.table import difference_text
 from verl_trgrpo.runs.report.runs import Arm
 from verl_trgrpo.runs.report.samples import VERDICTS
-from verl_trgrpo.runs.settings import run_settings
+from verl_trgrpo.runs.settings import BASE_MODEL, TRAINING_DATA, run_settings
 from verl_trgrpo.runs.statistics import interval_text
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -28,7 +27,7 @@ def render(**content: Any) -> str:
         "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
         "verdict": VERDICTS.__getitem__,
     }
-    return render_page(_TEMPLATE, filters, **content, figures=FIGURES, version=__version__)
+    return render_page(_TEMPLATE, filters, **content, version=__version__)
 
 
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
@@ -98,9 +97,12 @@ def _not_finite(name: str, steps: Sequence) -> list[str]:
 def settings_table(arms: Sequence[Arm]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
     """What was run: head, and rows of a setting with its value in each arm, those that differ first and marked.
 
-    An arm's settings are those of its first run.
+    An arm's settings are those of its first run. Where there are some without model and data, as in the records of an
+    archive, the table says so.
     """
     found = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
+    asked = dict.fromkeys((BASE_MODEL, TRAINING_DATA), "not recorded")
+    found = [settings and asked | settings for settings in found]
     rows = []
     for name in dict.fromkeys(name for settings in found for name in settings):
         values = [str(settings.get(name, "-")) for settings in found]

@@ -1,4 +1,7 @@
-"""Responses before and after training: the same prompts at the first and the last validation that veRL dumped."""
+"""Responses before and after training: the same prompts at the first and the last validation that veRL dumped.
+
+Where there is one validation, its responses alone.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ VERDICTS = {True: "right", False: "wrong", None: "not scored"}
 
 
 class Pair(NamedTuple):
-    """The responses to one prompt at the first and the last step."""
+    """The responses to one prompt at the first step, None where there is one step, and at the last."""
 
-    before: Response
+    before: Response | None
     after: Response
 
     @property
     def kind(self) -> str:
-        """Verdicts before and after, such as "wrong to right"."""
-        return f"{VERDICTS[self.before.right]} to {VERDICTS[self.after.right]}"
+        """Verdicts before and after, such as "wrong to right"; of one step "right"."""
+        verdicts = [VERDICTS[response.right] for response in (self.before, self.after) if response]
+        return " to ".join(verdicts)
 
 
 class Samples(NamedTuple):
@@ -29,7 +33,7 @@ class Samples(NamedTuple):
 
     Args:
         name: whose they are.
-        first, last: the steps.
+        first, last: the steps; the same where there is one.
         prompts: number of prompts that both validations have.
         counts: of them by kind.
         pairs: those shown, drawn by chance.
@@ -46,19 +50,27 @@ class Samples(NamedTuple):
 def read_samples(directory: Path, name: str = "", most: int = 4) -> Samples | None:
     """Read the first and the last of veRL's validation dumps, ``STEP.jsonl``, and `most` prompts of them at most.
 
-    None when there are not two steps with a common prompt. Of several responses to one prompt the first counts. Raises
+    None without a dump, and when two have no prompt in common. Of several responses to one prompt the first counts. Raises
     ValueError for a damaged line.
     """
     files = dump_files(directory)
-    if len(files) < 2:
+    if not files:
         return None
     first, last = min(files), max(files)
-    before, after = (
-        {(response.prompt, response.truth): response for response in reversed(read_responses(files[step]))}
-        for step in (first, last)
-    )
-    pairs = [Pair(before[key], after[key]) for key in reversed(before) if key in after]
+    after = _by_prompt(files[last])
+    if first == last:
+        pairs = [Pair(None, response) for response in after.values()]
+    else:
+        pairs = [Pair(response, after[key]) for key, response in _by_prompt(files[first]).items() if key in after]
     if not pairs:
         return None
     counts = dict(Counter(pair.kind for pair in pairs).most_common())
     return Samples(name, first, last, len(pairs), counts, random.Random(0).sample(pairs, min(most, len(pairs))))
+
+
+def _by_prompt(path: Path) -> dict[tuple[str, str], Response]:
+    """The first response by prompt and ground truth."""
+    found: dict[tuple[str, str], Response] = {}
+    for response in read_responses(path):
+        found.setdefault((response.prompt, response.truth), response)
+    return found
