@@ -9,12 +9,13 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 @pytest.fixture
 def sound_run(tmp_path) -> list[str]:
-    """A tiny model and 50 rows; the run directory is ``tmp_path / "run"``."""
-    data = tmp_path / "data.parquet"
+    """A tiny model and 50 rows each for training and validation; the run directory is ``tmp_path / "run"``."""
+    train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
     rows = {"prompt": [{"role": "user", "content": "x"}], "data_source": "kk_3ppl", "reward_model": "x"}
-    pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), data)
+    for path in (train, test):
+        pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), path)
     return [
-        f"data.train_files={data}", f"data.val_files={data}", "data.train_batch_size=8", "data.max_prompt_length=64",
+        f"data.train_files={train}", f"data.val_files={test}", "data.train_batch_size=8", "data.max_prompt_length=64",
         "data.max_response_length=24", "data.filter_overlong_prompts=true", f"actor_rollout_ref.model.path={CHECKPOINT}",
         "actor_rollout_ref.actor.ppo_mini_batch_size=8", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8", "trainer.n_gpus_per_node=1",

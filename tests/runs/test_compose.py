@@ -1,5 +1,6 @@
 """A run's configuration: recipes, platforms, names; and that veRL composes the same."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,7 @@ def test_a_recipe_s_run_is_named_after_it_and_its_algorithm_unless_it_has_a_name
         ("trgrpo_trainer", ["trainer.total_epoch=1"], "did you mean trainer.total_epochs?"),
         ("trgrpo_trainer", ["actor_rollout_ref.actor.lr=1"], "did you mean actor_rollout_ref.actor.optim.lr?"),
         ("trgrpo", [], "did you mean trgrpo_trainer?"),
+        ("nowhere.yml", [], "give a recipe file"),
         ("recipes/nowhere/x.yaml", [], "does not exist"),
         ("recipes/knights_and_knaves/qwen2.5-3b-instruct", [], "does not end in .yaml"),
     ],
@@ -141,3 +143,32 @@ def test_files_that_are_no_recipes_are_named_with_the_reason(tmp_path, content, 
     (tmp_path / "recipe.yaml").write_bytes(content)
     with pytest.raises(ProblemsError, match=part):
         compose(tmp_path / "recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "part"),
+    [
+        ("mine.yml", "mine.yaml", "did you mean mine.yaml?"),
+        ("mine", "mine.yaml", "did you mean mine.yaml?"),
+        ("./my.own", "my.own.yaml", "did you mean my.own.yaml?"),
+        ("mine.yml", "mine.yml", "rename the file to mine.yaml"),
+        ("mine", "mine", "rename the file to mine.yaml"),
+    ],
+)
+def test_a_recipe_by_half_its_name_is_found(tmp_path, monkeypatch, source, file, part):
+    monkeypatch.chdir(tmp_path)
+    Path(file).write_text("defaults: [trgrpo_trainer, _self_]")
+    with pytest.raises(ProblemsError, match=re.escape(part)):
+        compose(source)
+
+
+def test_a_file_does_not_hide_a_configuration_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ppo_trainer.yaml").write_text("a: 1")
+    assert "trainer" in compose("ppo_trainer").config
+
+
+def test_a_defaults_list_without_self_is_quiet_and_its_own_keys_count_last(tmp_path, recwarn):
+    (tmp_path / "mine.yaml").write_text("defaults: [trgrpo_trainer]\ntrainer: {nnodes: 7}")
+    assert compose(tmp_path / "mine.yaml").config.trainer.nnodes == 7
+    assert len(recwarn) == 0

@@ -35,8 +35,7 @@ def write(path, data_source, rows=640):
 @pytest.fixture
 def data(tmp_path):
     """Overrides with data files that are there."""
-    file = write(tmp_path / "train.parquet", "kk_3ppl")
-    return [f"data.train_files={file}", f"data.val_files={file}"]
+    return [f"data.{part}_files={write(tmp_path / f'{part}.parquet', 'kk_3ppl')}" for part in ("train", "val")]
 
 
 def test_a_sound_recipe_with_its_data_has_no_complaint(data):
@@ -53,7 +52,7 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         ([f"{ACTOR}.ppo_mini_batch_size=0"], ["ppo_mini_batch_size=0", "at least 1"]),
         ([*FIXED, f"{ACTOR}.ppo_micro_batch_size_per_gpu=7"], ["ppo_micro_batch_size_per_gpu=7", "64 responses"]),
         ([*FIXED, f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=6"], ["log_prob_micro_batch_size_per_gpu=6", "128"]),
-        ([f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"], ["log_prob_use_dynamic_bsz=False", "wants them equal"]),
+        ([f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"], ["log_prob_use_dynamic_bsz=false", "wants them equal"]),
         ([f"{ROLLOUT}.n=1"], ["n=1", "nothing to be compared with"]),
         ([f"{ROLLOUT}.tensor_model_parallel_size=3"], ["tensor_model_parallel_size=3", "4 GPUs"]),
         ([f"{ACTOR}.ulysses_sequence_parallel_size=3"], ["ulysses_sequence_parallel_size = 3", "4 GPUs"]),
@@ -68,7 +67,7 @@ def test_a_sound_recipe_with_its_data_has_no_complaint(data):
         ([f"{ACTOR}.ppo_max_token_len_per_gpu=4000"], ["ppo_max_token_len_per_gpu=4000", "4496 tokens"]),
         ([f"{LOSS}.shaping.name=sigmoit"], ["Did you mean 'sigmoid'"]),
         (["algorithm=grpo", f"{ACTOR}.clip_ratio_low=1.5"], ["clip_ratio_low=1.5", "[0, 1]"]),
-        ([f"{ACTOR}.loss_agg_mode=mean"], ["Invalid loss_agg_mode: mean"]),
+        ([f"{ACTOR}.loss_agg_mode=mean"], ["loss_agg_mode='mean'", "seq-mean-token-mean"]),
     ],
 )
 def test_a_planted_mistake_is_an_error_with_value_and_reason(data, overrides, parts):
@@ -107,6 +106,12 @@ def test_what_may_surprise_is_a_warning(recipe, overrides, parts):
     assert any(all(part in message for part in parts) for message in found), found
 
 
+@pytest.mark.parametrize("place", ["nope.py", "pkg://nope.module"])
+def test_a_reward_that_is_not_there_is_one_error(data, place):
+    [problem] = validate(PUZZLES, [*data, f"reward.custom_reward_function.path={place}"]).messages(Level.ERROR)
+    assert f"path={place} does not exist" in problem
+
+
 def test_an_unknown_key_of_the_search_is_an_error():
     overrides = [f"+{ROLLOUT}.custom.search.deadlin=3"]
     assert "unknown keys deadlin" in validate(SEARCH, overrides, need_files=False).messages(Level.ERROR)[0]
@@ -122,7 +127,7 @@ def test_all_problems_come_out_at_once(data):
     for part in (
         "/no/kk/test.parquet does not exist", "docs/data.md", "= 256 responses", "3 data-parallel groups", "max_model_len",
         "same weight 1", "inverse temperature", "placement='between'", "outside or inside", "clip_ratio_c=0.5", "(1, inf]",
-        "mode='sync'", "async", "validation gen temperature", "kl_loss_type='k4'", "low_var_kl",
+        "mode='sync'", "async", "temperature=0 is out of range", "kl_loss_type='k4'", "low_var_kl",
     ):  # fmt: skip
         assert part in found, part
 
@@ -151,7 +156,7 @@ def test_a_stock_configuration_with_the_plus_is_looked_at_whole_too():
     [
         ("algorithm.adv_estimator=grpoo", ["algorithm.adv_estimator='grpoo'", "did you mean grpo?", "rloo"]),
         (f"{LOSS}.loss_mode=gspoo", [f"{LOSS}.loss_mode='gspoo'", "did you mean gspo?", "cispo"]),
-        ("algorithm.adv_estimator=gae", ["no model at '~/models/", "critic.model"]),
+        ("algorithm.adv_estimator=gae", ["critic.model.path=~/models/", "algorithm.adv_estimator=grpo"]),
     ],
 )
 def test_names_that_nothing_has_are_named_with_their_key(data, override, parts):

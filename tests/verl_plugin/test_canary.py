@@ -4,6 +4,7 @@
 """
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,12 @@ def test_the_single_turn_loop_has_what_its_heir_reads():
     source = inspect.getsource(single_turn_agent_loop) + inspect.getsource(
         inspect.getmodule(single_turn_agent_loop.AgentLoopBase)
     )
-    for text in ("self.rollout_config", "self.prompt_length", "self.apply_chat_template_kwargs", 'kwargs["raw_prompt"]'):
+    for text in (
+        "self.rollout_config",
+        "self.prompt_length",
+        "self.apply_chat_template_kwargs",
+        'kwargs["raw_prompt"]',
+    ):
         assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/verl_plugin/igrpo.py"
 
 
@@ -146,15 +152,21 @@ def test_the_ways_to_train_are_those_of_the_documentation():
 
 def test_names_that_the_validation_takes_are_verl_s():
     from verl.trainer.ppo.v1 import trainer_base
+    from verl.workers.config import ActorConfig
     from verl.workers.engine import EngineRegistry
     from verl.workers.rollout import base
 
+    # A list within a method.
+    listed = inspect.getsource(ActorConfig.__post_init__).partition("valid_loss_agg_modes = [")[2].partition("]")[0]
+    modes = set(re.findall(r'"([\w-]+)"', listed))
+    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/runs/checks/values.py"
     engines = {backend for model in EngineRegistry._engines.values() for backend in model}
     for pattern, known in {
         "trainer.v1.trainer_mode": set(trainer_base.TRAINER_REGISTRY),
         "*.rollout.name": {name for name, _ in base._ROLLOUT_REGISTRY},
         "*.rollout.mode": {mode for _, mode in base._ROLLOUT_REGISTRY},
         "*.strategy": engines,
+        "*.loss_agg_mode": modes,
     }.items():
         missing = known - set(NAMES[pattern])
         assert not missing, (

@@ -88,12 +88,17 @@ def not_checked(where: str, message: str) -> Finding:
     return Finding(Level.NOT_CHECKED, where, message)
 
 
-def complaint_of(check: Callable[[], object], where: str) -> list[Finding]:
-    """Return an error with the message of the ValueError that ``check`` raises, if it does."""
+def problems_of(error: BaseException) -> list[str]:
+    """Return the problems that an error reports, one where it is no ProblemsError."""
+    return error.problems if isinstance(error, ProblemsError) else [str(error) or type(error).__name__]
+
+
+def complaints_of(check: Callable[[], object], where: str) -> list[Finding]:
+    """Return an error for each problem of the ValueError that ``check`` raises, if it does."""
     try:
         check()
-    except ValueError as problem:
-        return [error(where, str(problem))]
+    except ValueError as raised:
+        return [error(where, problem) for problem in problems_of(raised)]
     return []
 
 
@@ -122,6 +127,13 @@ def shorten(value: Any, limit: int = 100) -> str:
     """Return `value` for a message, as Python would write it, in at most `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def as_yaml(value: Any) -> str:
+    """Return a value of a configuration for a message, as a recipe or an override has it; texts with quotes."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
-import re
 import types
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from yaml import YAMLError, safe_load
 
-from verl_trgrpo.common.problems import ProblemsError, nearest_key
+from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.runs.hydra_messages import Surroundings, file_hint, in_plain_words
 
 DEFAULT_CONFIG = "trgrpo_trainer"
-
-_NO_WEIGHTS = re.compile(r"Could not override '(?P<group>shaping|normalize)'")
-_NO_KEY = re.compile(r"Could not override '(?P<key>[^']+)'\.\s+To append to your config")
-_NO_OPTION = re.compile(
-    r"Could not find '(?P<group>[^']+)/(?P<option>[^'/]+)'\s+Available options in '[^']+':(?P<known>(?:\n\t.*)+)"
-)
-_NO_PRIMARY = re.compile(r"Cannot find primary config '(?P<name>[^']+)'")
 
 # What every configuration of a training has.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
@@ -167,33 +161,6 @@ def _added(overrides: Sequence[str]) -> set[str]:
     return {key for override in added for key in flat({override.key_or_group: override.value()})}
 
 
-def _words(message: str) -> str:
-    """Hydra's message; where its advice leads nowhere, what does."""
-    if found := _NO_WEIGHTS.match(message):
-        reason = f"{found['group']}= has nothing to act on: this algorithm has no token weights"
-        return f"{reason}; choose one that has, such as tr_grpo"
-    if found := _NO_KEY.search(message):
-        groups = [path.name for path in OWN_CONFIGS.iterdir() if path.is_dir()]
-        meant = nearest_key(found["key"], [*groups, *flat(defaults_of({})), *flat(verl_defaults())])
-        hint = f"did you mean {meant}? " if meant else ""
-        return f"{found['key']} is a key that neither veRL nor this package has; {hint}+{found['key']}=... adds it on purpose"
-    if found := _NO_OPTION.search(message):
-        known = found["known"].split()
-        close = difflib.get_close_matches(found["option"], known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-        return f"{found['group']}={found['option']} does not exist; {hint}"
-    if found := _NO_PRIMARY.search(message):
-        own = sorted(path.stem for path in OWN_CONFIGS.glob("*.yaml"))
-        near = difflib.get_close_matches(found["name"], [*own, "ppo_trainer"], n=1)
-        hint = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"there are ppo_trainer (veRL's), {', '.join(own)}, and recipe files"
-        )
-        return f"there is no configuration {found['name']}; {hint}"
-    return message
-
-
 def _yaml_problem(error: YAMLError) -> str:
     """File, line and reason of a syntax error, in one line."""
     mark = getattr(error, "problem_mark", None)
@@ -203,11 +170,12 @@ def _yaml_problem(error: YAMLError) -> str:
 
 
 def _recipe_file(source: str | Path) -> Path | None:
-    if not isinstance(source, Path) and not source.endswith(".yaml") and "/" not in source:
-        return None
     recipe = Path(source)
+    if not isinstance(source, Path) and recipe.suffix not in (".yaml", ".yml") and "/" not in source:
+        return None
     if recipe.suffix != ".yaml":
-        raise ProblemsError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; give a recipe file"])
+        hint = file_hint(str(source)) or "give a recipe file"
+        raise ProblemsError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; {hint}"])
     if not recipe.is_file():
         raise ProblemsError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
     if problem := _content_problem(recipe):
@@ -244,26 +212,28 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
     from omegaconf.errors import OmegaConfBaseException
 
     verl_configs = _verl_configs()
+    folder = recipe.parent if recipe else verl_configs
     search = [f"hydra.searchpath=[{quoted(f'file://{verl_configs}')}]"] if recipe else []
     GlobalHydra.instance().clear()
     try:
-        with hydra.initialize_config_dir(str(recipe.parent if recipe else verl_configs), version_base=None):
+        with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
+            # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
+            warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
             name = recipe.stem if recipe else str(source)
             config = hydra.compose(name, overrides=[*search, *overrides], return_hydra_config=True)
     except YAMLError as error:
         raise ProblemsError([_yaml_problem(error)]) from error
-    except (HydraException, OmegaConfBaseException) as error:
+    except RecursionError as error:
+        raise ProblemsError([f"{source} includes itself through its defaults list; take that out"]) from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
-        raise ProblemsError([_yaml_problem(cause) if isinstance(cause, YAMLError) else _words(str(error))]) from error
-    except RecursionError as error:
-        raise ProblemsError([f"{source} includes itself through its defaults list; take that out"]) from error
-    except ValueError as error:  # Hydra's, of an override such as critic=null
-        message = (
-            f"{error}: critic, data, reward and other groups of veRL take the name of an option; give keys instead"
+        around = Surroundings(
+            OWN_CONFIGS, (folder, verl_configs), lambda key: _values_without(key, source, recipe, overrides)
         )
-        raise ProblemsError([message]) from error
+        problem = _yaml_problem(cause) if cause else in_plain_words(str(error), around)
+        raise ProblemsError([problem]) from error
     taken_out = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
     if lacking := [name for name in _SECTIONS if name not in config and name not in taken_out]:
         message = (
@@ -275,3 +245,15 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
     with open_dict(config):
         del config["hydra"]
     return config, choices
+
+
+def _values_without(key: str, source: str | Path, recipe: Path | None, overrides: list[str]) -> dict[str, Any]:
+    """What there is to set in the groups that overrides choose, be the overrides of `key` and of other keys right or wrong."""
+    names = [override.partition("=")[0] for override in overrides]
+    groups = [name != key and ("." not in name or "@" in name) for name in names]
+    if all(groups):
+        return flat(defaults_of({}))
+    try:
+        return flat(_compose(source, recipe, list(compress(overrides, groups)))[0])
+    except ProblemsError:
+        return flat(defaults_of({}))

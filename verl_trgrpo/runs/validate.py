@@ -12,7 +12,7 @@ from verl_trgrpo.common.problems import Finding, Level, count_of, not_checked
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
 from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
-from verl_trgrpo.runs.checks.files import data_findings, missing_files, training_rows
+from verl_trgrpo.runs.checks.files import REWARD, data_findings, missing_files, training_rows
 from verl_trgrpo.runs.checks.keys import key_findings
 from verl_trgrpo.runs.checks.model_files import model_findings
 from verl_trgrpo.runs.checks.reward_function import reward_findings
@@ -99,8 +99,10 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     wrong_values, config = value_findings(config, defaults)
     wrong = wrong_sections + beside(wrong_sections, wrong_values)
     bad = [size for size in SIZES if any(f"{size}.".startswith(f"{finding.where}.") for finding in wrong)]
-    more = missing_files(config, need_files) + data_findings(config) + model_findings(config)
-    more += reward_findings(config) + dataclass_findings(config)
+    missing = missing_files(config, need_files)
+    more = missing + data_findings(config) + model_findings(config) + dataclass_findings(config, need_files)
+    if not any(finding.where == f"{REWARD}.path" for finding in missing):
+        more += reward_findings(config)
     objective_problems, sound = objective_findings(config)
     more += objective_problems + algorithm_findings(config, run.choices.get("algorithm"))
     batch_problems = _unless(bad, "how batches are cut", lambda: batch_findings(config))

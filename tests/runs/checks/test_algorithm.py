@@ -35,7 +35,7 @@ def test_an_override_that_makes_it_another_algorithm_is_a_warning(algorithm, ove
 @pytest.mark.parametrize(
     ("algorithm", "override", "values"),
     [
-        ("dapo_clip", f"{ACTOR}.clip_ratio_high=null", ("0.28", "None")),
+        ("dapo_clip", f"{ACTOR}.clip_ratio_high=null", ("0.28", "null")),
         ("dapo_clip", f"{ACTOR}.clip_ratio_high=0.3", ("0.28", "0.3")),
         ("dapo_clip", f"{ACTOR}.loss_agg_mode=seq-mean-token-mean", ("token-mean", "seq-mean-token-mean")),
         ("grpo", "algorithm.adv_estimator=rloo", ("grpo", "rloo")),
@@ -50,6 +50,35 @@ def test_another_value_than_the_algorithm_s_own_is_a_warning_with_both(algorithm
     key = override.partition("=")[0]
     assert finding.level is Level.WARNING and finding.where == key
     assert f"means {key}={values[0]}, but the run has {values[1]};" in finding.message
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "tr_grpo", "dr_grpo"])
+@pytest.mark.parametrize(
+    ("override", "usual"), [(f"{ACTOR}.clip_ratio_high=5", "0.28"), (f"{ACTOR}.optim.lr=0.02", "1e-6")]
+)
+def test_a_clip_and_a_rate_that_hold_nothing_back_are_warnings(algorithm, override, usual):
+    [finding] = findings(f"algorithm={algorithm}", override)
+    assert finding.level is Level.WARNING and finding.where == override.partition("=")[0]
+    assert override in finding.message and usual in finding.message
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [["algorithm=cppo"], [f"{ACTOR}.clip_ratio_high=1"], [f"{ACTOR}.optim.lr=0.01"],
+     [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"]],
+)  # fmt: skip
+def test_bounds_that_are_meant_are_none(overrides):
+    assert findings(*overrides) == []
+
+
+def test_the_bound_of_a_loss_that_has_another_kind_of_it_is_left_alone():
+    run = compose("ppo_trainer", [f"{ACTOR}.policy_loss.loss_mode=cispo", f"{ACTOR}.clip_ratio_high=5"])
+    assert algorithm_findings(run.config, None) == []
+
+
+def test_a_bound_that_replaces_the_algorithm_s_own_is_one_warning():
+    [finding] = findings("algorithm=cppo", f"{ACTOR}.clip_ratio_high=5")
+    assert "algorithm=cppo means" in finding.message
 
 
 def test_what_the_algorithm_leaves_open_is_none():

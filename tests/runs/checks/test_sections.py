@@ -59,11 +59,27 @@ def test_an_empty_section_of_a_recipe_is_one_error(tmp_path, section):
         ("actor_rollout_ref.model.path=5", "actor_rollout_ref.model.path"),
         ("trainer.default_local_dir=null", "trainer.default_local_dir"),
         ("trainer.default_local_dir=''", "trainer.default_local_dir"),
+        ("data.prompt_key=[a]", "data.prompt_key"),
+        ("data.prompt_key=null", "data.prompt_key"),
     ],
 )
 def test_what_was_taken_out_or_is_of_another_form_is_one_error_with_the_key(override, where):
     [finding], _ = findings("trgrpo_trainer", override)
     assert finding.level is Level.ERROR and finding.where == where and where in finding.message
+
+
+@pytest.mark.parametrize(("given", "remedy"), [("power", "power"), ("nonsense", "sigmoid"), ("null", "sigmoid")])
+def test_a_shaping_s_name_in_the_place_of_its_section_is_one_error_with_what_to_write(given, remedy):
+    overrides = [f"{ACTOR}.policy_loss.shaping={given}"]
+    [problem] = validate(PUZZLES, overrides, need_files=False).messages(Level.ERROR)
+    assert overrides[0] in problem and f"write shaping={remedy}" in problem
+
+
+def test_a_shaping_may_refer_to_a_section(tmp_path):
+    lines = ["defaults: [trgrpo_trainer, _self_]", "mine: {_target_: verl_trgrpo.core.make_shaping, name: power}"]
+    lines.append("actor_rollout_ref: {actor: {policy_loss: {shaping: '${mine}'}}}")
+    (tmp_path / "mine.yaml").write_text("\n".join(lines))
+    assert findings(tmp_path / "mine.yaml")[0] == []
 
 
 @pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer", "ppo_megatron_trainer"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.runs.validation import validate
 from verl_trgrpo.common.problems import Level
 from verl_trgrpo.runs.checks.values import value_findings
 from verl_trgrpo.runs.compose import compose, defaults_of
@@ -44,8 +45,8 @@ def test_what_ships_has_no_complaint(source, platform):
         (f"{ACTOR}.fsdp_config.fsdp_size=x", ["fsdp_size='x'", "a whole number"]),
         (f"{ROLLOUT}.engine_kwargs=5", ["engine_kwargs=5", "a section"]),
         ("critic.enable=maybe", ["enable='maybe'", "true or false or null"]),
-        ("trainer.val_before_train=null", ["val_before_train=None", "true or false"]),
-        ("actor_rollout_ref.model.override_config=null", ["override_config=None", "a section"]),
+        ("trainer.val_before_train=null", ["val_before_train=null", "default is true"]),
+        ("actor_rollout_ref.model.override_config=null", ["override_config=null", "a section"]),
         ("data.seed=x", ["seed='x'", "whole number"]),
         ("reward.custom_reward_function.path=5", ["path=5", "a text or null"]),
         ("data.val_batch_size=1.5", ["val_batch_size=1.5", "whole number"]),
@@ -67,6 +68,14 @@ def test_what_ships_has_no_complaint(source, platform):
         (f"{ACTOR}.checkpoint.save_contents=[model,optim]", ["save_contents has 'optim'", "optimizer"]),
         ("algorithm.kl_ctrl.type=adaptiv", ["type='adaptiv'", "did you mean adaptive?"]),
         ("reward.reward_manager.name=naiv", ["name='naiv'", "did you mean naive?"]),
+        ("trainer.project_name=[a,b]", ["project_name=['a', 'b']", "a text"]),
+        ("trainer.experiment_name=[x]", ["experiment_name=['x']", "a text"]),
+        ("data.prompt_key=[a]", ["prompt_key=['a']", "a text"]),
+        (f"{ROLLOUT}.temperature=0", ["temperature=0", "(0, inf)"]),
+        (f"{ACTOR}.optim.clip_grad=-1", ["clip_grad=-1", "(0, inf)"]),
+        (f"{ACTOR}.ppo_micro_batch_size_per_gpu=0", ["ppo_micro_batch_size_per_gpu=0", "at least 1"]),
+        (f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=0", ["log_prob_micro_batch_size_per_gpu=0", "at least 1"]),
+        (f"{ACTOR}.loss_agg_mode=token_mean", ["loss_agg_mode='token_mean'", "did you mean token-mean?"]),
         ("trainer.nnodes=0", ["nnodes=0", "at least 1"]),
         ("trainer.project_name=${data.nowhere}", ["project_name=${data.nowhere}", "cannot be resolved"]),
     ],
@@ -85,6 +94,17 @@ def test_all_are_found_at_once():
     ]  # fmt: skip
 
 
+def test_a_constant_of_this_package_is_not_called_verl_s():
+    [finding], _ = findings(f"{ACTOR}.policy_loss.shaping.tau=[a]")
+    assert "default is 9.0" in finding.message and "veRL" not in finding.message
+
+
+def test_a_wrong_micro_batch_size_is_one_mistake_where_batches_are_not_cut_by_tokens(sound_run):
+    overrides = [*sound_run, f"{ACTOR}.use_dynamic_bsz=false", f"{ACTOR}.ppo_micro_batch_size_per_gpu=0"]
+    [problem] = validate("trgrpo_trainer", overrides).messages(Level.ERROR)
+    assert "ppo_micro_batch_size_per_gpu=0" in problem
+
+
 def test_the_missing_engine_is_named_with_what_to_write():
     [finding], _ = findings("+algorithm=tr_grpo", source="ppo_trainer")
     assert finding.where == f"{ROLLOUT}.name" and "=vllm" in finding.message
@@ -96,7 +116,9 @@ def test_the_missing_engine_is_named_with_what_to_write():
                  "trainer.logger=tracking", "data.seed=-1", f"{ROLLOUT}.top_k=0", f"{ACTOR}.optim.betas=[0.9,1]",
                  f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.clip_ratio_high=null", f"{ACTOR}.optim.lr_warmup_steps=null",
                  "actor_rollout_ref.model.exclude_modules=[a,b]", "actor_rollout_ref.model.target_modules=[a,b]",
-                 "algorithm.rollout_correction=null", f"{ACTOR}.optim.optimizer_impl=nowhere.optim"],
+                 "algorithm.rollout_correction=null", f"{ROLLOUT}.val_kwargs.temperature=0",
+                 f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", f"{ACTOR}.loss_agg_mode=token-sum", "trainer.project_name=1",
+                 f"{ACTOR}.optim.optimizer_impl=nowhere.optim"],
 )  # fmt: skip
 def test_values_that_verl_takes_as_well(override):
     assert findings(override)[0] == []

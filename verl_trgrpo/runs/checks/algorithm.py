@@ -1,18 +1,19 @@
-"""Whether a run still is what its algorithm's name says, and what veRL's estimators cannot do."""
+"""Whether a run still is what its algorithm's name says, what veRL's estimators cannot do, and steps that are hardly meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.common.problems import Finding, as_yaml, error, warning
 from verl_trgrpo.runs.compose import OWN_CONFIGS, defaults_of, flat
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
-_POLICY_LOSS = "actor_rollout_ref.actor.policy_loss"
+_ACTOR = "actor_rollout_ref.actor"
+_POLICY_LOSS = f"{_ACTOR}.policy_loss"
 # What an algorithm's file sets and leaves open, as beginnings of keys: the default of the project, not its point.
 _OPEN = {
     "tr_grpo": tuple(f"{_POLICY_LOSS}.{name}" for name in ("placement", "prob_source", "kl")),
@@ -27,7 +28,7 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
     """
     findings = _preference_findings(config) + _filter_findings(config)
     if not algorithm or not (OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml").is_file():
-        return findings
+        return findings + _step_findings(config, {})
     own = flat(defaults_of({"algorithm": algorithm}))
     bases = {base: flat(defaults_of({"algorithm": base})) for base in _BASES if base != algorithm}
     points = set(_points(algorithm))
@@ -39,8 +40,28 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
         like = [base for base, plain in others.items() if value == plain]
         if value != meant and (key in points or like):
             remedy = f"or choose algorithm={like[0]}" if like else "unless that is what you want to study"
-            message = f"algorithm={algorithm} means {key}={meant}, but the run has {value}; drop the setting, {remedy}"
-            findings.append(warning(key, message))
+            means = f"algorithm={algorithm} means {key}={_shown(meant)}, but the run has {_shown(value)}"
+            findings.append(warning(key, f"{means}; drop the setting, {remedy}"))
+    seen = {finding.where for finding in findings}
+    return findings + [finding for finding in _step_findings(config, own) if finding.where not in seen]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else as_yaml(value)
+
+
+def _step_findings(config: DictConfig, own: Mapping[str, Any]) -> list[Finding]:
+    """Warnings about a clip and a learning rate that hold nothing back; `own` are the values of the run's algorithm."""
+    actor, findings = config.actor_rollout_ref.actor, []
+    key, clip = f"{_ACTOR}.clip_ratio_high", actor.clip_ratio_high
+    # Other losses have bounds of another kind there.
+    if actor.policy_loss.loss_mode in ("vanilla", "tr_grpo") and clip is not None and clip > 1 and clip != own.get(key):
+        message = f"{key}={clip} lets a probability grow {1 + clip:g}-fold before its tokens are clipped; 0.2 to 0.28 is usual"
+        findings.append(warning(key, message))
+    key, optimizer = f"{_ACTOR}.optim.lr", actor.optim
+    if optimizer.lr > 0.01 and "Adam" in str(optimizer.get("optimizer")):
+        message = f"{key}={optimizer.lr} moves every weight by about that much in a step of Adam; 1e-6 is usual"
+        findings.append(warning(key, message))
     return findings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.common.problems import Finding, error, not_checked, warning
+from verl_trgrpo.common.problems import Finding, as_yaml, error, not_checked, warning
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -94,7 +94,8 @@ def _micro_batch_findings(config: DictConfig) -> list[Finding]:
     findings = []
     if actor.use_dynamic_bsz != rollout.log_prob_use_dynamic_bsz:
         key = f"{ROLLOUT}.log_prob_use_dynamic_bsz"
-        message = f"{key}={rollout.log_prob_use_dynamic_bsz} but {ACTOR}.use_dynamic_bsz={actor.use_dynamic_bsz}"
+        scoring, training = as_yaml(rollout.log_prob_use_dynamic_bsz), as_yaml(actor.use_dynamic_bsz)
+        message = f"{key}={scoring} but {ACTOR}.use_dynamic_bsz={training}"
         findings.append(error(key, f"{message}; veRL wants them equal"))
     if per_update % dp:
         return findings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, Level, error, not_checked
+from verl_trgrpo.common.problems import Finding, Level, as_yaml, error, not_checked, warning
 
 MODEL = "actor_rollout_ref.model.path"
 REWARD = "reward.custom_reward_function"
@@ -64,9 +64,8 @@ def _named_files(config: DictConfig) -> list[Finding]:
     if trainer.get("resume_mode") == "resume_path":
         place = trainer.get("resume_from_path")
         if not place or not Path(str(place)).expanduser().is_dir():
-            message = (
-                f"trainer.resume_mode=resume_path, but {key}={place} is no directory; name one of a run's global_step_N"
-            )
+            message = f"trainer.resume_mode=resume_path, but {key}={as_yaml(place)} is no directory"
+            message += "; name one of a run's global_step_N"
             findings.append(error(key, message))
     return findings
 
@@ -79,7 +78,7 @@ def _importable(module: str) -> bool:
 
 
 def data_findings(config: DictConfig) -> list[Finding]:
-    """Complaints about data files that are there: columns, rows, data sources without a reward."""
+    """Complaints about data files that are there: columns, rows, data sources without a reward, training on the validation."""
     findings = []
     for key in DATA:
         findings += [
@@ -93,6 +92,12 @@ def data_findings(config: DictConfig) -> list[Finding]:
                 findings.append(not_checked(key, note))
             elif path.is_file():
                 findings += _parquet_findings(key, path, config)
+    training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
+    if shared := sorted(path for path in training & validation if path.is_file()):
+        message = (
+            f"data.val_files={shared[0]} is among data.train_files: the validation measures what was learnt by heart"
+        )
+        findings.append(warning("data.val_files", f"{message}; give it a file of its own"))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings
     rows, prompts = training_rows(config), config.data.train_batch_size

@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, warning
+from verl_trgrpo.common.problems import Finding, error, problems_of, warning
 from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.model_files import context_length
 from verl_trgrpo.tasks.search_qa.options import read_options
@@ -85,8 +85,8 @@ def _search_findings(config: DictConfig) -> list[Finding]:
     try:
         plain: Any = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
         loop = read_options(plain)
-    except ValueError as problem:
-        return [error(key, str(problem))]
+    except ValueError as raised:
+        return [error(key, problem) for problem in problems_of(raised)]
     response, searches = config.data.max_response_length, loop.max_searches
     budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
     if budget > response:
@@ -109,8 +109,8 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
 
     try:
         DraftOptions.of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
-    except ValueError as problem:
-        return [error(key, str(problem))]
+    except ValueError as raised:
+        return [error(key, problem) for problem in problems_of(raised)]
     if data.max_prompt_length < data.max_response_length:
         message = (
             f"data.max_prompt_length={data.max_prompt_length} does not hold a prompt and a draft of "

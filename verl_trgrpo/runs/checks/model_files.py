@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.problems import Finding, error, first_line, not_checked
-from verl_trgrpo.runs.checks.contracts import build_problem
+from verl_trgrpo.runs.checks.contracts import build_problems
 from verl_trgrpo.runs.checks.files import MODEL, looks_local
 
 
@@ -30,11 +30,8 @@ def model_findings(config: DictConfig) -> list[Finding]:
         problems = _tokenizer_problems(path, tokenizer, bool(model.get("custom_chat_template")), trusted)
     if not problems and path.is_dir() and not (path / "config.json").is_file():
         problems = [f"{MODEL}={name} has no config.json, so it is not a model's directory; give that of a whole model"]
-    if not problems and path.is_dir() and (reason := build_problem(model)):
-        # An added key that is no option of the model's dataclass says nothing about the files.
-        about_files = f"{MODEL}={name} cannot be opened: {reason}; get the model again"
-        about_keys = f"actor_rollout_ref.model: {reason}"
-        problems = [about_keys if "has no option" in reason else about_files]
+    if not problems and path.is_dir():
+        problems = _build_problems(model)
     findings += [error(MODEL, problem) for problem in problems]
     judge = config.reward.reward_model
     if judge.enable and judge.model_path:
@@ -42,6 +39,17 @@ def model_findings(config: DictConfig) -> list[Finding]:
         key = "reward.reward_model.model_path"
         findings += [error(key, problem) for problem in _code_problems(path, path, trusted, key)]
     return findings
+
+
+def _build_problems(model: DictConfig) -> list[str]:
+    """Complaints about the files where they cannot be opened with nothing but their paths, else about the run's own keys."""
+    problems = build_problems(model)
+    if not problems:
+        return []
+    files = OmegaConf.masked_copy(model, ["_target_", "path", "tokenizer_path", "trust_remote_code"])
+    if build_problems(files):
+        return [f"{MODEL}={model.path} cannot be opened: {problem}; get the model again" for problem in problems]
+    return [f"actor_rollout_ref.model: {problem}" for problem in problems]
 
 
 def context_length(config: DictConfig) -> int | None:

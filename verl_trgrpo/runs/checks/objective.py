@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, choice_hint, complaint_of, error, warning
+from verl_trgrpo.common.problems import Finding, choice_hint, complaints_of, error, warning
 from verl_trgrpo.core import TokenWeighting
-from verl_trgrpo.runs.checks.contracts import build_problem
+from verl_trgrpo.runs.checks.contracts import build_problems
 
 _ACTOR = "actor_rollout_ref.actor"
 _POLICY_LOSS = f"{_ACTOR}.policy_loss"
@@ -25,7 +25,7 @@ _SOUND = {
     },
 }
 # What veRL's ActorConfig refuses otherwise.
-_SOUND_ACTOR = {"ppo_micro_batch_size": None, "ppo_micro_batch_size_per_gpu": 1, "loss_agg_mode": "token-mean"}
+_SOUND_ACTOR = {"ppo_micro_batch_size": None, "ppo_micro_batch_size_per_gpu": 1}
 
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
@@ -44,13 +44,13 @@ def objective_findings(config: DictConfig) -> tuple[list[Finding], DictConfig | 
     findings = []
     for key, sound in _SOUND.items():
         node = OmegaConf.select(config, key)
-        if OmegaConf.is_dict(node) and "_target_" in node and (problem := build_problem(node)):
-            findings.append(error(key, problem))
+        if OmegaConf.is_dict(node) and "_target_" in node and (problems := build_problems(node)):
+            findings += [error(key, problem) for problem in problems]
             OmegaConf.update(config, key, sound, merge=False, force_add=True)
-    if problem := build_problem(config.actor_rollout_ref.actor):
-        findings.append(error(_ACTOR, problem))
+    if problems := build_problems(config.actor_rollout_ref.actor):
+        findings += [error(_ACTOR, problem) for problem in problems]
         config.actor_rollout_ref.actor.update(_SOUND_ACTOR)
-        if build_problem(config.actor_rollout_ref.actor):
+        if build_problems(config.actor_rollout_ref.actor):
             return findings, None
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     findings += _clip_findings(actor) + _registered_findings(config) + _kl_findings(config)
@@ -63,13 +63,13 @@ def _clip_findings(actor: Any) -> list[Finding]:
     from verl_trgrpo.verl_plugin.config import check_kl, clip_range_of
 
     loss = actor.policy_loss
-    findings = complaint_of(lambda: clip_range_of(actor), _ACTOR)
+    findings = complaints_of(lambda: clip_range_of(actor), _ACTOR)
     if not isinstance(loss, TokenWeighting):
         return findings
     if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
         message = f"shaping {loss.shaping} asks for the entropy, but actor.calculate_entropy=false; set it to true"
         findings.append(error(f"{_ACTOR}.calculate_entropy", message))
-    return findings + complaint_of(lambda: check_kl(actor), _POLICY_LOSS)
+    return findings + complaints_of(lambda: check_kl(actor), _POLICY_LOSS)
 
 
 def _registered_findings(config: DictConfig) -> list[Finding]:

@@ -13,11 +13,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.problems import Finding, error, first_line
 from verl_trgrpo.runs.checks.files import DATA, MODEL, missing_files
-from verl_trgrpo.runs.compose import ComposedRun, defaults_of, flat, verl_defaults
+from verl_trgrpo.runs.compose import OWN_CONFIGS, ComposedRun, defaults_of, flat, verl_defaults
 
+_POLICY_LOSS = "actor_rollout_ref.actor.policy_loss"
 # What is read before anything else: one text each, or a text or a list of them.
-_TEXTS = {MODEL: "a model directory or a hub name", "trainer.default_local_dir": "a directory"}
-_TEXT_LISTS = {**dict.fromkeys(DATA, "a file or a list of files"), "trainer.logger": "a name or a list of names"}
+_TEXTS = {
+    MODEL: "a model directory or a hub name",
+    "trainer.default_local_dir": "a directory",
+    "data.prompt_key": "the name of a column",
+}
+TEXT_LISTS = {**dict.fromkeys(DATA, "a file or a list of files"), "trainer.logger": "a name or a list of names"}
 
 
 def section_findings(config: DictConfig, choices: Mapping[str, str]) -> tuple[list[Finding], DictConfig]:
@@ -31,7 +36,7 @@ def section_findings(config: DictConfig, choices: Mapping[str, str]) -> tuple[li
     OmegaConf.set_struct(mended, False)
     defaults = defaults_of(choices)
     findings = _put_back(mended, verl_defaults(choices), defaults, "")
-    return findings + _text_findings(mended, defaults), mended
+    return findings + _shaping_findings(mended, defaults) + _text_findings(mended, defaults), mended
 
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
@@ -78,6 +83,19 @@ def _put_back(node: DictConfig, required: DictConfig, defaults: Any, prefix: str
     return findings
 
 
+def _shaping_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+    """A complaint about a shaping's name in the place of its section; the default is put there."""
+    key = f"{_POLICY_LOSS}.shaping"
+    section, default = OmegaConf.select(config, _POLICY_LOSS), OmegaConf.select(defaults, key)
+    given = section._get_node("shaping") if isinstance(section, DictConfig) else None
+    if default is None or given is None or OmegaConf.is_dict(given) or given._is_interpolation():
+        return []
+    OmegaConf.update(config, key, default)
+    name = given if (OWN_CONFIGS / "shaping" / f"{given}.yaml").is_file() else default.name
+    shown = "null" if given._is_none() else given
+    return [error(key, f"{key}={shown} is not a section; a shaping is the option of a group: write shaping={name}")]
+
+
 def _contents(required: DictConfig, name: Any) -> str:
     wanted = required._get_node(name)
     if isinstance(wanted, DictConfig):
@@ -88,7 +106,7 @@ def _contents(required: DictConfig, name: Any) -> str:
 def _text_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     """Complaints about texts that are none; in place, defaults are put there."""
     findings = []
-    for key, wanted in {**_TEXTS, **_TEXT_LISTS}.items():
+    for key, wanted in {**_TEXTS, **TEXT_LISTS}.items():
         try:
             value = OmegaConf.select(config, key)
             plain = value
@@ -98,10 +116,11 @@ def _text_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         except OmegaConfBaseException as reason:
             value, problem = flat(config)[key], f"cannot be resolved ({first_line(reason)}); correct the reference"
         else:
-            texts = plain if isinstance(plain, list) and key in _TEXT_LISTS else [plain]
-            optional = plain is None and key in _TEXT_LISTS
+            texts = plain if isinstance(plain, list) and key in TEXT_LISTS else [plain]
+            optional = plain is None and key in TEXT_LISTS
             if optional or all(isinstance(text, str) and text for text in texts):
                 continue
-        findings.append(error(key, f"{key}={value} {problem}"))
+        shown = "null" if value is None else value
+        findings.append(error(key, f"{key}={shown} {problem}"))
         OmegaConf.update(config, key, OmegaConf.select(defaults, key))
     return findings

@@ -1,4 +1,4 @@
-"""Values that cannot be right on their own: of another type than veRL's default, out of range, or no name that veRL has."""
+"""Values that cannot be right on their own: of another type than the default, out of range, or no name that veRL has."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, choice_hint, error, range_problems
+from verl_trgrpo.common.problems import Finding, as_yaml, choice_hint, error, range_problems
 from verl_trgrpo.runs.checks.annotations import described, field_types, fits
+from verl_trgrpo.runs.checks.sections import TEXT_LISTS
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -25,9 +26,12 @@ SIZES = (
     f"{_ROLLOUT}.tensor_model_parallel_size", f"{_ROLLOUT}.data_parallel_size",
 )  # fmt: skip
 
+# null where micro-batches are cut by tokens.
+_MICRO_BATCHES = (f"{_ACTOR}.ppo_micro_batch_size_per_gpu", f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu")
+
 # Whole numbers, and the least that makes sense; null is fine where veRL has it as default.
 _LEAST = {
-    **dict.fromkeys(SIZES, 1),
+    **dict.fromkeys((*SIZES, *_MICRO_BATCHES), 1),
     "trainer.total_epochs": 1,
     "trainer.total_training_steps": 1,
     "trainer.save_freq": -1,
@@ -56,9 +60,11 @@ _RANGES = {
     f"{_ACTOR}.optim.lr": "[0, inf)",
     f"{_ACTOR}.optim.weight_decay": "[0, inf)",
     f"{_ACTOR}.optim.lr_warmup_steps_ratio": "[0, 1]",
+    f"{_ACTOR}.optim.clip_grad": "(0, inf)",
     f"{_ACTOR}.grad_clip": "(0, inf)",
     f"{_ACTOR}.kl_loss_coef": "[0, inf)",
-    f"{_ROLLOUT}.temperature": "[0, inf)",
+    # At 0 all responses to a prompt are the same, and there is nothing to compare.
+    f"{_ROLLOUT}.temperature": "(0, inf)",
     f"{_ROLLOUT}.top_p": "(0, 1]",
     f"{_ROLLOUT}.gpu_memory_utilization": "(0, 1]",
     f"{_ROLLOUT}.val_kwargs.temperature": "[0, inf)",
@@ -81,6 +87,13 @@ NAMES = {
     "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
     "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
     "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
+    "*.loss_agg_mode": (
+        "token-mean",
+        "token-sum",
+        "seq-mean-token-sum",
+        "seq-mean-token-mean",
+        "seq-mean-token-sum-norm",
+    ),
 }
 # By optimizer dataclass; the others have no schedule of this name.
 _SCHEDULES = {
@@ -112,7 +125,9 @@ def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Findi
     mended = config.copy()
     OmegaConf.set_struct(mended, False)
     for finding in findings:
-        OmegaConf.update(mended, finding.where, _default_of(defaults, finding.where), force_add=True)
+        # Without a size and without batches by tokens veRL would have a complaint of its own.
+        sound = 1 if finding.where in _MICRO_BATCHES else _default_of(defaults, finding.where)
+        OmegaConf.update(mended, finding.where, sound, force_add=True)
     return findings, mended
 
 
@@ -153,7 +168,7 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
 def _whole_findings(key: str, value: Any, least: int) -> list[Finding]:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return []
-    return [error(key, f"{key}={value!r} is not a whole number of at least {least}; correct it")]
+    return [error(key, f"{key}={as_yaml(value)} is not a whole number of at least {least}; correct it")]
 
 
 def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding]:
@@ -164,7 +179,7 @@ def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding
             continue
         for name in value if isinstance(value, list) else [value]:
             if name not in names:
-                part = f"has {name!r}, which" if isinstance(value, list) else f"={name!r}"
+                part = f"has {as_yaml(name)}, which" if isinstance(value, list) else f"={as_yaml(name)}"
                 message = f"{key}{' ' * isinstance(value, list)}{part} is unknown; {choice_hint(str(name), names)}"
                 findings.append(error(key, message))
     return findings
@@ -221,11 +236,13 @@ def _type_findings(key: str, value: Any, default: Any, hint: Any) -> list[Findin
         fit, wanted = isinstance(value, (int, float)) and not isinstance(value, bool), "a number"
     elif isinstance(default, DictConfig):
         fit, wanted = isinstance(value, DictConfig), "a section with keys of its own"
+    elif isinstance(default, str) and hint is None and key not in TEXT_LISTS:
+        fit, wanted = not isinstance(value, (DictConfig, list)), "a text"
     else:
         fit, wanted = not isinstance(value, DictConfig), "a single value"
     if fit:
         return []
-    shown = "null" if default is None else default
+    shown = default if isinstance(default, str) else as_yaml(default)
     if isinstance(default, DictConfig):
         shown = f"a section with {', '.join(map(str, list(default)[:5]))}" if default else "an empty section"
-    return [error(key, f"{key}={value!r} is not {wanted}; veRL's default is {shown}")]
+    return [error(key, f"{key}={as_yaml(value)} is not {wanted}; the default is {shown}")]
