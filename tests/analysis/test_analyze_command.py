@@ -210,6 +210,18 @@ def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, mes
     assert error.startswith("error: ") and message in error
 
 
+def test_tokens_are_drawn_from_the_models_distribution_whatever_the_lengths_of_the_prompts(policy, data):
+    rollouts = sample_rollouts(*policy, options(data, prompts=6, samples=8), no_progress)
+    assert len({len(rollout.prompt) for rollout in rollouts}) > 1
+    differences = []
+    for rollout in rollouts:
+        log_q = torch.log_softmax(response_logits(policy[1], [rollout])[0].double(), -1)
+        drawn = log_q.gather(-1, rollout.response[:, None])[:, 0]
+        differences.append(drawn - (log_q.exp() * log_q).sum(-1))  # 0 on average
+    differences = torch.cat(differences)
+    assert len(differences) > 1000 and abs(differences.mean()) < 4 * differences.std() / len(differences) ** 0.5
+
+
 def test_a_missing_file_is_named_before_the_model_is_looked_for(tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["analyze", "--model", str(CHECKPOINT), "--data", "gone.parquet", "--out", out]) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -14,9 +14,14 @@ from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.evaluation.rows import load_rows
+from verl_trgrpo.evaluation.rows import EvalRow, load_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
+
+# A step takes about as long for 64 responses as for 8: what takes time is reading the weights.
+_RESPONSES_AT_ONCE = 64
+
+Item = TypeVar("Item")
 
 
 class Rollout(NamedTuple):
@@ -66,25 +71,39 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
     ends = torch.tensor(ends if isinstance(ends, list) else [ends], device=model.device)
     rollouts: list[Rollout] = []
     devices = [model.device] if model.device.type == "cuda" else []
+    parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
     with torch.random.fork_rng(devices):
         torch.manual_seed(random.Random(f"rollouts/{options.seed}").getrandbits(63))
-        for row in progress(rows, len(rows), "sampling"):
-            text = tokenizer.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True)
-            prompt = torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"], device=model.device)
-            ids = prompt[None].expand(options.samples, -1)
-            output = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[:, len(prompt) :]
-            responses = [_without_padding(response, ends) for response in output]
-            texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
-            rewards = [compute_score(row.data_source, text, row.ground_truth)["score"] for text in texts]
-            given = torch.tensor(rewards)[:, None]
-            advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
-            rollouts += [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
+        for part in progress(parts, len(parts), "sampling"):
+            texts = [
+                tokenizer.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True) for row in part
+            ]
+            prompts = [torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+            padded = _left_padded(prompts, int(ends[0])), _left_padded([torch.ones_like(one) for one in prompts], 0)
+            ids, mask = (each.to(model.device).repeat_interleave(options.samples, 0) for each in padded)
+            output = model.generate(ids, attention_mask=mask, **settings)[:, ids.shape[1] :]
+            for row, prompt, group in zip(part, prompts, output.split(options.samples), strict=True):
+                responses = [_without_padding(response, ends) for response in group]
+                rollouts += _group(row, prompt.to(model.device), responses, tokenizer)
     if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so "
             "no token has a gradient; use more prompts or samples, or another checkpoint, or look at them with --only-tokens"
         )
     return rollouts
+
+
+def _left_padded(sequences: Sequence[torch.Tensor], value: int) -> torch.Tensor:
+    return torch.nn.utils.rnn.pad_sequence([*sequences], batch_first=True, padding_value=value, padding_side="left")
+
+
+def _group(row: EvalRow, prompt: torch.Tensor, responses: Sequence[torch.Tensor], tokenizer: Any) -> list[Rollout]:
+    """Score the responses to one prompt, and compare them."""
+    texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
+    rewards = [compute_score(row.data_source, text, row.ground_truth)["score"] for text in texts]
+    given = torch.tensor(rewards)[:, None]
+    advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
+    return [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
 
 
 def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
@@ -119,6 +138,6 @@ def response_log_probs(model: Any, rollouts: Sequence[Rollout]) -> torch.Tensor:
     )
 
 
-def chunks(rollouts: Sequence[Rollout], size: int) -> list[Sequence[Rollout]]:
-    """Return `rollouts` in pieces of `size`."""
-    return [rollouts[i : i + size] for i in range(0, len(rollouts), size)]
+def chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    """Return `items` in pieces of `size`."""
+    return [items[i : i + size] for i in range(0, len(items), size)]
