@@ -7,6 +7,7 @@ and a backward pass of eight sequences.
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,7 @@ def main() -> None:
     arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
     models = {
-        shown: AutoModelForCausalLM.from_config(SHAPE, attn_implementation=name).eval()
+        shown: AutoModelForCausalLM.from_config(deepcopy(SHAPE), attn_implementation=name).eval()
         for shown, name in {"transformers' sdpa": "sdpa", "grouped": GROUPED}.items()
     }
     results = {}
