@@ -1,7 +1,7 @@
 """Attention for CPUs of models whose query heads share keys and values.
 
-transformers' own (``sdpa``) copies keys and values once for each query head, at every token that is generated. In bfloat16, with a
-model of SmolLM2-135M's shape, sampling takes 0.56 of the time with this one and an update 0.88; in float32 the two are equal
+transformers' own (``sdpa``) copies keys and values once for each query head, at every token that is generated. In bfloat16, with
+a model of SmolLM2-135M's shape, sampling takes 0.56 of the time with this one and an update 0.88; in float32 the two are equal
 within 5 % (`python benchmarks/bench_attention.py --repeats 2 --tokens 20`, one thread of an AMD EPYC with avx512_bf16).
 """
 
