@@ -136,6 +136,11 @@ def as_yaml(value: Any) -> str:
     return repr(value)
 
 
+def as_plain_yaml(value: Any) -> str:
+    """As `as_yaml`, texts without quotes."""
+    return value if isinstance(value, str) else as_yaml(value)
+
+
 def first_line(error: BaseException, limit: int = 200) -> str:
     """Return the first line of an error's message, in at most `limit` characters, or its type where it says nothing."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]

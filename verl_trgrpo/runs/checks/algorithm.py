@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, as_yaml, error, warning
+from verl_trgrpo.common.problems import Finding, as_plain_yaml, error, warning
 from verl_trgrpo.runs.compose import OWN_CONFIGS, defaults_of, flat
 
 # The algorithms that others are made from.
@@ -40,14 +40,10 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
         like = [base for base, plain in others.items() if value == plain]
         if value != meant and (key in points or like):
             remedy = f"or choose algorithm={like[0]}" if like else "unless that is what you want to study"
-            means = f"algorithm={algorithm} means {key}={_shown(meant)}, but the run has {_shown(value)}"
+            means = f"algorithm={algorithm} means {key}={as_plain_yaml(meant)}, but the run has {as_plain_yaml(value)}"
             findings.append(warning(key, f"{means}; drop the setting, {remedy}"))
     seen = {finding.where for finding in findings}
     return findings + [finding for finding in _step_findings(config, own) if finding.where not in seen]
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else as_yaml(value)
 
 
 def _step_findings(config: DictConfig, own: Mapping[str, Any]) -> list[Finding]:

@@ -64,8 +64,10 @@ def _named_files(config: DictConfig) -> list[Finding]:
     if trainer.get("resume_mode") == "resume_path":
         place = trainer.get("resume_from_path")
         if not place or not Path(str(place)).expanduser().is_dir():
-            message = f"trainer.resume_mode=resume_path, but {key}={as_yaml(place)} is no directory"
-            message += "; name one of a run's global_step_N"
+            message = (
+                f"trainer.resume_mode=resume_path, but {key}={as_yaml(place)} is no directory; name one of a run's "
+                "global_step_N"
+            )
             findings.append(error(key, message))
     return findings
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, problems_of, warning
+from verl_trgrpo.common.problems import Finding, complaints_of, error, problems_of, warning
 from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.model_files import context_length
 from verl_trgrpo.tasks.search_qa.options import read_options
@@ -107,10 +107,9 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
         return []
     from verl_trgrpo.verl_plugin.igrpo import DraftOptions  # imports veRL's agent loops
 
-    try:
-        DraftOptions.of(OmegaConf.to_container(settings, resolve=True))  # type: ignore[arg-type]
-    except ValueError as raised:
-        return [error(key, problem) for problem in problems_of(raised)]
+    plain: Any = OmegaConf.to_container(settings, resolve=True)
+    if problems := complaints_of(lambda: DraftOptions.of(plain), key):
+        return problems
     if data.max_prompt_length < data.max_response_length:
         message = (
             f"data.max_prompt_length={data.max_prompt_length} does not hold a prompt and a draft of "

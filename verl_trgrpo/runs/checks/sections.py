@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, error, first_line
+from verl_trgrpo.common.problems import Finding, as_plain_yaml, error, first_line
 from verl_trgrpo.runs.checks.files import DATA, MODEL, missing_files
 from verl_trgrpo.runs.compose import OWN_CONFIGS, ComposedRun, defaults_of, flat, verl_defaults
 
@@ -120,7 +120,6 @@ def _text_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             optional = plain is None and key in TEXT_LISTS
             if optional or all(isinstance(text, str) and text for text in texts):
                 continue
-        shown = "null" if value is None else value
-        findings.append(error(key, f"{key}={shown} {problem}"))
+        findings.append(error(key, f"{key}={as_plain_yaml(value)} {problem}"))
         OmegaConf.update(config, key, OmegaConf.select(defaults, key))
     return findings

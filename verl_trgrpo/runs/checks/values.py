@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, as_yaml, choice_hint, error, range_problems
+from verl_trgrpo.common.problems import Finding, as_plain_yaml, as_yaml, choice_hint, error, range_problems
 from verl_trgrpo.runs.checks.annotations import described, field_types, fits
 from verl_trgrpo.runs.checks.sections import TEXT_LISTS
 
@@ -242,7 +242,7 @@ def _type_findings(key: str, value: Any, default: Any, hint: Any) -> list[Findin
         fit, wanted = not isinstance(value, DictConfig), "a single value"
     if fit:
         return []
-    shown = default if isinstance(default, str) else as_yaml(default)
+    shown = as_plain_yaml(default)
     if isinstance(default, DictConfig):
         shown = f"a section with {', '.join(map(str, list(default)[:5]))}" if default else "an empty section"
     return [error(key, f"{key}={as_yaml(value)} is not {wanted}; the default is {shown}")]
