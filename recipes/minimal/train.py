@@ -212,7 +212,7 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
     log_probs, entropies = torch.zeros(2, *responses.shape, device=device)
     for t in range(options.max_tokens):
         log_p = torch.log_softmax(logits.float() / options.temperature, -1)
-        below = log_p.exp().double().cumsum(-1)  # in float32 the sum over a large vocabulary would be off
+        below = log_p.exp().cumsum(-1, dtype=torch.double)  # in float32 the sum over a large vocabulary would be off
         noise = torch.rand(len(ids), 1, dtype=torch.double, device=device, generator=generator)[going]
         token = torch.searchsorted(below, noise * below[:, -1:], right=True)
         responses[going, t], valid[going, t] = token[:, 0], True
@@ -235,6 +235,15 @@ def end_tokens(model: Any) -> list[int]:
     return ids if isinstance(ids, list) else [ids]
 
 
+class Prompts(NamedTuple):
+    """Prompts that the model has read, each once for all its responses; G of them, padded on the left to P."""
+
+    groups: torch.Tensor  # (G,) ascending; the place of a prompt's group in the batch
+    mask: torch.Tensor  # (G, P) True at tokens
+    hidden: torch.Tensor  # (G, 1, W) last hidden state, W wide
+    cache: DynamicCache
+
+
 def response_log_probs(model: Any, batch: Batch, options: Options, trained: torch.Tensor) -> torch.Tensor:
     """(B, R) log-probabilities of the responses' tokens, 0 elsewhere; with a gradient where trained, (B,), is True.
 
@@ -244,34 +253,42 @@ def response_log_probs(model: Any, batch: Batch, options: Options, trained: torc
     order = batch.mask.sum(-1).argsort()
     # Those with a gradient first: autocast would go on with weights that it cast without one.
     for rows in (order[trained[order]], order[~trained[order]]):
-        for chunk in rows.split(options.rows) if len(rows) else ():
-            with torch.set_grad_enabled(torch.is_grad_enabled() and bool(trained[chunk[0]])):
-                values = one_pass(model, batch, chunk, options)
-            result = result.index_put((chunk,), values)
+        if not len(rows):
+            continue
+        with torch.set_grad_enabled(torch.is_grad_enabled() and bool(trained[rows[0]])):
+            prompts = read_prompts(model, batch, (rows // options.samples).unique(), options)
+            chunks = [one_pass(model, batch, chunk, prompts, options) for chunk in rows.split(options.rows)]
+        result = result.index_put((rows,), torch.cat(chunks))
     return result
 
 
-def one_pass(model: Any, batch: Batch, chunk: torch.Tensor, options: Options) -> torch.Tensor:
-    """(C, R) log-probabilities of the responses whose places in the batch are `chunk`, (C,).
+def read_prompts(model: Any, batch: Batch, groups: torch.Tensor, options: Options) -> Prompts:
+    """The prompts of the groups whose places in the batch are given, (G,), ascending."""
+    rows, cache = groups * options.samples, DynamicCache()
+    mask = batch.prompt_mask[rows]
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    decoder = model.get_decoder()
+    hidden = decoder(batch.prompts[rows], attention_mask=mask, position_ids=positions, past_key_values=cache)[0]
+    return Prompts(groups, mask, hidden[:, -1:], cache)
 
-    Each prompt is computed once for all its responses, and the output layer, which is large, sees the positions of response
-    tokens only.
+
+def one_pass(model: Any, batch: Batch, chunk: torch.Tensor, prompts: Prompts, options: Options) -> torch.Tensor:
+    """(C, R) log-probabilities of the responses whose places in the batch are `chunk`, (C,); their prompts have been read.
+
+    The output layer, which is large, sees the positions of response tokens only.
     """
-    decoder, head = model.get_decoder(), model.get_output_embeddings()
     mask = batch.mask[chunk, : int(batch.mask[chunk].sum(-1).max())]
     tokens = batch.responses[chunk, : mask.shape[1]]
-    groups, place = (chunk // options.samples).unique(return_inverse=True)
-    prompts, seen = (x[groups * options.samples] for x in (batch.prompts, batch.prompt_mask))
-    positions = (seen.cumsum(-1) - 1).clamp(min=0)
-    cache = DynamicCache()
-    hidden = decoder(prompts, attention_mask=seen, position_ids=positions, past_key_values=cache)[0][place, -1:]
+    place = torch.searchsorted(prompts.groups, chunk // options.samples)
+    hidden, before = prompts.hidden[place], prompts.mask[place]
     if mask.shape[1] > 1:  # the token at t is predicted at t - 1
-        cache.batch_select_indices(place)
-        seen = torch.cat([seen[place], mask[:, :-1]], -1)
-        positions = positions[place, -1:] + torch.arange(1, mask.shape[1], device=place.device)
+        seen = torch.cat([before, mask[:, :-1]], -1)
+        positions = before.sum(-1, keepdim=True) + torch.arange(mask.shape[1] - 1, device=place.device)
+        cache = DynamicCache([(layer.keys[place], layer.values[place]) for layer in prompts.cache.layers])
+        decoder = model.get_decoder()
         rest = decoder(tokens[:, :-1], attention_mask=seen, position_ids=positions, past_key_values=cache)[0]
         hidden = torch.cat([hidden, rest], 1)
-    logits = head(hidden[mask]).float() / options.temperature
+    logits = model.get_output_embeddings()(hidden[mask]).float() / options.temperature
     values = torch.zeros_like(batch.log_probs[chunk])
     values[:, : mask.shape[1]][mask] = -cross_entropy(logits, tokens[mask], reduction="none")
     return values
