@@ -148,9 +148,9 @@ def _by_autograd(
     sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
     norms: list[torch.Tensor] = []
     done = 0
-    pieces = chunks(rollouts, 4)
-    for chunk in progress(pieces, len(pieces), "gradients"):
-        log_probs = response_log_probs(model, chunk)
+    # One at a time: a token's backward pass runs through all that shared its forward pass.
+    for rollout in progress(rollouts, len(rollouts), "gradients"):
+        log_probs = response_log_probs(model, [rollout])
         sums += weighted_gradients(log_probs, parameters, sets[:, done : done + len(log_probs)].to(sums))
         if done < most:
             norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
