@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import statistics
 import sys
 from pathlib import Path
@@ -18,8 +17,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # shares its worker with a test
 from paired import compared, parser, peak_growth, report
 
-from tests.verl_plugin.cpu.invariance_worker import ROWS, asked, loss_function, make_batch, training_worker
-from verl_trgrpo.runs.environment import training_environment
+from tests.verl_plugin.cpu.invariance_worker import (
+    ROWS,
+    asked,
+    loss_function,
+    make_batch,
+    rank_environment,
+    training_worker,
+)
 
 LOSSES = {
     "grpo": ("algorithm=grpo",),
@@ -31,12 +36,7 @@ MICRO_BATCH = 8
 
 def main() -> None:
     arguments = parser(__doc__, repeats=20).parse_args()
-    # What a launcher would give: veRL's worker starts a process group of one.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    os.environ.update(training_environment(True, os.devnull))
-    os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    os.environ.update(rank_environment(1), RANK="0")
     torch.set_num_threads(arguments.threads)
     # The worker's learning rate is 0, so every update is of the same weights: trained on one batch for long, the model would
     # get ever surer of it, and gradients of subnormal numbers, which are slow to multiply.

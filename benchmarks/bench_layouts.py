@@ -1,15 +1,14 @@
-"""Padded and packed sequences on a CPU: an update of a small language model through veRL's training worker.
+"""Layouts of a micro-batch on a CPU: an update of a small language model through veRL's training worker.
 
 A mini-batch of `verl-trgrpo small-lm`, eight answers of 30 to 73 tokens to each of four prompts of 100, and a model of
-SmolLM2-135M's shape with random weights, in bfloat16. Without flash attention a packed sequence attends to its whole micro-batch,
-behind a mask.
+SmolLM2-135M's shape with random weights, in bfloat16. Without flash attention packed sequences attend to their whole
+micro-batch, behind a mask. Fused kernels compute the output layer piece by piece, and once more in the backward pass.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import socket
 import sys
 import tempfile
 from functools import partial
@@ -23,14 +22,19 @@ from bench_attention import SHAPE
 from paired import compared, parser, report
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.verl_plugin.cpu.invariance_worker import asked, loss_function, training_worker
+from tests.verl_plugin.cpu.invariance_worker import asked, loss_function, rank_environment, training_worker
 from verl_trgrpo.runs.compose import quoted
-from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 PROMPTS, GROUP, PROMPT = 4, 8, 100
 ROWS = PROMPTS * GROUP
-LAYOUTS = {"packed, 4 in a pass": (True, 4), "padded, 8 in a pass": (False, 8)}
+PACKED, FUSED = "actor_rollout_ref.model.use_remove_padding", "actor_rollout_ref.model.use_fused_kernels"
+# Responses in a pass, and overrides
+LAYOUTS = {
+    "packed": (4, f"{PACKED}=true"),
+    "packed, fused kernels": (4, f"{PACKED}=true", f"{FUSED}=true"),
+    "padded": (8, f"{PACKED}=false"),
+}
 ENGINE = "actor_rollout_ref.actor.fsdp_config"
 BFLOAT16 = (f"{ENGINE}.dtype=bfloat16", f"{ENGINE}.mixed_precision.param_dtype=bf16")
 
@@ -57,23 +61,18 @@ def update(worker: Any, batch: dict[str, list[torch.Tensor]], micro_batch: int) 
 
 def main() -> None:
     arguments = parser(__doc__, repeats=3).parse_args()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    os.environ.update(training_environment(True, os.devnull))
-    os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+    os.environ.update(rank_environment(1), RANK="0")
     batch, calls = make_batch(), {}
     with tempfile.TemporaryDirectory() as directory:
         AutoModelForCausalLM.from_config(SHAPE).save_pretrained(directory)
         AutoTokenizer.from_pretrained(CHECKPOINT).save_pretrained(directory)
-        for name, (packed, micro_batch) in LAYOUTS.items():
-            words = (f"actor_rollout_ref.model.path={quoted(directory)}",
-                     f"actor_rollout_ref.model.use_remove_padding={packed}", *BFLOAT16)  # fmt: skip
+        for name, (micro_batch, *layout) in LAYOUTS.items():
+            words = (f"actor_rollout_ref.model.path={quoted(directory)}", *layout, *BFLOAT16)
             worker = training_worker(words)
             worker.set_loss_fn(loss_function(*words))
             calls[name] = partial(update, worker, batch, micro_batch)
     torch.set_num_threads(arguments.threads)  # the worker has taken all cores
-    results = compared(calls, "packed, 4 in a pass", arguments.repeats, warm_up=1)
+    results = compared(calls, "packed", arguments.repeats, warm_up=1)
     report(f"update, {ROWS} responses", {"forward, backward, step": results}, arguments.out)
     torch.distributed.destroy_process_group()
 

@@ -45,6 +45,7 @@ BENCHMARKS = {
     "loss_long": Benchmark("Policy loss, (8, 16384)", "bench_loss.py", ("--shape", "8", "16384", "--repeats", "25")),
     "advantages": Benchmark("Advantage estimators", "bench_advantages.py", ("--repeats", "8")),
     "actor_update": Benchmark("A whole actor update", "bench_actor_update.py", ("--repeats", "60")),
+    "layouts": Benchmark("Padded and packed sequences on a CPU", "bench_layouts.py"),
     "attention": Benchmark("Attention of the single-file trainer", "bench_attention.py"),
     "import": Benchmark("Import", "bench_import.py"),
     "start": Benchmark("The start of a training", "bench_start.py"),

@@ -114,14 +114,19 @@ def make_batch() -> Batch:
     return batch
 
 
-def run_ranks(batch: Batch, cases: Sequence[Case], world_size: int) -> list[Update]:
-    """Run `cases` on `world_size` processes joined by gloo; one update per case."""
+def rank_environment(world_size: int) -> dict[str, str]:
+    """What a launcher would give each rank of a new process group, but for its number."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = training_environment(True, os.devnull)
-    environment |= {"WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    group = {"WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return training_environment(True, os.devnull) | group
+
+
+def run_ranks(batch: Batch, cases: Sequence[Case], world_size: int) -> list[Update]:
+    """Run `cases` on `world_size` processes joined by gloo; one update per case."""
     context = multiprocessing.get_context("spawn")
+    environment = rank_environment(world_size)
     with mock.patch.dict(os.environ, environment), ProcessPoolExecutor(world_size, context) as pool:
         ranks = [pool.submit(run_rank, rank, batch, cases) for rank in range(world_size)]
         try:
