@@ -24,6 +24,8 @@ def test_help_teaches(capsys):
         text = capsys.readouterr().out
         assert f"verl-trgrpo {name} " in text
         assert f"examples:\n  verl-trgrpo {name}" in text
+        prose = [line for line in text.splitlines() if line[:1] == " " != line[1:2]]
+        assert max(map(len, prose)) <= 100, "left to the terminal, which would break words"
     assert main(["data", "--help"]) == 0
     assert "data check" in (group := capsys.readouterr().out) and "doctor " not in group.partition("`")[0]
 

@@ -10,8 +10,10 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -69,7 +71,8 @@ def parse_options(
     others: list[str] = []
 
     def parse(**more: Any) -> Any:
-        return tyro.cli(unchecked, prog=prog, description=description or None, args=words, config=settings, **more)
+        about = _wrapped(description) or None
+        return tyro.cli(unchecked, prog=prog, description=about, args=words, config=settings, **more)
 
     box = io.StringIO()
     try:
@@ -150,6 +153,24 @@ def command_line(command: str, options: Any) -> list[str]:
         if value is not True:
             words += map(str, value if isinstance(value, tuple) else [value])
     return words
+
+
+def _wrapped(description: str) -> str:
+    """Return a description in lines that a terminal can show; tyro would make one line of a paragraph, and break words.
+
+    Every line is indented, which tyro leaves as it is; lines that were, such as examples, are not wrapped.
+    """
+    width = min(shutil.get_terminal_size().columns, 100) - 2
+    blocks: list[str] = []
+    for line in description.strip().splitlines():
+        if blocks and line[:1].strip() and blocks[-1][:1].strip() and not blocks[-1].endswith(":"):
+            blocks[-1] += f" {line}"
+        else:
+            blocks.append(line)
+    return "\n".join(
+        textwrap.fill(block, width, initial_indent=" ", subsequent_indent=" ") if block[:1].strip() else block
+        for block in blocks
+    )
 
 
 def _message(box: str, words: Sequence[str], flags: Sequence[str]) -> str:
