@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from verl_trgrpo.runs.statistics import (
     Estimate,
@@ -77,29 +78,39 @@ def test_values_without_a_mean_are_refused(groups):
         mean_interval(*groups)
 
 
-def tables(rows, columns, row_spread, column_spread):
-    """Tables of 0 and 1 whose chances vary by row and column about 0.5: runs with seeds, and prompts, that differ."""
-
+# Seeds and test prompts: noise alone, rows that differ, columns that differ, both. An interval that is too wide fails, too.
+@pytest.mark.parametrize("rows", [3, 6])
+@pytest.mark.parametrize(("row_spread", "column_spread"), [(0.0, 0.0), (0.1, 0.0), (0.0, 0.3), (0.1, 0.3)])
+def test_crossed_intervals_hold_the_mean_in_nineteen_of_twenty_cases(rows, row_spread, column_spread):
     def draw(rng):
-        chances = 0.5 + rng.normal(0, row_spread, (rows, 1)) + rng.normal(0, column_spread, (1, columns))
-        return (rng.random((rows, columns)) < chances).astype(float)
+        noise = rng.normal(0.5, 0.45, (rows, 64))
+        return noise + rng.normal(0, row_spread, (rows, 1)) + rng.normal(0, column_spread, (1, 64))
 
-    return draw
-
-
-# Rows that differ, and columns that differ; drawing one of them alone would miss the other.
-@pytest.mark.parametrize(("row_spread", "column_spread"), [(0.1, 0.0), (0.0, 0.3)])
-def test_crossed_intervals_hold_the_mean_when_rows_and_columns_differ(row_spread, column_spread):
-    draw = tables(8, 40, row_spread, column_spread)
-    assert coverage(draw, 0.5, crossed_interval, 100) >= 0.9  # 0.95 and two standard errors below
+    assert 0.92 <= coverage(draw, 0.5, lambda values, seed: crossed_interval(values), 1000) <= 0.98
 
 
-def test_a_single_row_or_column_is_not_drawn():
+def test_a_crossed_interval_is_that_of_the_analysis_of_variance():
+    # Rows have the means 2 and 4, columns 1, 3 and 5; residuals are -1, 0, 1 and 1, 0, -1. So R = 3 * 2, C = 2 * 4, E = 4 / 2.
+    found = crossed_interval([[-1, 2, 5], [3, 4, 5]])
+    assert found.mean == 3.0
+    freedom = 12**2 / (6**2 / 1 + 8**2 / 2 + 2**2 / 2)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt((6 + 8 - 2) / 6)
+    assert [found.low, found.high] == pytest.approx([3.0 - half, 3.0 + half])
+
+
+def test_columns_that_differ_less_than_noise_leave_the_t_interval_of_the_rows():
+    found = crossed_interval([[0, 3], [4, 1], [5, 5]])  # columns have equal means
+    low, high = stats.t.interval(0.95, 2, loc=3.0, scale=stats.sem([1.5, 2.5, 5.0]))
+    assert [found.mean, found.low, found.high] == pytest.approx([3.0, low, high])
+
+
+def test_a_single_row_or_column_has_the_t_interval_of_its_values():
     values = np.random.default_rng(0).random((1, 40))
-    across, down, plain = crossed_interval(values), crossed_interval(values.T), mean_interval(values[0].tolist())
-    for found in (across, down):
-        assert [found.mean, found.low, found.high] == pytest.approx([plain.mean, plain.low, plain.high], abs=0.01)
+    low, high = stats.t.interval(0.95, 39, loc=values.mean(), scale=stats.sem(values[0]))
+    for found in (crossed_interval(values), crossed_interval(values.T)):
+        assert [found.mean, found.low, found.high] == pytest.approx([values.mean(), low, high])
     assert crossed_interval([[0.5]]) == crossed_interval([[0.5, 0.5]]) == Estimate(0.5)
+    assert crossed_interval([[0.0, 1.0], [1.0, 0.0]]) == Estimate(0.5)
 
 
 def sign_flip_p_value(differences):
