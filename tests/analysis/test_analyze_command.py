@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pandas
@@ -133,6 +134,29 @@ def test_sampling_leaves_the_global_generator_alone_and_repeats(policy, data):
     assert torch.equal(torch.rand(1), expected)
     second = sample_rollouts(*policy, options(data), no_progress)
     assert all(torch.equal(a.response, b.response) for a, b in zip(first, second, strict=True))
+
+
+def copied_checkpoint(directory, **generation):
+    """The checkpoint with a generation configuration of its own."""
+    shutil.copytree(CHECKPOINT, directory)
+    (directory / "generation_config.json").write_text(json.dumps(generation))
+    return directory
+
+
+def test_samples_are_of_the_policy_itself_whatever_the_model_would_like_for_sampling(policy, data, tmp_path):
+    end = policy[1].generation_config.eos_token_id
+    model = copied_checkpoint(tmp_path / "model", eos_token_id=end, repetition_penalty=2.0, min_p=0.2, do_sample=True)
+    found, expected = (sample_rollouts(*own, options(data), no_progress) for own in (load_policy(model, "cpu"), policy))
+    assert all(torch.equal(a.response, b.response) for a, b in zip(found, expected, strict=True))
+
+
+def test_a_model_without_an_end_token_is_refused(tmp_path):
+    model = copied_checkpoint(tmp_path / "model")
+    for name, key in (("config.json", "eos_token_id"), ("tokenizer_config.json", "eos_token")):
+        path = model / name
+        path.write_text(json.dumps(json.loads(path.read_text()) | {key: None}))
+    with pytest.raises(ValueError, match="has no end token"):
+        load_policy(model, "cpu")
 
 
 def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(policy, data):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from verl_trgrpo.common.attention import GROUPED
+from verl_trgrpo.common.attention import GROUPED, grouped_attention
 
 
 def models(heads, groups):
@@ -39,3 +39,10 @@ def test_a_token_behind_a_cache_sees_what_it_saw_in_one_pass():
     rest = [model(ids[:, 4:5], past_key_values=first.past_key_values)]
     rest.append(model(ids[:, 5:], past_key_values=rest[0].past_key_values))
     torch.testing.assert_close(torch.cat([first.logits, *(part.logits for part in rest)], 1), whole)
+
+
+@pytest.mark.parametrize("name", ["s_aux", "softcap"])
+def test_attention_of_another_kind_is_refused(name):
+    heads = torch.zeros(1, 2, 3, 4)
+    with pytest.raises(ValueError, match=f"attention with {name}"):
+        grouped_attention(torch.nn.Module(), heads, heads, heads, None, 1.0, **{name: 30.0})

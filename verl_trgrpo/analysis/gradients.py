@@ -89,7 +89,7 @@ def analyze_gradients(
         },
         "shapings": {
             name: _effect(quarter, weights[name], advantages.abs() * weights[name], at_logits.norms, norms, of_quarters)
-            for name, of_quarters in zip(weights, updates.double().split(QUARTERS), strict=True)
+            for name, of_quarters in zip(weights, updates.split(QUARTERS), strict=True)
         },
     }
     return figures, at_logits, norms
@@ -112,8 +112,10 @@ def _effect(
     def shares(values: torch.Tensor) -> list[float]:
         return (sums(values) / sums(values).sum().clamp(min=1e-300)).tolist()
 
-    lengths = updates.norm(dim=-1)
-    cosines = (updates @ updates.T / (lengths[:, None] * lengths)).clamp(-1, 1)
+    # In float64, of a part of the parameters at a time.
+    products = sum(part @ part.T for part in (columns.double() for columns in updates.split(2**22, dim=-1)))
+    lengths = products.diagonal().sqrt()
+    cosines = (products / (lengths[:, None] * lengths)).clamp(-1, 1)
     return {
         "mean_weight": weights[quarter >= 0].mean().item(),
         "weight": (sums(weights) / sums(torch.ones_like(weights)).clamp(min=1)).tolist(),
@@ -147,11 +149,16 @@ def _by_autograd(
     """Return gradient norms of the first `most` tokens, and the (sets, P) gradients of weighted sums over all tokens."""
     sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
     norms: list[torch.Tensor] = []
+    together = _gradients_at_once(parameters)
     done = 0
     # One at a time: a token's backward pass runs through all that shared its forward pass.
     for rollout in progress(rollouts, len(rollouts), "gradients"):
         log_probs = response_log_probs(model, [rollout])
-        sums += weighted_gradients(log_probs, parameters, sets[:, done : done + len(log_probs)].to(sums))
+        own = sets[:, done : done + len(log_probs)].to(sums)
+        for rows, some in zip(sums.split(together), own.split(together), strict=True):
+            parts = rows.split([parameter.numel() for parameter in parameters], dim=-1)
+            for part, gradient in zip(parts, weighted_gradients(log_probs, parameters, some), strict=True):
+                part += gradient
         if done < most:
             norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
         done += len(log_probs)
@@ -179,7 +186,7 @@ def logit_gradients(logits: torch.Tensor, tokens: torch.Tensor) -> LogitGradient
 
 def weighted_gradients(
     log_probs: torch.Tensor, parameters: Sequence[torch.Tensor], coefficients: torch.Tensor
-) -> torch.Tensor:
+) -> list[torch.Tensor]:
     """Gradients of sums over tokens, coefficient times log-probability, for several sets of coefficients.
 
     One forward pass serves all of them: the backward passes are batched (``vmap`` over vector-Jacobian products).
@@ -187,21 +194,20 @@ def weighted_gradients(
 
     Args:
         log_probs: (tokens,) connected to the parameters; its graph is kept.
-        parameters: P values in all.
+        parameters: of p values each.
         coefficients: (sets, tokens).
 
     Returns:
-        (sets, P) gradients, the parameters' flattened one after another; 0 for parameters without influence.
+        (sets, p) flattened gradients for each of the parameters; 0 for those without influence.
     """
     coefficients = coefficients.to(log_probs)
     gradients = torch.autograd.grad(
         log_probs, parameters, coefficients, retain_graph=True, allow_unused=True, is_grads_batched=True
     )
-    filled = (
+    return [
         parameter.new_zeros(len(coefficients), parameter.numel()) if gradient is None else gradient.flatten(1)
         for gradient, parameter in zip(gradients, parameters, strict=True)
-    )
-    return torch.cat(list(filled), dim=-1)
+    ]
 
 
 def token_gradient_norms(
@@ -211,8 +217,14 @@ def token_gradient_norms(
 
     `log_probs` (tokens,) keep their graph. The gradients of tokens handled together take about `memory_bytes`.
     """
-    size = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
-    together = max(1, memory_bytes // size)
     unit = torch.eye(len(log_probs), dtype=log_probs.dtype, device=log_probs.device)
-    norms = [weighted_gradients(log_probs, parameters, rows).norm(dim=-1) for rows in unit.split(together)]
+    norms = [
+        torch.stack([gradient.norm(dim=-1) for gradient in weighted_gradients(log_probs, parameters, rows)]).norm(dim=0)
+        for rows in unit.split(_gradients_at_once(parameters, memory_bytes))
+    ]
     return torch.cat(norms)
+
+
+def _gradients_at_once(parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES) -> int:
+    """How many gradients by all parameters fit, one at least."""
+    return max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))

@@ -36,17 +36,26 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
     """Return tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
 
     Raises:
-        ValueError: for a device that is not there, or a model that cannot be loaded.
+        ValueError: for a device that is not there, or a model that cannot be loaded or has no end token.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
         # Fused attention kernels have no rule for batched backward passes.
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=GROUPED)
         # transformers wraps `to` in a way that its annotation does not survive.
-        return AutoTokenizer.from_pretrained(path), model.to(device).eval()  # type: ignore[arg-type]
+        model = model.to(device).eval()  # type: ignore[arg-type]
     except (OSError, RuntimeError, AssertionError) as error:
         raise ValueError(f"cannot load {path} on device {device!r}: {first_line(error)}") from error
+    ends = model.generation_config.eos_token_id if model.generation_config else None
+    if ends is None and (ends := tokenizer.eos_token_id) is None:
+        raise ValueError(
+            f"{path} names no end token (eos_token_id), neither the model nor the tokenizer: responses would not end"
+        )
+    # Nothing else of the model's own: a repetition penalty, say, would sample from another policy than the one that is measured.
+    model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=tokenizer.pad_token_id)
+    return tokenizer, model
 
 
 @torch.no_grad()

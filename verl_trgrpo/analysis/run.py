@@ -25,8 +25,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         the result as text, and whether all tokens lie within the envelope.
 
     Raises:
-        ValueError: for a device, data file or parameter name that is not there, or equal rewards in every group.
-        OSError: for a model that cannot be loaded.
+        ValueError: for a device, model, data file or parameter name that is not there, or equal rewards in every group.
         RuntimeError: when a sharded checkpoint cannot be merged.
     """
     places = {name: find_model(name) for name in options.model}

@@ -24,7 +24,7 @@ def grouped_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float,
-    **_: Any,
+    **others: Any,
 ) -> tuple[torch.Tensor, None]:
     """Softmax attention in which consecutive query heads share a head of keys and values; without dropout.
 
@@ -35,10 +35,16 @@ def grouped_attention(
         value: (B, G, S, D).
         attention_mask: (B, 1, L, S), added to the scores; 0 where a position is seen.
         scaling: factor of the scores.
+        others: what other kinds of attention need; those that would change the result are refused.
 
     Returns:
         (B, L, H, D), and None in the place of the attention weights.
+
+    Raises:
+        ValueError: for a model whose attention has sinks, capped scores or position biases.
     """
+    if found := [name for name in ("s_aux", "softcap", "position_bias") if others.get(name) is not None]:
+        raise ValueError(f"attention with {' and '.join(found)} is not supported here ({type(module).__name__})")
     batch, heads, length, width = query.shape
     groups = key.shape[1]
     scores = (query.reshape(batch, groups, -1, width) @ key.mT).reshape(batch, heads, length, -1) * scaling
