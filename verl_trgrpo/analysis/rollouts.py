@@ -51,7 +51,7 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
     ends = model.generation_config.eos_token_id if model.generation_config else None
     if ends is None and (ends := tokenizer.eos_token_id) is None:
         raise ValueError(
-            f"{path} names no end token (eos_token_id), neither the model nor the tokenizer: responses would not end"
+            f"{path} has no end token, so that responses would not end; set eos_token_id in its config.json"
         )
     # Nothing else of the model's own: a repetition penalty, say, would sample from another policy than the one that is measured.
     model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=tokenizer.pad_token_id)

@@ -46,21 +46,26 @@ class CompareOptions:
 
 def run(words: Sequence[str]) -> int:
     options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
-    from verl_trgrpo.runs.compare.runner import make_inputs, run_study
+    from verl_trgrpo.runs.compare.runner import all_unpacked, make_inputs, run_study
     from verl_trgrpo.runs.compare.study import read_study
     from verl_trgrpo.runs.compare.table import write_tables
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
+    print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
+    failures: list[str] = []
     try:
         with interruptible(signal.SIGTERM) as progress:
-            inputs = make_inputs(study, out.resolve(), progress)
-            print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
-            failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
+            if not all_unpacked(study, out):
+                inputs = make_inputs(study, out.resolve(), progress)
+                failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on from the latest checkpoint of each run") from None
-    print(write_tables(study, out))
-    print(f"\n{out / 'table.md'}, {out / 'table.json'}")
+        raise KeyboardInterrupt(
+            "the same command goes on: finished runs count, one under way goes on from its latest checkpoint, if it kept any"
+        ) from None
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
+    if len(failures) < len(study.arms) * len(study.seeds):
+        print(write_tables(study, out))
+        print(f"\n{out / 'table.md'}, {out / 'table.json'}")
     return int(bool(failures))

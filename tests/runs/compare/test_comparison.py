@@ -36,13 +36,14 @@ def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
     primary = found["tr_grpo"]["final_accuracy"]
     assert primary.estimate.mean == pytest.approx(0.65)
     assert primary.difference.estimate.mean == pytest.approx(0.125)
-    assert (primary.difference.pairs, primary.difference.test) == (6, PValue(2 / 64, None))
+    assert (primary.difference.pairs, primary.difference.test) == (6, PValue(2 / 64, None, 2 / 64))
     assert primary.difference.test.significant
     # The area of two arms and the other's accuracy: three tests, two of them with the same p.
-    assert found["tr_grpo"]["area"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
-    assert found["other"]["final_accuracy"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["tr_grpo"]["area"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64), 3 * 2 / 64)
+    assert found["other"]["final_accuracy"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64), 3 * 2 / 64)
     assert not found["other"]["final_accuracy"].difference.test.significant
-    assert found["other"]["area"].difference.test == PValue(1.0, 1.0)
+    assert not found["other"]["final_accuracy"].difference.test.possible, "six pairs are too few for one of three tests"
+    assert found["other"]["area"].difference.test == PValue(1.0, 1.0, 3 * 2 / 64)
     assert found["tr_grpo"]["entropy"].difference.test is None, "not among the tested outcomes"
     assert found["grpo"]["final_accuracy"].difference is None
 
@@ -60,10 +61,10 @@ def test_with_a_margin_equivalence_is_tested():
 def test_outcomes_on_prompts_give_an_interval_over_prompts_too():
     arms = {"grpo": figures([0.5, 0.5]), "tr_grpo": figures([0.75, 0.75])}
     base = {0: {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0}, 1: {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}}
-    own = {0: {"d": 1.0, "a": 1.0, "b": 0.0, "c": 1.0}, 1: {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}}
+    own = {0: {"d": 1.0, "a": 1.0, "b": 0.0, "c": 1.0}, 1: {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}}
     found = compare(arms, "grpo", outcomes={"grpo": base, "tr_grpo": own})["tr_grpo"]["final_accuracy"].difference
-    assert found.over_prompts.mean == pytest.approx(0.25)
-    assert found.over_prompts.low < 0.25 < found.over_prompts.high
+    assert found.over_prompts.mean == pytest.approx(0.375)
+    assert found.over_prompts.low < 0.375 < found.over_prompts.high
     assert found.estimate == Estimate(0.25), "both seeds differ by the same"
     # Other prompts, or one seed only: nothing to say.
     for changed in ({0: own[0], 1: {"a": 1.0}}, {0: own[0], 1: {}}):
@@ -86,6 +87,9 @@ def test_outcomes_are_those_of_the_last_validation_and_of_the_metrics_source(tmp
     assert prompt_outcomes(tmp_path, metric, 0.75) == {("a", ""): 0.5, ("b", ""): 1.0}
     assert prompt_outcomes(tmp_path, metric, 0.5) == {}, "not what was logged"
     assert prompt_outcomes(tmp_path / "none", metric, 0.5) == {}
+    assert prompt_outcomes(tmp_path, "reward", 0.5) == {("a", ""): 0.5, ("b", ""): 1.0, ("c", ""): 0.0}, (
+        "no source named"
+    )
 
 
 def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):

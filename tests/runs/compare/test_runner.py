@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.runs.compare.runner import LOCK, Inputs, run_command, run_directory, run_study
+from verl_trgrpo.runs.compare.runner import LOCK, Inputs, all_unpacked, run_command, run_directory, run_study
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.compare.table import finished_runs, write_tables
 from verl_trgrpo.runs.record import read_record, write_record
 
 TRAINER = Path(__file__).with_name("trainer.py")
-INPUTS = Inputs(Path("train.parquet"), Path("test.parquet"), "a/model")
+INPUTS = Inputs(TRAINER, TRAINER, "a/model")
 STUDY = Study(
     title="heights",
     arms={"grpo": {"height": 0.5}, "tr_grpo": {"height": 0.6}, "worse": {"height": 0.1}},
@@ -97,14 +97,21 @@ def test_runs_unpacked_from_an_archive_count_as_finished(tmp_path):
     run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
     run_dir = run_directory(tmp_path, "tr_grpo", 0)
     packed = {name: value for name, value in read_record(run_dir).items() if name != "command"}
-    elsewhere = Inputs(Path("elsewhere.parquet"), Path("test.parquet"), "b/model")
+    copy = tmp_path / "elsewhere.parquet"
+    copy.write_bytes(TRAINER.read_bytes())
+    elsewhere = Inputs(copy, copy, "b/model")
     study = replace(STUDY, seeds=[0], arms={"tr_grpo": STUDY.arms["tr_grpo"]}, baseline="tr_grpo", primary="")
 
     write_record(run_dir, packed)
+    assert all_unpacked(study, tmp_path) and not all_unpacked(replace(study, seeds=[0, 1]), tmp_path)
     assert run_study(study, elsewhere, tmp_path) == []
     assert "model a/model" in (run_dir / "run.log").read_text(), "the run was made again"
     with pytest.raises(ValueError, match="another --out"):
         run_study(replace(study, arms={"tr_grpo": {"height": 0.7}}), elsewhere, tmp_path)
+    copy.write_text("other rows")
+    with pytest.raises(ValueError, match=r"other contents of .*elsewhere\.parquet"):
+        run_study(study, elsewhere, tmp_path)
+    copy.write_bytes(TRAINER.read_bytes())
     write_record(run_dir, packed | {"finished": False})
     with pytest.raises(ValueError, match="another --out"):
         run_study(study, elsewhere, tmp_path)
@@ -129,7 +136,7 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     process.send_signal(number)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130, error
-    assert "interrupted; the same command goes on from the latest checkpoint" in error
+    assert "interrupted; the same command goes on" in error
     assert not run_directory(out, "c", 0).exists(), "a run that did not start leaves nothing"
     here = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(out).encode() in _bytes(path)]
     assert not here, "no trainer may be left"
@@ -189,7 +196,7 @@ def test_tables(tmp_path):
     difference = found["tr_grpo"]["final_accuracy"]["difference"]
     # All pairs differ by the same: no interval. 2 of 8 signs are as far from 0; the primary test is not corrected.
     assert difference["estimate"] == {"mean": pytest.approx(0.1), "low": None, "high": None}
-    assert (difference["test"], difference["pairs"]) == ({"p": 0.25, "corrected": None}, 3)
+    assert (difference["test"], difference["pairs"]) == ({"p": 0.25, "corrected": None, "least": 0.25}, 3)
     # All others are, together: two arms, final accuracy, area and roughness, but for the primary one.
     assert found["worse"]["final_accuracy"]["difference"]["test"]["corrected"] == 1.0
     assert found["tr_grpo"]["area"]["difference"]["test"]["corrected"] == 1.0

@@ -101,7 +101,7 @@ def test_tables_and_sections_have_heads_and_anchors_lead_somewhere(page):
 def test_what_the_page_says(page):
     words = page.words()
     assert "tr_grpo: validation accuracy 0.630" in words  # at step 4, the last that all reached
-    assert "+0.120 p=0.50 (1.00) against grpo: these runs do not tell them apart" in words
+    assert "+0.120 p=0.50 (1.00) against grpo: with so few runs no such test could tell them apart" in words
     assert "The comparison takes steps up to 4" in words
     assert "Before, step 0: wrong (score 0)" in words and "After, step 4: right (score 1)" in words
 

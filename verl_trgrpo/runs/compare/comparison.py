@@ -16,20 +16,31 @@ from verl_trgrpo.runs.statistics import (
 )
 
 OUTCOME = "final_accuracy"
+# p-values below are significant.
+LEVEL = 0.05
 # What is tested against the baseline; for the primary arm `OUTCOME` is the primary outcome.
 TESTED = (OUTCOME, "area", "gap", "grad_roughness")
 
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value, and the one after Holm's correction over all secondary tests; None for the primary outcome's, which is alone."""
+    """A p-value, the one after Holm's correction over all secondary tests, and the least that the design allows for that.
+
+    `corrected` is None for the primary outcome, which is alone. `least` is above 0 for sign-flip tests, of which n pairs give
+    2 / 2^n at best.
+    """
 
     p: float
     corrected: float | None
+    least: float = 0.0
 
     @property
     def significant(self) -> bool:
-        return (self.p if self.corrected is None else self.corrected) < 0.05
+        return (self.p if self.corrected is None else self.corrected) < LEVEL
+
+    @property
+    def possible(self) -> bool:
+        return self.least < LEVEL
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,11 @@ def compare(
         if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
             p_values[arm, name, "equivalence"] = p
     corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
-    tests = {key: PValue(p, corrected.get(key)) for key, p in p_values.items()}
+    tests = {}
+    for key, p in p_values.items():
+        family = len(corrected) if key in corrected else 1
+        least = min(1.0, family * 2 / 2 ** len(differences[key[:2]])) if key[2] == "difference" else 0.0
+        tests[key] = PValue(p, corrected.get(key), least)
 
     found: dict[str, dict[str, Entry]] = {arm: {} for arm in figures}
     for arm, runs in figures.items():

@@ -74,7 +74,7 @@ def prompt_outcomes(
     files = {step: path for step, path in dump_files(run_dir / DIRECTORY).items() if step <= upto}
     if not files:
         return {}
-    source = metric.split("/")[1] if metric else ""
+    source = metric.split("/")[1] if metric and "/" in metric else ""
     rights: dict[tuple[str, str], list[float]] = {}
     for response in read_responses(files[max(files)]):
         if response.right is not None and (not source or response.source in ("", source)):

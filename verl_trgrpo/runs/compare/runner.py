@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.record import environment, read_record, write_record
 
@@ -101,10 +102,11 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
         KeyboardInterrupt: after all processes have ended.
     """
     todo = _unfinished(study, inputs, out)
+    checkout = Path(study.script).parent
     running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]] = {}
     try:
         failures = []
-        for failure in progress(_results(todo, running, jobs), len(todo), "runs"):
+        for failure in progress(_results(todo, running, jobs, checkout), len(todo), "runs"):
             if failure:
                 logger.warning("%s", failure)
                 failures.append(failure)
@@ -122,7 +124,7 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
 
 def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Return directory and record of the runs to start or to go on with, in order."""
-    facts = environment(Path(study.script).parent)
+    data = {"train": file_sha256(inputs.train), "test": file_sha256(inputs.test)}
     todo = []
     for seed in study.seeds:
         for arm in study.arms:
@@ -130,10 +132,12 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
             command = run_command(study, inputs, arm, seed, run_dir)
             settings = {**study.settings, **study.arms[arm]}
             record = read_record(run_dir)
-            # Records that were packed have no command: it names directories of the machine they come from.
-            unpacked = record.get("finished") and "command" not in record and record.get("settings") == settings
-            if record and record.get("command") != command and not unpacked:
+            if record and record.get("command") != command and not _is_unpacked(record, settings):
                 raise ValueError(f"{run_dir} was started otherwise, see {run_dir / 'run.json'}; choose another --out")
+            if record.get("data", data) != data:
+                raise ValueError(
+                    f"{run_dir} had other contents of {inputs.train} or {inputs.test}; choose another --out"
+                )
             if not record.get("finished"):
                 start = {
                     "arm": arm,
@@ -142,24 +146,42 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
                     "trainer": study.trainer,
                     "settings": settings,
                     "command": command,
+                    "data": data,
                     "finished": False,
                 }
-                todo.append((run_dir, start | facts))
+                todo.append((run_dir, start))
     return todo
+
+
+def all_unpacked(study: Study, out: Path) -> bool:
+    """Return whether `out` has the records of all runs of a study, unpacked from an archive: nothing is left to run or build."""
+    return all(
+        _is_unpacked(read_record(run_directory(out, arm, seed)), {**study.settings, **own})
+        for arm, own in study.arms.items()
+        for seed in study.seeds
+    )
+
+
+def _is_unpacked(record: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Records that were packed have no command: it names directories of the machine they come from."""
+    return bool(record.get("finished")) and "command" not in record and record.get("settings") == settings
 
 
 def _results(
     todo: list[tuple[Path, dict[str, Any]]],
     running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]],
     jobs: int,
+    checkout: Path,
 ) -> Iterator[str]:
     """Start runs, and yield for each that ends why it failed, or ""; `running` has those under way."""
     waiting = iter(todo)
     left = len(todo)
     while left:
         while len(running) < jobs and (following := next(waiting, None)):
+            run_dir, record = following
+            record |= environment(checkout)  # as it is now: the study may have begun hours ago
             try:
-                running[_start(*following)] = following
+                running[_start(run_dir, record)] = following
             except BusyError as error:
                 left -= 1
                 yield str(error)

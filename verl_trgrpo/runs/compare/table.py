@@ -59,11 +59,13 @@ def study_comparison(study: Study, out: Path) -> tuple[dict[str, dict[int, dict[
     """Return the figures of the study's finished runs in `out`, by arm and seed, and what they say.
 
     Raises:
-        ValueError: when no run of the study is finished.
+        ValueError: when no run of the study is finished, or none has the study's accuracy.
     """
     figures = finished_runs(study, out)
     if not any(figures.values()):
         raise ValueError(f"{out} has no finished run of this study")
+    if study.accuracy and not any(OUTCOME in run for runs in figures.values() for run in runs.values()):
+        raise ValueError(f"no finished run logged accuracy={study.accuracy}; {_validations(study, out)}")
     outcomes = {
         arm: {
             seed: prompt_outcomes(run_directory(out, arm, seed), study.accuracy or None, run[OUTCOME])
@@ -73,6 +75,15 @@ def study_comparison(study: Study, out: Path) -> tuple[dict[str, dict[int, dict[
         for arm, runs in figures.items()
     }
     return figures, compare(figures, study.baseline, study.primary, study.margin, outcomes)
+
+
+def _validations(study: Study, out: Path) -> str:
+    """Return what a study's runs logged that would do as its accuracy."""
+    runs = [run_directory(out, arm, seed) for arm in study.arms for seed in study.seeds]
+    logged = {
+        name for run in runs for step in MetricsLog(run).read() for name in step.metrics if name.startswith("val-core/")
+    }
+    return f"they have {', '.join(sorted(logged))}" if logged else "they have no validation"
 
 
 class Table(NamedTuple):

@@ -55,6 +55,14 @@ def _verdict(difference: Difference) -> str:
         return "they differ"
     if difference.equivalence and difference.equivalence.significant:
         return "they are equivalent"
+    if difference.test and not difference.test.possible:
+        low, high = difference.estimate.low, difference.estimate.high
+        ends = (
+            ""
+            if low is None or high is None
+            else "; the interval " + ("holds 0" if low <= 0 <= high else "does not hold 0")
+        )
+        return f"with so few runs no such test could tell them apart{ends}"
     return "these runs do not tell them apart"
 
 
