@@ -232,6 +232,8 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
 def end_tokens(model: Any) -> list[int]:
     """Tokens that end a response."""
     ids = model.generation_config.eos_token_id  # one, or several: instruction-tuned models often have two
+    if ids is None:
+        raise ValueError(f"{model.name_or_path} has no end token; set eos_token_id in its generation_config.json")
     return ids if isinstance(ids, list) else [ids]
 
 
@@ -440,22 +442,28 @@ def load_model(path: str | Path, device: str) -> Any:
     """The model of a Hugging Face directory, in float32 on a device."""
     attention = GROUPED if device == "cpu" else "sdpa"
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
-    model.to(torch.device(device))  # type: ignore[arg-type]
+    try:
+        model.to(torch.device(device))  # type: ignore[arg-type]
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device} cannot be used: {str(error).splitlines()[0]}") from error
     return model.eval()  # without dropout, or the updates would see another policy than the sampler
 
 
+def kept_options(options: Options) -> dict[str, Any]:
+    """What a resumed run must have in common with its beginning."""
+    free = {"resume", "steps", "test_every", "save_every", "device", "threads", "out"}
+    return {name: value for name, value in dataclasses.asdict(options).items() if name not in free}
+
+
 def start_run(options: Options) -> tuple[Path, int]:
-    """Create OUT or check that it can be resumed; returns the directory to load from and its step."""
-    out, free = Path(options.out), {"resume", "steps", "test_every", "save_every", "device", "threads", "out"}
-    wanted = {name: value for name, value in dataclasses.asdict(options).items() if name not in free}
+    """Check that OUT is free or can be resumed; returns the directory to load from and its step."""
+    out, wanted = Path(options.out), kept_options(options)
     if (record := out / "options.json").exists():
         if not options.resume:
             raise ValueError(f"{out} has a run already; choose another directory, or go on with --resume")
         changed = sorted(name for name, value in json.loads(record.read_text()).items() if wanted.get(name) != value)
         if changed:
             raise ValueError(f"the run in {out} was started with other values of {', '.join(changed)}; see {record}")
-    out.mkdir(parents=True, exist_ok=True)
-    record.write_text(json.dumps(wanted, indent=2) + "\n")
     step = max(checkpoints(out), default=0)
     if 0 < step < options.steps and not (out / f"global_step_{step}" / "optimizer.pt").is_file():
         raise ValueError(f"the run in {out} was ended at step {step} with save_every=0; choose another directory")
@@ -484,6 +492,9 @@ def train(options: Options) -> None:
     batches = [batch_rows(rows, options.prompts, options.seed, step) for step in range(1, options.steps + 1)]
     seen = list({id(row): row for batch in batches for row in batch}.values())
     probe = random.Random(f"probe/{options.seed}").sample(seen, min(options.train_probe, len(seen)))
+    # Not before: a wrong option leaves nothing behind.
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "options.json").write_text(json.dumps(kept_options(options), indent=2) + "\n")
     attempt, tests_first = len(list(out.glob("metrics-*.jsonl"))) + 1, not options.skip_first_test
     with (out / f"metrics-{attempt}.jsonl").open("w") as log:
         for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):

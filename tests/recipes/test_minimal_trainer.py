@@ -193,6 +193,19 @@ def test_wrong_input_ends_with_its_reason_and_exit_code_2(tmp_path, capsys):
     assert "none.parquet does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wrong", [["--prompts", "10000"], ["--device", "gpu"], ["--model", "no/such/model"]])
+def test_what_cannot_begin_leaves_nothing_that_is_in_the_way_of_the_right_command(tiny_run, tmp_path, wrong, capsys):
+    assert run(tiny_run, tmp_path / "out", *wrong) == 2
+    assert wrong[1] in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_an_end_token_is_refused(model, monkeypatch):
+    monkeypatch.setattr(model.generation_config, "eos_token_id", None)
+    with pytest.raises(ValueError, match="no end token"):
+        trainer.end_tokens(model)
+
+
 def test_importing_the_trainer_imports_neither_verl_nor_ray():
     code = (
         f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); "

@@ -46,7 +46,7 @@ class WarmStartOptions:
         task: whose demonstrations are learned.
         steps: updates.
         batch: demonstrations in an update.
-        lr: learning rate of AdamW, which falls linearly to 0.
+        lr: learning rate of AdamW, which falls linearly to a twentieth.
         rank: of the adapter's matrices.
         seed: of order, wording, mistakes and initial weights.
         bf16: compute in bfloat16, with float32 weights.
