@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.contaminated_files import pairs, texts, write
+from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.data.decontaminate import (
     ContaminationOptions,
     find_contamination,
@@ -17,7 +18,6 @@ from verl_trgrpo.data.decontaminate import (
     render,
     write_clean,
 )
-from verl_trgrpo.data.parquet import file_sha256
 
 
 def no_key(row):

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from tests.small_lm.tiny_wheel import VOCABULARY, tiny_wheel
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.runs import environment
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.small_lm import model as small_lm_model

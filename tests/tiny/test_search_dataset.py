@@ -5,7 +5,7 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.tiny.search import CORPUS, TEST, TRAIN, prepare
 
 FILES = ("train.parquet", "test.parquet", CORPUS)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -60,6 +61,15 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
             raise ValueError(
                 f"{path}, line {number}: it is not JSON ({error}); correct the line, or take it out"
             ) from error
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file's content in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import read_json, staged_directory, write_json
+from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
 from verl_trgrpo.common.options import command_line, run_program
 from verl_trgrpo.common.problems import changes, count_of, raise_problems
 from verl_trgrpo.common.progress import Progress
@@ -115,7 +115,7 @@ def _write(path: Path, data_set: DataSet, name: str) -> dict[str, Any]:
         raise ValueError(f"{path.name} would have no rows; give a source that has some")
     schema.check_rows(rows)
     parquet.write_parquet(path, rows, data_set.schema)
-    return {"rows": len(rows), "sha256": parquet.file_sha256(path)}
+    return {"rows": len(rows), "sha256": file_sha256(path)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +166,7 @@ class BuilderOptions:
             )
         known = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("out", "force")}
         if inputs:  # told apart by content, not by place
-            known["source"] = {label: [path.name, parquet.file_sha256(path)] for label, path in inputs.items()}
+            known["source"] = {label: [path.name, file_sha256(path)] for label, path in inputs.items()}
         asked = json.loads(json.dumps(known | arguments))  # tuples become lists, as in the manifest
         if not self.force:
             self._check_arguments(script, asked)

@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import replaced_file, write_json
+from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import ContaminationOptions
-from verl_trgrpo.data.parquet import display_names, file_sha256, read_rows, read_schema
+from verl_trgrpo.data.parquet import display_names, read_rows, read_schema
 from verl_trgrpo.data.prompts import RowKey, question_text, row_keys, words_of
 
 EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.common.problems import first_line
 
 MANIFEST = "manifest.json"
@@ -71,12 +71,3 @@ def is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether every file that `manifest` lists is in `directory` with the recorded sha256."""
     files = {directory / name: facts["sha256"] for name, facts in manifest["files"].items()}
     return all(path.is_file() and file_sha256(path) == digest for path, digest in files.items())
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file's content in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

