@@ -29,11 +29,14 @@ from verl_trgrpo.tiny.puzzles import CHECKPOINT
 PROMPTS, GROUP, PROMPT = 4, 8, 100
 ROWS = PROMPTS * GROUP
 PACKED, FUSED = "actor_rollout_ref.model.use_remove_padding", "actor_rollout_ref.model.use_fused_kernels"
+ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
 # Responses in a pass, and overrides
 LAYOUTS = {
     "packed": (4, f"{PACKED}=true"),
     "packed, fused kernels": (4, f"{PACKED}=true", f"{FUSED}=true"),
     "padded": (8, f"{PACKED}=false"),
+    "packed, attention within each": (8, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
+    "packed, attention within each, 16": (16, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
 }
 ENGINE = "actor_rollout_ref.actor.fsdp_config"
 BFLOAT16 = (f"{ENGINE}.dtype=bfloat16", f"{ENGINE}.mixed_precision.param_dtype=bf16")

@@ -1,18 +1,22 @@
-"""Grouped attention is the softmax attention of transformers: outputs and gradients, padded, cached, with shared heads."""
+"""Both kinds are the softmax attention of transformers: outputs and gradients, padded, cached, packed, with shared heads."""
+
+from copy import deepcopy
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from verl_trgrpo.common.attention import GROUPED, grouped_attention
+from verl_trgrpo.common.attention import GROUPED, PACKED, grouped_attention, packed_attention
 
 
-def models(heads, groups):
-    """Two models with the same weights, with grouped attention and with transformers' own."""
+def models(heads, groups, name=GROUPED):
+    """Two models with the same weights, with the attention of that name and with transformers' own."""
     torch.manual_seed(0)
     shape = {"hidden_size": 8 * heads, "num_attention_heads": heads, "num_key_value_heads": groups}
     config = LlamaConfig(vocab_size=50, intermediate_size=40, num_hidden_layers=2, **shape)
-    pair = [AutoModelForCausalLM.from_config(config, attn_implementation=name) for name in (GROUPED, "sdpa")]
+    # A configuration of its own for each: it holds the name, which the second model would change for both.
+    pair = [AutoModelForCausalLM.from_config(deepcopy(config), attn_implementation=kind) for kind in (name, "sdpa")]
+    assert [model.config._attn_implementation for model in pair] == [name, "sdpa"]
     pair[1].load_state_dict(pair[0].state_dict())
     return [model.double().eval() for model in pair]
 
@@ -39,6 +43,35 @@ def test_a_token_behind_a_cache_sees_what_it_saw_in_one_pass():
     rest = [model(ids[:, 4:5], past_key_values=first.past_key_values)]
     rest.append(model(ids[:, 5:], past_key_values=rest[0].past_key_values))
     torch.testing.assert_close(torch.cat([first.logits, *(part.logits for part in rest)], 1), whole)
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(6, 2), (4, 4)])
+def test_packed_sequences_are_what_they_are_apart(heads, groups):
+    sequences = [torch.arange(first, first + length) for first, length in ((3, 7), (20, 1), (30, 5))]
+    packed, apart = models(heads, groups, PACKED)
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in sequences])[None]
+    together = packed(torch.cat(sequences)[None], position_ids=positions).logits[0]
+    single = torch.cat([apart(tokens[None]).logits[0] for tokens in sequences])
+    gradients = []
+    for model, logits in ((packed, together), (apart, single)):
+        (logits.softmax(-1) ** 2).sum().backward()
+        gradients.append([logits, *(parameter.grad for parameter in model.parameters())])
+    assert all(gradient.abs().max() > 0 for gradient in gradients[0])
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-9)
+
+
+def test_packed_attention_refuses_what_it_would_get_wrong():
+    ids = torch.arange(12).view(2, 6)
+    model, _ = models(4, 2, PACKED)
+    with pytest.raises(ValueError, match="attn_implementation=sdpa"):
+        model(ids, attention_mask=torch.ones_like(ids))
+    first = model(ids[:1, :4], use_cache=True)
+    with pytest.raises(ValueError, match="attn_implementation=sdpa"):
+        model(ids[:1, 4:], past_key_values=first.past_key_values)
+    heads, positions = torch.zeros(1, 2, 3, 4), torch.arange(3)[None]
+    packed_attention(torch.nn.Module(), heads, heads, heads, None, 1.0, positions, sliding_window=3)
+    with pytest.raises(ValueError, match="attn_implementation=sdpa"):
+        packed_attention(torch.nn.Module(), heads, heads, heads, None, 1.0, positions, sliding_window=2)
 
 
 @pytest.mark.parametrize("name", ["s_aux", "softcap"])

@@ -18,7 +18,10 @@ TR_GRPO = ("algorithm=tr_grpo",)
 KL = (*TR_GRPO, f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef=1",
       f"{ACTOR}.loss_agg_mode=seq-mean-token-mean")  # fmt: skip
 TOKEN_MEAN = (*TR_GRPO, f"{ACTOR}.policy_loss.normalize=token_mean")
-PACKED = (f"{MODEL}.use_remove_padding=true", f"{MODEL}.enable_gradient_checkpointing=true")
+# With transformers' attention, and the output layer for prompts, too.
+PADDED = (f"{MODEL}.use_remove_padding=false", f"{MODEL}.override_config.attn_implementation=sdpa")
+ENTROPY = (*TR_GRPO, f"{ACTOR}.entropy_coeff=0.1")
+RECOMPUTED = (f"{MODEL}.enable_gradient_checkpointing=true",)
 LORA = (f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=16")
 
 REFERENCES = {
@@ -28,6 +31,7 @@ REFERENCES = {
     "first half": Case(TR_GRPO, 8, rows=(0, 8)),
     "second half": Case(TR_GRPO, 8, rows=(8, ROWS)),
     "token_mean, micro-batches of 1": Case(TOKEN_MEAN, 1),
+    "entropy": Case(ENTROPY, ROWS),
     "lora": Case(TR_GRPO, ROWS, LORA),
 }
 # What should make no difference, and which case of one rank and one micro-batch it is compared with.
@@ -35,7 +39,9 @@ SAME = {
     "micro-batches of 1": ("tr_grpo", Case(TR_GRPO, 1)),
     "dynamic batches": ("tr_grpo", Case(TR_GRPO, 300)),
     "KL, micro-batches of 4": ("kl", Case(KL, 4)),
-    "packed sequences, recomputed activations": ("tr_grpo", Case(TR_GRPO, 4, PACKED)),
+    "padded": ("tr_grpo", Case(TR_GRPO, 4, PADDED)),
+    "padded, entropy": ("entropy", Case(ENTROPY, 4, PADDED)),
+    "recomputed activations": ("tr_grpo", Case(TR_GRPO, 4, RECOMPUTED)),
     "LoRA": ("lora", Case(TR_GRPO, 4, LORA)),
 }
 

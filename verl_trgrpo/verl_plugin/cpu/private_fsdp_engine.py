@@ -11,16 +11,22 @@ import os
 from typing import Any
 
 import torch
+from verl.utils import tensordict_utils
 from verl.workers import engine_workers
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
+import verl_trgrpo.common.attention  # noqa: F401  (so that a configuration can name it)
 from verl_trgrpo.verl_plugin.cpu.platform import chosen
 
 
 class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
-    """The FSDP2 language-model engine without the offload policy of forward-only (reference) models.
+    """The FSDP2 language-model engine for small machines.
 
-    The policy pins host memory, which takes an accelerator; and here there is nowhere to offload from.
+    Without the offload policy of forward-only (reference) models: it pins host memory, which takes an accelerator, and here
+    there is nowhere to offload from.
+
+    Of packed sequences (``use_remove_padding``) the output layer sees the positions that predict response tokens alone. What
+    veRL computes of the others, log-probabilities and entropies, nothing reads; they are 0 here.
     """
 
     def _build_fsdp_module(self, module: Any) -> Any:
@@ -30,6 +36,53 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
             return super()._build_fsdp_module(module)
         finally:
             self.engine_config = config
+
+    def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        inputs, output_args = super().prepare_model_inputs(micro_batch)
+        if _of_responses_alone(self, micro_batch):
+            kept = output_args["kept"] = predicting_positions(micro_batch["input_ids"], micro_batch["responses"])
+            inputs["logits_to_keep"] = kept
+            for name in ("input_ids_rmpad_rolled", "temperature_rmpad"):
+                output_args[name] = output_args[name][kept]
+        return inputs, output_args
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
+    ) -> dict[str, torch.Tensor]:
+        if "kept" not in output_args:
+            return super().prepare_model_outputs(output, output_args, micro_batch, logits_processor_func)
+        whole, shorter = micro_batch["input_ids"], micro_batch.copy()
+        shorter["input_ids"] = micro_batch["responses"]  # read for its lengths
+        found = super().prepare_model_outputs(output, output_args, shorter, logits_processor_func)
+        return {name: _spread(value, output_args["kept"], whole) for name, value in found.items()}
+
+
+def predicting_positions(input_ids: Any, responses: Any) -> torch.Tensor:
+    """Return the positions in packed sequences whose next token belongs to a response, (number of response tokens,), ascending.
+
+    Args:
+        input_ids: (N, prompt and response), nested.
+        responses: (N, response), nested; each has a prompt of at least one token.
+    """
+    ends, lengths = input_ids.offsets()[1:], responses.offsets().diff()
+    return torch.cat(
+        [torch.arange(end - n - 1, end - 1) for end, n in zip(ends.tolist(), lengths.tolist(), strict=True)]
+    )
+
+
+def _of_responses_alone(engine: FSDPEngineWithLMHead, micro_batch: Any) -> bool:
+    def asks(key: str, default: bool = False) -> bool:
+        return bool(tensordict_utils.get_non_tensor_data(data=micro_batch, key=key, default=default))
+
+    other = engine.use_ulysses_sp or asks("use_fused_kernels") or asks("distillation_use_topk")
+    return asks("use_remove_padding", True) and "responses" in micro_batch and not other
+
+
+def _spread(values: Any, kept: torch.Tensor, whole: Any) -> torch.Tensor:
+    """Put the values of responses, nested, to their places in the packed sequences `whole`, with 0 elsewhere."""
+    flat = values.values()
+    spread = flat.new_zeros(whole.values().shape[0]).index_put((kept,), flat)
+    return torch.nested.nested_tensor_from_jagged(spread, whole.offsets())
 
 
 def _install() -> None:
