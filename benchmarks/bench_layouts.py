@@ -1,8 +1,9 @@
 """Layouts of a micro-batch on a CPU: an update of a small language model through veRL's training worker.
 
 A mini-batch of `verl-trgrpo small-lm`, eight answers of 30 to 73 tokens to each of four prompts of 100, and a model of
-SmolLM2-135M's shape with random weights, in bfloat16. Without flash attention packed sequences attend to their whole
-micro-batch, behind a mask. Fused kernels compute the output layer piece by piece, and once more in the backward pass.
+SmolLM2-135M's shape with random weights, in bfloat16. With transformers' attention packed sequences attend to their whole
+micro-batch, behind a mask. Of packed sequences the output layer sees responses alone, but with fused kernels, which compute it
+for all tokens, piece by piece, and once more in the backward pass.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ PROMPTS, GROUP, PROMPT = 4, 8, 100
 ROWS = PROMPTS * GROUP
 PACKED, FUSED = "actor_rollout_ref.model.use_remove_padding", "actor_rollout_ref.model.use_fused_kernels"
 ATTENTION = "actor_rollout_ref.model.override_config.attn_implementation"
-# Responses in a pass, and overrides
+# Responses in a pass, and overrides; packed_cpu is the platform's own attention, sdpa that of transformers.
 LAYOUTS = {
-    "packed": (4, f"{PACKED}=true"),
-    "packed, fused kernels": (4, f"{PACKED}=true", f"{FUSED}=true"),
-    "padded": (8, f"{PACKED}=false"),
-    "packed, attention within each": (8, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
-    "packed, attention within each, 16": (16, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
+    "padded": (8, f"{PACKED}=false", f"{ATTENTION}=sdpa"),
+    "packed, behind a mask": (4, f"{PACKED}=true", f"{ATTENTION}=sdpa"),
+    "packed, behind a mask, fused kernels": (4, f"{PACKED}=true", f"{ATTENTION}=sdpa", f"{FUSED}=true"),
+    "packed": (8, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
+    "packed, 16 in a pass": (16, f"{PACKED}=true", f"{ATTENTION}=packed_cpu"),
 }
 ENGINE = "actor_rollout_ref.actor.fsdp_config"
 BFLOAT16 = (f"{ENGINE}.dtype=bfloat16", f"{ENGINE}.mixed_precision.param_dtype=bf16")
@@ -75,7 +76,7 @@ def main() -> None:
             worker.set_loss_fn(loss_function(*words))
             calls[name] = partial(update, worker, batch, micro_batch)
     torch.set_num_threads(arguments.threads)  # the worker has taken all cores
-    results = compared(calls, "packed", arguments.repeats, warm_up=1)
+    results = compared(calls, "padded", arguments.repeats, warm_up=1)
     report(f"update, {ROWS} responses", {"forward, backward, step": results}, arguments.out)
     torch.distributed.destroy_process_group()
 
