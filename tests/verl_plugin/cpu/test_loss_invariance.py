@@ -20,7 +20,8 @@ KL = (*TR_GRPO, f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true", f
 TOKEN_MEAN = (*TR_GRPO, f"{ACTOR}.policy_loss.normalize=token_mean")
 # With transformers' attention, and the output layer for prompts, too.
 PADDED = (f"{MODEL}.use_remove_padding=false", f"{MODEL}.override_config.attn_implementation=sdpa")
-ENTROPY = (*TR_GRPO, f"{ACTOR}.entropy_coeff=0.1")
+BONUS = 0.1
+ENTROPY = (*TR_GRPO, f"{ACTOR}.entropy_coeff={BONUS}", f"{ACTOR}.calculate_entropy=true")
 RECOMPUTED = (f"{MODEL}.enable_gradient_checkpointing=true",)
 LORA = (f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=16")
 
@@ -75,6 +76,13 @@ def test_loss_and_gradient_do_not_depend_on_how_the_batch_is_cut(references, on_
     assert update.metrics["loss"] == pytest.approx(reference.metrics["loss"], rel=1e-6)
     assert update.metrics["grad_norm"] == pytest.approx(reference.metrics["grad_norm"], rel=5e-6)
     assert gradient_distance(update, reference) < 1e-5
+
+
+def test_the_entropy_of_responses_reaches_the_loss(references):
+    with_bonus, without = references["entropy"].metrics, references["tr_grpo"].metrics
+    assert with_bonus["actor/entropy_loss"] > 0.01
+    expected = without["loss"] - BONUS * with_bonus["actor/entropy_loss"]
+    assert with_bonus["loss"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_engine_agrees_with_the_formula_in_float64(batch, references):

@@ -44,6 +44,7 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
             inputs["logits_to_keep"] = kept
             for name in ("input_ids_rmpad_rolled", "temperature_rmpad"):
                 output_args[name] = output_args[name][kept]
+            output_args["pad_size"] = 0  # what veRL may have appended is not among them
         return inputs, output_args
 
     def prepare_model_outputs(
