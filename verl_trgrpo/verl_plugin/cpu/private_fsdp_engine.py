@@ -39,13 +39,20 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         inputs, output_args = super().prepare_model_inputs(micro_batch)
-        if _of_responses_alone(self, micro_batch):
+        if self._takes_responses_alone(micro_batch):
             kept = output_args["kept"] = predicting_positions(micro_batch["input_ids"], micro_batch["responses"])
             inputs["logits_to_keep"] = kept
             for name in ("input_ids_rmpad_rolled", "temperature_rmpad"):
                 output_args[name] = output_args[name][kept]
             output_args["pad_size"] = 0  # what veRL may have appended is not among them
         return inputs, output_args
+
+    def _takes_responses_alone(self, micro_batch: Any) -> bool:
+        def asks(key: str, default: bool = False) -> bool:
+            return bool(tensordict_utils.get_non_tensor_data(data=micro_batch, key=key, default=default))
+
+        other = self.use_ulysses_sp or asks("use_fused_kernels") or asks("distillation_use_topk")
+        return asks("use_remove_padding", True) and "responses" in micro_batch and not other
 
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
@@ -69,14 +76,6 @@ def predicting_positions(input_ids: Any, responses: Any) -> torch.Tensor:
     return torch.cat(
         [torch.arange(end - n - 1, end - 1) for end, n in zip(ends.tolist(), lengths.tolist(), strict=True)]
     )
-
-
-def _of_responses_alone(engine: FSDPEngineWithLMHead, micro_batch: Any) -> bool:
-    def asks(key: str, default: bool = False) -> bool:
-        return bool(tensordict_utils.get_non_tensor_data(data=micro_batch, key=key, default=default))
-
-    other = engine.use_ulysses_sp or asks("use_fused_kernels") or asks("distillation_use_topk")
-    return asks("use_remove_padding", True) and "responses" in micro_batch and not other
 
 
 def _spread(values: Any, kept: torch.Tensor, whole: Any) -> torch.Tensor:
