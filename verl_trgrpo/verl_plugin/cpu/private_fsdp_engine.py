@@ -30,6 +30,9 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
     """
 
     def _build_fsdp_module(self, module: Any) -> Any:
+        # veRL writes override_config into the model's configuration, which checkpoints keep: it would name an attention that
+        # exists here alone, and no other program could load them. The model has it already.
+        vars(module.config).pop("attn_implementation", None)
         config = self.engine_config
         self.engine_config = dataclasses.replace(config, forward_only=False, offload_policy=False)
         try:
