@@ -6,6 +6,8 @@ examples, from a checkout:
   python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's runs, finished ones alone
   python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
                                                             take over what `verl-trgrpo analyze` found
+  python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
+                                                            the same with --sharpness, one model and radius each
 
 NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
 every step, and the responses of its validations with their scores. Of older studies, NAME.json, only the figures of each run
@@ -44,6 +46,7 @@ PICTURES = {
     "standard deviation of token weights": "weights",
     "gradient of tokens with p < 0.25": "gradient_share",
 }
+SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
 def pack(directory: Path, out: Path) -> int:
@@ -103,18 +106,29 @@ def from_figures(path: Path) -> str:
     return tables(compare(figures, content["baseline"], content["primary"]), content["baseline"], content["primary"])
 
 
+def take_over(name: str, places: dict[str, Path]) -> None:
+    """Write what `verl-trgrpo analyze` found, for each checkpoint, to the file of `name`."""
+    content: dict[str, Any] = {}
+    for checkpoint, place in places.items():
+        if not name.endswith("sharpness"):
+            content[checkpoint] = json.loads((place / "gradients.json").read_text())
+            continue
+        arm, seed = checkpoint.split("/")
+        [[found]] = json.loads((place / "sharpness.json").read_text())["models"].values()
+        content.setdefault(arm, {})[seed] = {figure: found[figure]["mean"] for figure in SHARPNESS}
+    write_text(DOCS / "results" / f"{name}.json", json.dumps(content, indent=1) + "\n")
+
+
 def sharpness_table(content: dict[str, dict[str, dict[str, float]]]) -> str:
     """Return means over checkpoints, and differences from grpo's of the same seed."""
-    names = ("gradient_norm", "sam_rise", "sam_curvature")
+    names, base = SHARPNESS, content["grpo"]
     rows = []
     for arm, seeds in content.items():
-        columns = {name: [seed[name] for seed in seeds.values()] for name in names}
-        base = {name: [content["grpo"][seed][name] for seed in seeds] for name in names}
-        differences = {name: [a - b for a, b in zip(columns[name], base[name], strict=True)] for name in names}
-        cells = [interval_text(mean_interval(columns[name])) for name in names]
-        if arm != "grpo":
+        cells = [interval_text(mean_interval([seed[name] for seed in seeds.values()])) for name in names]
+        if arm != "grpo" and seeds.keys() <= base.keys():
+            differences = {name: [seeds[seed][name] - base[seed][name] for seed in seeds] for name in names}
             cells += [interval_text(mean_interval(differences[name]), "+") for name in names]
-        rows.append([arm, str(len(seeds)), *cells, *["-"] * (len(names) if arm == "grpo" else 0)])
+        rows.append([arm, str(len(seeds)), *cells, *["-"] * (2 * len(names) - len(cells))])
     shown = [name.replace("_", " ") for name in names]
     return markdown_table(rows, ["arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
 
@@ -186,7 +200,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
-    parser.add_argument("--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over gradients.json")
+    parser.add_argument(
+        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over what analyze found"
+    )
     parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
     options = parser.parse_args()
     if options.pack:
@@ -195,11 +211,8 @@ def main() -> None:
         print(f"{name}: {count_of(count, 'run')} taken over")
         options.names = [name]
     if options.analyzed:
-        found = {
-            name: json.loads(Path(place, "gradients.json").read_text())
-            for name, place in (pair.split("=", 1) for pair in options.analyzed)
-        }
-        write_text(DOCS / "results" / f"{options.names[0]}.json", json.dumps(found, indent=1) + "\n")
+        pairs = (pair.split("=", 1) for pair in options.analyzed)
+        take_over(options.names[0], {checkpoint: Path(place) for checkpoint, place in pairs})
     for name in options.names or names:
         make(name, options.page)
         print(f"{name}: done")

@@ -70,3 +70,24 @@ def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_byt
         record = json.load(packed.extractfile("runs/grpo/seed-0/run.json"))
     assert record == {"arm": "grpo", "seed": 0, "finished": True}, "no path of this machine"
     assert names == ["run.json", "metrics-1.jsonl", "4.jsonl"]
+
+
+def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(results, page, tmp_path):
+    """The start, which has no seed in common with the runs, stands without a difference."""
+    places = {}
+    for checkpoint, norm in {
+        "start/shipped": 1.0,
+        "grpo/seed-0": 2.0,
+        "grpo/seed-1": 3.0,
+        "tr_grpo/seed-1": 3.5,
+    }.items():
+        places[checkpoint] = tmp_path / checkpoint
+        places[checkpoint].mkdir(parents=True)
+        found = {name: {"mean": norm, "low": 0.0, "high": 9.0} for name in results.SHARPNESS}
+        (places[checkpoint] / "sharpness.json").write_text(json.dumps({"models": {"any": [found]}}))
+    results.take_over("sharpness", places)
+    results.make("sharpness", page)
+    rows = {line.split()[1]: line.split() for line in page.read_text().split("sharpness: begin")[1].splitlines()[4:7]}
+    assert rows["start"][5] == "1.000" and rows["start"][-2] == "-"
+    assert rows["grpo"][5] == "2.500"
+    assert rows["tr_grpo"][-2] == "+0.500"
