@@ -189,14 +189,17 @@ def half_precision(options: Options) -> torch.autocast:
     return torch.autocast(torch.device(options.device).type, torch.bfloat16, enabled=options.bf16)
 
 
-class HalfCache(DynamicCache):
-    """Keys and values in bfloat16, which is what attention multiplies with --bf16.
+class CastCache(DynamicCache):
+    """Keys and values in the type in which attention multiplies them within autocast.
 
-    Rotary positions make keys float32, and with float32 kept, all of them are cast again for each token (a third of its time).
+    Rotary positions make keys float32, and kept so, all of them would be cast again for each token (a third of its time).
     """
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *place: Any, **others: Any) -> Any:
-        return super().update(keys.bfloat16(), values.bfloat16(), *place, **others)
+        kind = keys.device.type
+        if torch.is_autocast_enabled(kind):
+            keys, values = (x.to(torch.get_autocast_dtype(kind)) for x in (keys, values))
+        return super().update(keys, values, *place, **others)
 
 
 @torch.no_grad()
@@ -212,7 +215,7 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
     ids = torch.tensor([[eos[0]] * (width - len(p)) + p for p in prompts], device=device)
     mask = torch.tensor([[False] * (width - len(p)) + [True] * len(p) for p in prompts], device=device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    cache = HalfCache() if options.bf16 else DynamicCache()
+    cache = CastCache()
     logits = model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1).logits
     cache.batch_repeat_interleave(n)
     ids, mask, position, logits = (x.repeat_interleave(n, 0) for x in (ids, mask, positions[:, -1:], logits[:, -1]))

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from tests.recipes.minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
 
@@ -54,6 +55,18 @@ def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run,
         chosen = options(tiny_run, temperature=0.7, rows=rows)
         log_probs = trainer.response_log_probs(model, batch, chosen, trained)
         torch.testing.assert_close(log_probs[batch.mask], batch.log_probs[batch.mask], rtol=0, atol=2e-5)
+
+
+def test_keys_and_values_in_bfloat16_change_nothing(tiny_run, model, tokenizer, monkeypatch):
+    """Attention would round them to it."""
+    chosen, batches = options(tiny_run, bf16=True), []
+    for cache in (trainer.CastCache, DynamicCache):
+        monkeypatch.setattr(trainer, "CastCache", cache)
+        with trainer.half_precision(chosen):
+            batches.append(sampled_batch(model, tokenizer, chosen)[1])
+    half, whole = batches
+    assert half.mask.sum() > 100
+    assert all(torch.equal(one, other) for one, other in zip(half, whole, strict=True))
 
 
 @pytest.mark.parametrize("bf16", [False, True])
