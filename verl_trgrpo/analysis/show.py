@@ -90,12 +90,12 @@ def plot_gradients(
     ratio = figures["parameter_norm_over_miss"]
     bounds = {f"{bound:.3g} (1 - p)": bound for bound in (ratio["5%"], ratio["95%"])}
     _norms(parameters, misses[: len(norms)], norms.numpy(), bounds)
-    parameters.set(title=f"by {figures['parameters']:,} parameters; lines hold 90 % of the tokens")
+    parameters.set(title=f"by {figures['parameters']:,} parameters\n(lines hold 90 % of the tokens)")
 
     effects = figures["shapings"]
     by_shaping = {name: effect["share_at_parameters"] for name, effect in effects.items()}
     pandas.DataFrame(by_shaping, _ranges(figures)).plot.bar(ax=shares, rot=0, width=0.8, ylim=(0, 1), fontsize=8)
-    shares.set(title="share of the summed gradient norms |A| w ||g|| (parameters)", xlabel="p of the quarter's tokens")
+    shares.set(title="share of the summed norms |A| w ||g||\n(by parameters)", xlabel="p of the quarter's tokens")
     with replaced_file(path) as temporary:
         figure.savefig(temporary, dpi=110, format="png")
 
