@@ -110,6 +110,17 @@ def test_shares_by_parameters_are_those_of_single_backward_passes(policy, data):
         assert effect["share_at_parameters"] == pytest.approx([x / sum(sums) for x in sums], abs=1e-4)
 
 
+def test_tokens_with_an_advantage_are_the_first_to_get_a_pass_of_their_own(policy, data):
+    """Shares by parameters, of few tokens, are known whenever one response in all has an advantage."""
+    given = options(data, parameters="layers.3.mlp", tokens=5)
+    rollouts = sample_rollouts(*policy, given, no_progress)
+    for chosen in (0, 5, 11):
+        one = [rollout._replace(advantage=float(place == chosen)) for place, rollout in enumerate(rollouts)]
+        figures, _, _ = analyze_gradients(policy[1], one, given, no_progress)
+        for effect in figures["shapings"].values():
+            assert sum(effect["share_at_parameters"]) == pytest.approx(1.0)
+
+
 def test_every_token_lies_within_the_envelope(measured):
     figures, at_logits, norms = measured
     assert figures["envelope"]["holds"]

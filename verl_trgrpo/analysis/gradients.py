@@ -51,8 +51,11 @@ def analyze_gradients(
     if not parameters:
         known = ", ".join(name for name, _ in named[:4])
         raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
-    # Shuffled, so that the tokens that get a pass of their own come from all prompts.
-    rollouts = random.Random(options.seed).sample(rollouts, len(rollouts))
+    # Shuffled, so that the tokens that get a pass of their own come from all prompts; those without an advantage last, because
+    # they have no part in the shares.
+    rollouts = sorted(
+        random.Random(options.seed).sample(rollouts, len(rollouts)), key=lambda rollout: rollout.advantage == 0
+    )
     advantages = torch.cat([torch.full(x.response.shape, x.advantage, dtype=torch.float64) for x in rollouts])
     at_logits = _closed_form(model, rollouts, progress)
     probs = at_logits.log_probs.exp()
