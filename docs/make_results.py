@@ -26,7 +26,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import replaced_file, write_bytes, write_text
+from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
 from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.common.tables import markdown_table
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
@@ -116,7 +116,7 @@ def take_over(name: str, places: dict[str, Path]) -> None:
         arm, seed = checkpoint.split("/")
         [[found]] = json.loads((place / "sharpness.json").read_text())["models"].values()
         content.setdefault(arm, {})[seed] = {figure: found[figure]["mean"] for figure in SHARPNESS}
-    write_text(DOCS / "results" / f"{name}.json", json.dumps(content, indent=1) + "\n")
+    write_json(DOCS / "results" / f"{name}.json", content)
 
 
 def sharpness_table(content: dict[str, dict[str, dict[str, float]]]) -> str:

@@ -192,7 +192,8 @@ def half_precision(options: Options) -> torch.autocast:
 class CastCache(DynamicCache):
     """Keys and values in the type in which attention multiplies them within autocast.
 
-    Rotary positions make keys float32, and kept so, all of them would be cast again for each token (a third of its time).
+    Rotary positions make keys float32, and kept so, all of them would be cast again for each token (a third of its time). For
+    sampling alone: in training the gradients of a prompt's keys, which its responses share, are summed in float32.
     """
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, *place: Any, **others: Any) -> Any:
