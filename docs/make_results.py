@@ -140,8 +140,7 @@ def gradients_table(content: dict[str, dict[str, Any]]) -> str:
         quarters = [quarter["tokens"] for quarter in found["quarters"]]
         plain, weighted = found["shapings"]["uniform"], found["shapings"]["sigmoid"]
         names = ("share_at_logits", "share_at_parameters")
-        first = [effect[name][0] for name in names for effect in (plain, weighted)]
-        shares = ["-" if share is None else f"{share:.3f}" for share in first]
+        shares = [f"{effect[name][0]:.3f}" for name in names for effect in (plain, weighted)]
         cosine = plain["cosine"][0][-1]
         rows.append(
             [
