@@ -7,7 +7,7 @@ examples, from a checkout:
   python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
                                                             take over what `verl-trgrpo analyze` found
   python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
-                                                            the same with --sharpness, one model and radius each
+                                                            the same with --sharpness, one model each, with the same --radius
 
 NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
 every step, and the responses of its validations with their scores. Of older studies, NAME.json, only the figures of each run
@@ -114,23 +114,30 @@ def take_over(name: str, places: dict[str, Path]) -> None:
             content[checkpoint] = json.loads((place / "gradients.json").read_text())
             continue
         arm, seed = checkpoint.split("/")
-        [[found]] = json.loads((place / "sharpness.json").read_text())["models"].values()
-        content.setdefault(arm, {})[seed] = {figure: found[figure]["mean"] for figure in SHARPNESS}
+        measured = json.loads((place / "sharpness.json").read_text())
+        [radii] = measured["models"].values()
+        for radius, found in zip(measured["options"]["radius"], radii, strict=True):
+            seeds = content.setdefault(str(radius), {}).setdefault(arm, {})
+            seeds[seed] = {figure: found[figure]["mean"] for figure in SHARPNESS}
     write_json(DOCS / "results" / f"{name}.json", content)
 
 
-def sharpness_table(content: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Return means over checkpoints, and differences from grpo's of the same seed."""
-    names, base = SHARPNESS, content["grpo"]
+def sharpness_table(content: dict[str, dict[str, dict[str, dict[str, float]]]]) -> str:
+    """Return, for each radius, means over checkpoints, and differences from grpo's of the same seed."""
     rows = []
-    for arm, seeds in content.items():
-        cells = [interval_text(mean_interval([seed[name] for seed in seeds.values()])) for name in names]
-        if arm != "grpo" and seeds.keys() <= base.keys():
-            differences = {name: [seeds[seed][name] - base[seed][name] for seed in seeds] for name in names}
-            cells += [interval_text(mean_interval(differences[name]), "+") for name in names]
-        rows.append([arm, str(len(seeds)), *cells, *["-"] * (2 * len(names) - len(cells))])
-    shown = [name.replace("_", " ") for name in names]
-    return markdown_table(rows, ["arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
+    for radius, arms in content.items():
+        for arm, seeds in arms.items():
+            cells = [interval_text(mean_interval([seed[name] for seed in seeds.values()])) for name in SHARPNESS]
+            differences = ["-"] * len(SHARPNESS)
+            if arm != "grpo" and seeds.keys() <= arms["grpo"].keys():
+                pairs = [(found, arms["grpo"][seed]) for seed, found in seeds.items()]
+                differences = [
+                    interval_text(mean_interval([found[name] - base[name] for found, base in pairs]), "+")
+                    for name in SHARPNESS
+                ]
+            rows.append([radius, arm, str(len(seeds)), *cells, *differences])
+    shown = [name.replace("_", " ") for name in SHARPNESS]
+    return markdown_table(rows, ["radius", "arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
 
 
 def gradients_table(content: dict[str, dict[str, Any]]) -> str:

@@ -83,11 +83,16 @@ def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(resu
     }.items():
         places[checkpoint] = tmp_path / checkpoint
         places[checkpoint].mkdir(parents=True)
-        found = {name: {"mean": norm, "low": 0.0, "high": 9.0} for name in results.SHARPNESS}
-        (places[checkpoint] / "sharpness.json").write_text(json.dumps({"models": {"any": [found]}}))
+        radii = [
+            {name: {"mean": mean, "low": 0.0, "high": 9.0} for name in results.SHARPNESS} for mean in (norm, -norm)
+        ]
+        measured = {"options": {"radius": [1e-05, 0.001]}, "models": {"any": radii}}
+        (places[checkpoint] / "sharpness.json").write_text(json.dumps(measured))
     results.take_over("sharpness", places)
     results.make("sharpness", page)
-    rows = {line.split()[1]: line.split() for line in page.read_text().split("sharpness: begin")[1].splitlines()[4:7]}
-    assert rows["start"][5] == "1.000" and rows["start"][-2] == "-"
-    assert rows["grpo"][5] == "2.500"
-    assert rows["tr_grpo"][-2] == "+0.500"
+    lines = page.read_text().split("sharpness: begin")[1].splitlines()[4:10]
+    rows = {tuple(line.split()[1:4:2]): line.split() for line in lines}
+    assert rows["1e-05", "start"][7] == "1.000" and rows["1e-05", "start"][-2] == "-"
+    assert rows["1e-05", "grpo"][7] == "2.500"
+    assert rows["1e-05", "tr_grpo"][-2] == "+0.500"
+    assert rows["0.001", "tr_grpo"][-2] == "-0.500"

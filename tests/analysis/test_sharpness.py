@@ -20,19 +20,21 @@ def start():
 
 def test_gradient_norm_and_sam_rise_of_a_quadratic_are_exact():
     x, parameters = start()
-    found = measure_sharpness(quadratic(parameters), [1.0, 3.0], parameters, relative_radius=0.1)
-    radius = 0.1 * x.norm().item()
+    relative_radii = (0.1, 0.01)
+    found = measure_sharpness(quadratic(parameters), [1.0, 3.0], parameters, relative_radii)
     slope = (CURVATURES * x).norm().item()
     along = (CURVATURES * (CURVATURES * x).square()).sum().item() / slope**2  # g^T H g / g^T g
-    assert found.radius == pytest.approx(radius)
-    # Batches 1 and 3 scale the loss; their mean is 2.
-    assert found.gradient_norm.mean == pytest.approx(2 * slope)
-    assert found.sam_rise.mean == pytest.approx(2 * (radius * slope + radius**2 * along / 2))
-    assert found.sam_curvature.mean == pytest.approx(radius**2 * along)
+    for at, relative in zip(found, relative_radii, strict=True):
+        radius = relative * x.norm().item()
+        assert at.radius == pytest.approx(radius)
+        # Batches 1 and 3 scale the loss; their mean is 2.
+        assert at.gradient_norm.mean == pytest.approx(2 * slope)
+        assert at.sam_rise.mean == pytest.approx(2 * (radius * slope + radius**2 * along / 2))
+        assert at.sam_curvature.mean == pytest.approx(radius**2 * along)
 
 
 def test_parameters_are_put_back_to_the_bit():
     values = torch.randn(100, generator=torch.Generator().manual_seed(0)).requires_grad_()
     before = values.detach().clone()
-    measure_sharpness(lambda batch: values.square().sum(), [0], [values], 0.3)
+    measure_sharpness(lambda batch: values.square().sum(), [0], [values], [0.3])
     assert torch.equal(values, before)

@@ -58,46 +58,52 @@ def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progr
         advantages = torch.cat([torch.full(row.response.shape, row.advantage).to(old) for row in rows])
         return -(advantages * torch.exp(response_log_probs(model, rows) - old)).mean()
 
-    parameters = list(model.parameters())
-    return [
-        measure_sharpness(surrogate, batches, parameters, radius, options.seed, progress) for radius in options.radius
-    ]
+    return measure_sharpness(surrogate, batches, list(model.parameters()), options.radius, options.seed, progress)
 
 
 def measure_sharpness(
     loss: LossFunction,
     batches: Sequence[Any],
     parameters: Sequence[torch.Tensor],
-    relative_radius: float,
+    relative_radii: Sequence[float],
     seed: int = 0,
     progress: Progress = no_progress,
-) -> Sharpness:
+) -> list[Sharpness]:
     """Measure how a loss rises around the parameters, which are put back to the bit.
 
-    The loss of a batch has to be deterministic, and to depend on no other parameters. The length of a perturbation is
-    `relative_radius`, above 0, times their norm; `seed` is of the intervals.
+    The loss of a batch has to be deterministic, and to depend on no other parameters. The lengths of the perturbations are
+    `relative_radii`, above 0, times the norm of the parameters; `seed` is of the intervals.
+
+    Returns:
+        what was found for each radius.
     """
     start = [parameter.detach().clone() for parameter in parameters]
-    radius = relative_radius * _norm(start)
+    radii = [radius * _norm(start) for radius in relative_radii]
 
-    norms, rises = [], []
+    norms: list[float] = []
+    rises: list[list[float]] = [[] for _ in radii]
     for batch in progress(batches, None, "batches"):
         value = loss(batch)
         gradient = torch.autograd.grad(value, parameters)
-        norm = _norm(gradient)
+        norms.append(norm := _norm(gradient))
         with torch.no_grad():
-            for parameter, step in zip(parameters, gradient, strict=True):
-                parameter.add_(step, alpha=radius / norm if norm else 0.0)
-            rises.append(loss(batch).item() - value.item())
-            for parameter, before in zip(parameters, start, strict=True):
-                parameter.copy_(before)
-        norms.append(norm)
-    return Sharpness(
-        gradient_norm=mean_interval(norms, seed=seed),
-        sam_rise=mean_interval(rises, seed=seed),
-        sam_curvature=mean_interval([rise - radius * norm for rise, norm in zip(rises, norms, strict=True)], seed=seed),
-        radius=radius,
-    )
+            for radius, found in zip(radii, rises, strict=True):
+                for parameter, step in zip(parameters, gradient, strict=True):
+                    parameter.add_(step, alpha=radius / norm if norm else 0.0)
+                found.append(loss(batch).item() - value.item())
+                for parameter, before in zip(parameters, start, strict=True):
+                    parameter.copy_(before)
+    return [
+        Sharpness(
+            gradient_norm=mean_interval(norms, seed=seed),
+            sam_rise=mean_interval(found, seed=seed),
+            sam_curvature=mean_interval(
+                [rise - radius * norm for rise, norm in zip(found, norms, strict=True)], seed=seed
+            ),
+            radius=radius,
+        )
+        for radius, found in zip(radii, rises, strict=True)
+    ]
 
 
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
