@@ -10,8 +10,8 @@ examples, from a checkout:
                                                             the same with --sharpness, one model each, with the same --radius
 
 NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
-every step, and the responses of its validations with their scores. Of older studies, NAME.json, only the figures of each run
-are left. Text between "<!-- NAME: begin -->" and "<!-- NAME: end -->" on the page is replaced.
+every step, and the responses of its validations with their scores. NAME.json has what analyze found, or, of older studies, the
+figures of each run. Text between "<!-- NAME: begin -->" and "<!-- NAME: end -->" on the page is replaced.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import re
 import tarfile
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,8 @@ def from_archive(name: str, directory: Path) -> str:
     seeds = Counter(record["arm"] for record in records)
     path = STUDIES / f"{name}.yaml"
     study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in seeds])
-    origin = ", ".join(
-        [
-            f"commit {' and '.join(sorted({str(record['commit'])[:7] for record in records}))}",
-            *sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records}),
-        ]
-    )
     arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
-    head = f"{study.title}: {arms_text}; {origin}."
+    head = f"{study.title}: {arms_text}; {origin(records)}."
     runs = sorted(read_runs([str(directory / "runs")]), key=lambda run: [*study.arms].index(run.label))
     arms = group_arms(runs, study.baseline)
     pictures = []
@@ -95,47 +90,56 @@ def from_archive(name: str, directory: Path) -> str:
     return "\n\n".join(filter(None, parts))
 
 
+def origin(records: Iterable[dict[str, Any]]) -> str:
+    """Return where records come from: commits, versions, machines."""
+    records = list(records)
+    commits = " and ".join(sorted({str(record["commit"])[:7] for record in records}))
+    places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
+    return ", ".join([f"commit {commits}", *places])
+
+
 def from_figures(path: Path) -> str:
-    """Return what the page says of a study of which the figures of each run are left."""
+    """Return what the page says of measured checkpoints, or of a study of which the figures of each run are left."""
     content = json.loads(path.read_text())
-    if path.stem.endswith("sharpness"):
-        return sharpness_table(content)
-    if path.stem.endswith("gradients"):
-        return gradients_table(content)
+    for measured, table in {"gradients": gradients_table, "sharpness": sharpness_table}.items():
+        if path.stem.endswith(measured):
+            origin_text = origin(content.values())
+            return f"{origin_text[0].upper()}{origin_text[1:]}.\n\n{table(content)}"
     figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
     return tables(compare(figures, content["baseline"], content["primary"]), content["baseline"], content["primary"])
 
 
 def take_over(name: str, places: dict[str, Path]) -> None:
     """Write what `verl-trgrpo analyze` found, for each checkpoint, to the file of `name`."""
-    content: dict[str, Any] = {}
-    for checkpoint, place in places.items():
-        if not name.endswith("sharpness"):
-            content[checkpoint] = json.loads((place / "gradients.json").read_text())
-            continue
-        arm, seed = checkpoint.split("/")
-        measured = json.loads((place / "sharpness.json").read_text())
-        [radii] = measured["models"].values()
-        for radius, found in zip(measured["options"]["radius"], radii, strict=True):
-            seeds = content.setdefault(str(radius), {}).setdefault(arm, {})
-            seeds[seed] = {figure: found[figure]["mean"] for figure in SHARPNESS}
+    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
+    content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
     write_json(DOCS / "results" / f"{name}.json", content)
 
 
-def sharpness_table(content: dict[str, dict[str, dict[str, dict[str, float]]]]) -> str:
-    """Return, for each radius, means over checkpoints, and differences from grpo's of the same seed."""
+def sharpness_table(content: dict[str, dict[str, Any]]) -> str:
+    """Return, for each radius, means over the checkpoints of an arm, and differences from grpo's of the same seed."""
+    by_radius: dict[float, dict[str, dict[str, dict[str, Any]]]] = {}
+    for checkpoint, measured in content.items():
+        arm, seed = checkpoint.split("/")
+        [models] = measured["models"].values()
+        for radius, found in zip(measured["options"]["radius"], models, strict=True):
+            by_radius.setdefault(radius, {}).setdefault(arm, {})[seed] = found
     rows = []
-    for radius, arms in content.items():
+    for radius, arms in by_radius.items():
         for arm, seeds in arms.items():
-            cells = [interval_text(mean_interval([seed[name] for seed in seeds.values()])) for name in SHARPNESS]
+            cells = [
+                interval_text(mean_interval([seed[name]["mean"] for seed in seeds.values()])) for name in SHARPNESS
+            ]
             differences = ["-"] * len(SHARPNESS)
             if arm != "grpo" and seeds.keys() <= arms["grpo"].keys():
                 pairs = [(found, arms["grpo"][seed]) for seed, found in seeds.items()]
                 differences = [
-                    interval_text(mean_interval([found[name] - base[name] for found, base in pairs]), "+")
+                    interval_text(
+                        mean_interval([found[name]["mean"] - base[name]["mean"] for found, base in pairs]), "+"
+                    )
                     for name in SHARPNESS
                 ]
-            rows.append([radius, arm, str(len(seeds)), *cells, *differences])
+            rows.append([f"{radius:g}", arm, str(len(seeds)), *cells, *differences])
     shown = [name.replace("_", " ") for name in SHARPNESS]
     return markdown_table(rows, ["radius", "arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
 

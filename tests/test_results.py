@@ -11,6 +11,7 @@ import pytest
 from verl_trgrpo.runs.record import write_record
 
 DOCS = Path(__file__).parents[1] / "docs"
+MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "here"}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,19 @@ def page(results, tmp_path, monkeypatch):
     return tmp_path / "results.md"
 
 
+def picture_sizes(directory):
+    """Width and height, which a PNG file begins with; pixels depend on fonts and versions."""
+    return {path.name: path.read_bytes()[16:24] for path in directory.glob("*.png")}
+
+
 def test_the_page_made_again_is_the_same(results, page):
+    made, kept = page.parent / "results", DOCS / "results"
+    for picture in made.glob("*.png"):
+        picture.unlink()
     for name in results.studies():
         results.make(name, page)
     assert page.read_text() == (DOCS / "results.md").read_text()
+    assert picture_sizes(made) == picture_sizes(kept)
 
 
 def test_another_figure_in_a_file_changes_the_page(results, page):
@@ -86,12 +96,14 @@ def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(resu
         radii = [
             {name: {"mean": mean, "low": 0.0, "high": 9.0} for name in results.SHARPNESS} for mean in (norm, -norm)
         ]
-        measured = {"options": {"radius": [1e-05, 0.001]}, "models": {"any": radii}}
+        measured = {"options": {"radius": [1e-05, 0.001]}, "models": {"any": radii}} | MADE_AT
         (places[checkpoint] / "sharpness.json").write_text(json.dumps(measured))
-    results.take_over("sharpness", places)
-    results.make("sharpness", page)
-    lines = page.read_text().split("sharpness: begin")[1].splitlines()[4:10]
+    page.write_text("<!-- new_sharpness: begin --><!-- new_sharpness: end -->")
+    results.take_over("new_sharpness", places)
+    results.make("new_sharpness", page)
+    lines = page.read_text().split("sharpness: begin")[1].splitlines()[6:12]
     rows = {tuple(line.split()[1:4:2]): line.split() for line in lines}
+    assert "Commit 0123456, torch 2.0, here." in page.read_text()
     assert rows["1e-05", "start"][7] == "1.000" and rows["1e-05", "start"][-2] == "-"
     assert rows["1e-05", "grpo"][7] == "2.500"
     assert rows["1e-05", "tr_grpo"][-2] == "+0.500"

@@ -210,6 +210,7 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     assert main([*files, *sizes, "--tokens", "20", "--parameters", "layers.3"]) == 0
     assert "all tokens lie within 1 to sqrt(2)" in capsys.readouterr().out
     figures = json.loads((tmp_path / "gradients.json").read_text())
+    assert figures["versions"]["torch"] == torch.__version__
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
     counts, sums = (figures["histogram"][name] for name in ("tokens", "gradient"))
     assert len(counts) == len(sums) == 20 and sum(counts) == figures["tokens"]
@@ -219,8 +220,8 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
     assert main([*files, *sizes, "--sharpness"]) == 0
     assert "gradient norm" in capsys.readouterr().out
-    models = json.loads((tmp_path / "sharpness.json").read_text())["models"]
-    first, second, _ = models[str(CHECKPOINT)]
+    measured = json.loads((tmp_path / "sharpness.json").read_text())
+    first, second, _ = measured["models"][str(CHECKPOINT)]
     assert second["radius"] == pytest.approx(10 * first["radius"])
     assert main([*files, "--prompts", "2", "--samples", "2", "--max-tokens", "1", "--sharpness"]) == 2
     assert f"error: {CHECKPOINT}: all 2 responses to each of 2 prompts" in capsys.readouterr().err

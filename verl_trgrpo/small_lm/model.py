@@ -23,7 +23,7 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 # In the converted model's directory: sha256 of the wheel that it was made from.
 ORIGIN = "wheel.sha256"
-DISK_NEEDED = 4 * 2**30
+DISK_NEEDED = 5 * 2**30
 MEMORY_NEEDED = 10 * 2**30
 
 

@@ -1,7 +1,7 @@
 """The warm start: a LoRA adapter that teaches the form of an answer, and merging it into the model.
 
 As it comes the model cannot be trained by reward: it hardly ever gives an answer in the form that the rewards read. The
-adapters that ship with the package are made again, in ten to thirty minutes of two cores each, by
+adapters that ship with the package are made again, in some twenty minutes of two cores each, by
 
   python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task word_problems --out DIR
   python -m verl_trgrpo.small_lm.warm_start --base runs/small_lm/base --task puzzles --out DIR \\
