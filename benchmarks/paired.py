@@ -21,11 +21,17 @@ Calls = dict[str, Callable[[], Any]]
 def parser(description: str | None, repeats: int) -> argparse.ArgumentParser:
     """The options that all comparisons have."""
     found = argparse.ArgumentParser(description=(description or "").split("\n")[0])
-    found.add_argument("--repeats", type=int, default=repeats)
+    found.add_argument("--repeats", type=_at_least_two, default=repeats, help="rounds, 2 or more")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--out", type=Path, help="also write JSON to this file")
     found.add_argument("--peak-of", default="", help=argparse.SUPPRESS)  # for `peaks_apart`
     return found
+
+
+def _at_least_two(text: str) -> int:
+    if (number := int(text)) < 2:
+        raise argparse.ArgumentTypeError(f"{number} leaves no quartiles; use at least 2")
+    return number
 
 
 def compared(calls: Calls, baseline: str, repeats: int, warm_up: int = 2) -> dict[str, dict[str, float]]:

@@ -54,6 +54,8 @@ def pack(directory: Path, out: Path) -> int:
     """Write the records of the finished runs below `directory` to an archive; returns their number."""
     records = {path.parent: read_record(path.parent) for path in sorted(directory.glob("runs/*/*/run.json"))}
     finished = {run: record for run, record in records.items() if record["finished"]}
+    if not finished:
+        raise ValueError(f"{directory} has no finished runs; name the directory of a study")
     with replaced_file(out) as temporary, tarfile.open(temporary, "w:xz", preset=9) as archive:
         for run, record in finished.items():
             # The command follows from the settings, and names directories of one machine.
@@ -222,8 +224,10 @@ def main() -> None:
         print(f"{name}: {count_of(count, 'run')} taken over")
         options.names = [name]
     if options.analyzed:
-        pairs = (pair.split("=", 1) for pair in options.analyzed)
-        take_over(options.names[0], {checkpoint: Path(place) for checkpoint, place in pairs})
+        pairs = [pair.partition("=") for pair in options.analyzed]
+        if len(options.names) != 1 or not all(place for _, _, place in pairs):
+            parser.error("--analyzed takes CHECKPOINT=DIR after one name, such as small_lm_sharpness")
+        take_over(options.names[0], {checkpoint: Path(place) for checkpoint, _, place in pairs})
     for name in options.names or names:
         make(name, options.page)
         print(f"{name}: done")

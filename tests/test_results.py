@@ -82,6 +82,14 @@ def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_byt
     assert names == ["run.json", "metrics-1.jsonl", "4.jsonl"]
 
 
+def test_a_directory_without_finished_runs_does_not_replace_an_archive(results, tmp_path):
+    archive = tmp_path / "study.tar.xz"
+    archive.write_bytes(b"records")
+    with pytest.raises(ValueError, match="no finished runs"):
+        results.pack(tmp_path / "stduy", archive)
+    assert archive.read_bytes() == b"records"
+
+
 def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(results, page, tmp_path):
     """The start, which has no seed in common with the runs, stands without a difference."""
     places = {}

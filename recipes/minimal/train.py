@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
 import shutil
 import sys
@@ -25,6 +26,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from verl_trgrpo.common.attention import GROUPED
+from verl_trgrpo.common.files import write_json
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -39,6 +41,7 @@ from verl_trgrpo.core import (
     weighted_kl,
 )
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.registry import find_reward
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 # What an arm's weights are; what is left out is GRPO's.
@@ -61,7 +64,7 @@ examples, from a checkout:
   python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset; build_dataset(Path('data'))"
   python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
   python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
-  python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6
+  python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen/Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6
 
 arms: grpo, tr_grpo, tr_grpo_published (weights inside the clip and, with --kl-coef, in the KL, as typeset),
   tr_grpo_token_mean (weights divided by their mean), tr_grpo_reverse (weights of 1 - p),
@@ -83,7 +86,7 @@ class Options:
     out: str = ""  # directory of the run (required)
     test: str = ""  # parquet file for validation: one sampled response each
     train_probe: int = 0  # prompts trained on that the last validation samples, too, for the generalisation gap
-    model: str = str(CHECKPOINT)  # model directory; by default the tiny model of this package
+    model: str = str(CHECKPOINT)  # model directory or hub name; by default the tiny model of this package
     arm: str = "tr_grpo"  # algorithm, see below
     steps: int = 20  # batches to train on
     prompts: int = 16  # prompts in a batch
@@ -111,9 +114,11 @@ class Options:
     resume: bool = False  # go on from the latest checkpoint in OUT, if there is one
 
     def __post_init__(self) -> None:
-        problems = [f"{name}={value!r} is not positive" for name in POSITIVE if (value := getattr(self, name)) <= 0]
+        problems = [f"{name}={value!r} is not positive" for name in POSITIVE if not (value := getattr(self, name)) > 0]
         negative = ("weight_decay", "kl_coef", "test_every", "save_every", "train_probe")
-        problems += [f"{name}={value!r} is negative" for name in negative if (value := getattr(self, name)) < 0]
+        problems += [f"{name}={value!r} is negative" for name in negative if not (value := getattr(self, name)) >= 0]
+        if self.clip_high < 0 and self.clip_high != -1:
+            problems.append(f"clip_high={self.clip_high!r} is negative; -1 is the arm's own")
         if not self.train or not self.out:
             problems.append("train and out are required")
         problems += [f"{path} does not exist" for path in (self.train, self.test) if path and not Path(path).is_file()]
@@ -128,6 +133,8 @@ class Options:
                 problems.append(str(error))
         if self.kl != "plain" and self.kl_coef == 0:
             problems.append(f"kl={self.kl!r} has no effect without a KL loss; give kl_coef > 0")
+        if self.kl not in ("plain", (own := ARMS.get(self.arm, {}).get("kl", self.kl))):
+            problems.append(f"kl={self.kl!r} has no effect on arm={self.arm}, whose own is {own!r}")
         if self.samples == 1:
             problems.append("samples=1 leaves nothing to compare a response with; use at least 2")
         if self.mini_prompts > 0 and self.prompts % self.mini_prompts:
@@ -182,6 +189,15 @@ def batch_rows(rows: list[Row], size: int, seed: int, step: int) -> list[Row]:
     epoch, place = divmod(step - 1, len(rows) // size)
     order = random.Random(f"{seed}/{epoch}").sample(rows, len(rows))
     return order[place * size : (place + 1) * size]
+
+
+def probe_rows(rows: list[Row], options: Options) -> list[Row]:
+    """Prompts of the batches that the run trains on, for the generalisation gap."""
+    if not options.train_probe:
+        return []
+    batches = [batch_rows(rows, options.prompts, options.seed, step) for step in range(1, options.steps + 1)]
+    seen = list({id(row): row for batch in batches for row in batch}.values())
+    return random.Random(f"probe/{options.seed}").sample(seen, min(options.train_probe, len(seen)))
 
 
 def half_precision(options: Options) -> torch.autocast:
@@ -345,7 +361,8 @@ def update(
     optimizer.zero_grad()
     (loss * (mean_weight if scaled == "loss" else 1.0)).backward()
     metrics["actor/grad_norm"] = torch.nn.utils.clip_grad_norm_(model.parameters(), options.grad_clip).item()
-    optimizer.step()
+    if math.isfinite(metrics["actor/grad_norm"]):  # or all weights would be lost; veRL skips such an update as well
+        optimizer.step()
     return metrics | {"actor/loss": loss.item(), "actor/lr": optimizer.param_groups[0]["lr"]}
 
 
@@ -449,7 +466,8 @@ def save(out: Path, step: int, model: Any, optimizer: Any, tokenizer: Any) -> No
 
 def checkpoints(out: Path) -> list[int]:
     """Steps of the checkpoints in OUT, ascending."""
-    return sorted(int(path.name.rpartition("_")[2]) for path in out.glob("global_step_*"))
+    numbers = (path.name.removeprefix("global_step_") for path in out.glob("global_step_*"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def load_model(path: str | Path, device: str) -> Any:
@@ -478,6 +496,8 @@ def start_run(options: Options) -> tuple[Path, int]:
         changed = sorted(name for name, value in json.loads(record.read_text()).items() if wanted.get(name) != value)
         if changed:
             raise ValueError(f"the run in {out} was started with other values of {', '.join(changed)}; see {record}")
+    elif checkpoints(out):
+        raise ValueError(f"{out} has checkpoints of another program; choose another directory")
     step = max(checkpoints(out), default=0)
     if 0 < step < options.steps and not (out / f"global_step_{step}" / "optimizer.pt").is_file():
         raise ValueError(f"the run in {out} was ended at step {step} with save_every=0; choose another directory")
@@ -503,12 +523,13 @@ def train(options: Options) -> None:
     if len(rows) < options.prompts:
         raise ValueError(f"{options.train} has {len(rows)} rows, but a batch takes prompts={options.prompts}")
     tests = read_rows(options.test, tokenizer) if options.test and options.test_every else []
-    batches = [batch_rows(rows, options.prompts, options.seed, step) for step in range(1, options.steps + 1)]
-    seen = list({id(row): row for batch in batches for row in batch}.values())
-    probe = random.Random(f"probe/{options.seed}").sample(seen, min(options.train_probe, len(seen)))
+    probe = probe_rows(rows, options)
+    end_tokens(model)
+    for source in {row.source for row in [*rows, *tests]}:
+        find_reward(source)
     # Not before: a wrong option leaves nothing behind.
     out.mkdir(parents=True, exist_ok=True)
-    (out / "options.json").write_text(json.dumps(kept_options(options), indent=2) + "\n")
+    write_json(out / "options.json", kept_options(options))
     attempt, tests_first = len(list(out.glob("metrics-*.jsonl"))) + 1, not options.skip_first_test
     with (out / f"metrics-{attempt}.jsonl").open("w") as log:
         for step in tqdm(range(start and start + 1, options.steps + 1), desc=options.arm, file=sys.stderr):

@@ -95,6 +95,24 @@ def test_shares_updates_and_cosines_are_those_of_a_direct_computation(policy, da
         assert effect["cosine"][low][high] == pytest.approx(cosine, abs=1e-3)
 
 
+def test_a_nearly_certain_token_has_its_norm_by_parameters(policy, data):
+    """By an output layer of its own the gradient is (e_a - q) times the hidden state, so the ratio to 1 - p is known."""
+    model = load_policy(CHECKPOINT, "cpu")[1]
+    model.lm_head.weight = torch.nn.Parameter(2 * model.lm_head.weight.detach())
+    rollouts = sample_rollouts(*policy, options(data), no_progress)
+    figures, at_logits, norms = analyze_gradients(
+        model, rollouts, options(data, parameters="lm_head", tokens=60), no_progress
+    )
+    misses = at_logits.misses[: len(norms)]
+    certain = (misses > 1e-13) & (misses < 1e-7)
+    assert figures["parameters"] == model.lm_head.weight.numel() and certain.sum() > 5
+    hidden = norms / at_logits.norms[: len(norms)]
+    # A last norm without a shift makes all hidden states about as long.
+    assert hidden[certain].tolist() == pytest.approx(
+        [hidden[misses > 0.1].median().item()] * int(certain.sum()), rel=0.1
+    )
+
+
 @pytest.mark.slow
 def test_shares_by_parameters_are_those_of_single_backward_passes(policy, data):
     given = options(data, shaping=("linear:alpha=1.0",), parameters="layers.3.mlp", tokens=10**6)
@@ -234,6 +252,8 @@ def test_the_command_writes_tables_json_and_a_picture(data, tmp_path, capsys):
         (["--samples", "1"], "samples=1"),
         (["--parameters", "layers.99"], "no parameter has 'layers.99'"),
         (["--shaping", "nosuch"], "unknown shaping"),
+        (["--shaping"], "--shaping is empty"),
+        (["--radius"], "--radius is empty"),
         (["--device", "cuda:99"], "device"),
         (["--model", str(CHECKPOINT), str(CHECKPOINT)], "one model at a time"),
         (["--only-tokens", "--sharpness"], "two different measurements"),

@@ -2,14 +2,18 @@
 
 import itertools
 import json
+import math
 import subprocess
 import sys
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 from transformers import DynamicCache
 
 from tests.recipes.minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def sequence_log_probs(model, prompt, response):
@@ -55,6 +59,14 @@ def test_training_passes_give_the_sampled_log_probs_whatever_the_split(tiny_run,
         chosen = options(tiny_run, temperature=0.7, rows=rows)
         log_probs = trainer.response_log_probs(model, batch, chosen, trained)
         torch.testing.assert_close(log_probs[batch.mask], batch.log_probs[batch.mask], rtol=0, atol=2e-5)
+
+
+def test_keys_and_values_of_sampling_are_bfloat16_within_autocast(tiny_run, model):
+    for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        cache = trainer.CastCache()
+        with trainer.half_precision(options(tiny_run, bf16=bf16)):
+            model(torch.zeros(1, 3, dtype=torch.long), past_key_values=cache)
+        assert {x.dtype for layer in cache.layers for x in (layer.keys, layer.values)} == {dtype}
 
 
 def test_keys_and_values_in_bfloat16_change_nothing(tiny_run, model, tokenizer, monkeypatch):
@@ -196,6 +208,10 @@ def test_all_problems_of_the_options_are_reported_at_once(tiny_run):
         with pytest.raises(ValueError, match=f"kl='{kl}'.*kl_coef"):
             options(tiny_run, kl=kl)
         options(tiny_run, kl=kl, kl_coef=0.1)
+    with pytest.raises(
+        ValueError, match=r"lr=nan.*clip_high=-0\.5.*kl='scaled' has no effect on arm=tr_grpo_published"
+    ):
+        options(tiny_run, lr=math.nan, clip_high=-0.5, arm="tr_grpo_published", kl="scaled", kl_coef=0.1)
     with pytest.raises(ValueError, match="clip_ratio_low="):
         options(tiny_run, clip_low=2.0)
 
@@ -206,11 +222,39 @@ def test_wrong_input_ends_with_its_reason_and_exit_code_2(tmp_path, capsys):
     assert "none.parquet does not exist" in capsys.readouterr().err
 
 
+def test_a_directory_with_checkpoints_of_another_program_is_refused(tiny_run, tmp_path, capsys):
+    (tmp_path / "global_step_backup").mkdir()
+    (tmp_path / "global_step_4").mkdir()
+    assert run(tiny_run, tmp_path) == 2
+    assert "checkpoints of another program" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", [["--prompts", "10000"], ["--device", "gpu"], ["--model", "no/such/model"]])
 def test_what_cannot_begin_leaves_nothing_that_is_in_the_way_of_the_right_command(tiny_run, tmp_path, wrong, capsys):
     assert run(tiny_run, tmp_path / "out", *wrong) == 2
     assert wrong[1] in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_without_a_reward_leave_nothing_either(tiny_run, tmp_path, capsys):
+    table = pyarrow.parquet.read_table(tiny_run / "train.parquet")
+    sources = pyarrow.array(["nobody/knows"] * len(table))
+    table = table.set_column(table.column_names.index("data_source"), "data_source", sources)
+    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
+    assert trainer.main(["--train", str(tmp_path / "train.parquet"), "--out", str(tmp_path / "out")]) == 2
+    assert "nobody/knows" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_update_without_a_finite_gradient_leaves_the_weights(tiny_run, tokenizer):
+    model = trainer.load_model(CHECKPOINT, "cpu")
+    _, batch, _ = sampled_batch(model, tokenizer, options(tiny_run))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1.0)
+    before = [parameter.clone() for parameter in model.parameters()]
+    advantages = torch.full_like(batch.log_probs, math.inf)
+    found = trainer.update(model, optimizer, batch, advantages, None, options(tiny_run))
+    assert not math.isfinite(found["actor/grad_norm"])
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
 def test_a_model_without_an_end_token_is_refused(model, monkeypatch):

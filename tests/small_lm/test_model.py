@@ -18,6 +18,18 @@ def test_without_an_index_the_message_names_the_file_and_the_place(tmp_path, mon
     assert str(tmp_path) in str(error.value)
 
 
+def test_files_that_were_read_do_not_count_as_used_memory(tmp_path):
+    for name, content in {
+        "memory.max": str(2**30),
+        "memory.current": str(2**29),
+        "memory.stat": f"anon 5\ninactive_file {2**28}\nactive_file 7",
+    }.items():
+        (tmp_path / name).write_text(content)
+    assert model._available_memory(tmp_path) == 2**30 - 2**29 + 2**28
+    (tmp_path / "memory.max").write_text("max")
+    assert model._available_memory(tmp_path) > 2**30
+
+
 def test_too_little_disk_or_memory_is_said_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(model, "DISK_NEEDED", 2**60)
     monkeypatch.setattr(model, "MEMORY_NEEDED", 2**60)

@@ -34,6 +34,20 @@ class LogitGradients(NamedTuple):
     norms: torch.Tensor
 
 
+def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
+    """Return the parameters that have `name` in theirs between dots, such as ``layers.3``, or all.
+
+    Raises:
+        ValueError: when there are none.
+    """
+    named = list(model.named_parameters())
+    parameters = [parameter for own, parameter in named if name == "all" or f".{name}." in f".{own}."]
+    if not parameters:
+        known = ", ".join(own for own, _ in named[:4])
+        raise ValueError(f"no parameter has {name!r} between the dots of its name; the model has {known}, ...")
+    return parameters
+
+
 def analyze_gradients(
     model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
 ) -> tuple[dict[str, Any], LogitGradients, torch.Tensor]:
@@ -46,11 +60,7 @@ def analyze_gradients(
     Raises:
         ValueError: when no parameter has the name.
     """
-    named = list(model.named_parameters())
-    parameters = [p for name, p in named if options.parameters == "all" or f".{options.parameters}." in f".{name}."]
-    if not parameters:
-        known = ", ".join(name for name, _ in named[:4])
-        raise ValueError(f"no parameter has {options.parameters!r} in its name; the model has {known}, ...")
+    parameters = chosen_parameters(model, options.parameters)
     # Shuffled, so that the tokens that get a pass of their own come from all prompts; those without an advantage last, because
     # they have no part in the shares.
     rollouts = sorted(
@@ -156,7 +166,7 @@ def _by_autograd(
     done = 0
     # One at a time: a token's backward pass runs through all that shared its forward pass.
     for rollout in progress(rollouts, len(rollouts), "gradients"):
-        log_probs = response_log_probs(model, [rollout])
+        log_probs = response_log_probs(model, [rollout], torch.float64)
         own = sets[:, done : done + len(log_probs)].to(sums)
         for rows, some in zip(sums.split(together), own.split(together), strict=True):
             parts = rows.split([parameter.numel() for parameter in parameters], dim=-1)

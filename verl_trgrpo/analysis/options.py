@@ -29,7 +29,8 @@ class AnalyzeOptions:
         max_tokens: longest response.
         seed: of prompts, sampling and intervals.
         shaping: NAME or NAME:PARAMETER=VALUE,...; sigmoid is TR-GRPO's.
-        parameters: part of the names of the parameters to differentiate by, such as layers.3; all for all.
+        parameters: parameters to differentiate by, those with this in their names between dots, such as layers.3 or
+            mlp.down_proj; all for all.
         tokens: at most so many get a backward pass of their own, and as many are shown on the page.
         only_tokens: write tokens.html alone, which needs no backward pass.
         sharpness: measure this instead of gradients, for each model.
@@ -55,6 +56,11 @@ class AnalyzeOptions:
         at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens"), "[1, inf)")
         problems = range_problems(vars(self), {"samples": "[2, inf)", **at_least_one})
         problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
+        problems += [
+            f"--{name} is empty; name one at least, or leave it out"
+            for name in ("shaping", "radius")
+            if not getattr(self, name)
+        ]
         if not self.model or (len(self.model) > 1 and not self.sharpness):
             problems.append(
                 f"gradients are measured for one model at a time, not {len(self.model)}; or add --sharpness"

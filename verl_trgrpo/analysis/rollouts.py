@@ -96,7 +96,7 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
                 rollouts += _group(row, prompt.to(model.device), responses, tokenizer)
     if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
-            f"{model.name_or_path}: all {options.samples} responses to each of {options.prompts} prompts got equal rewards, so "
+            f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got equal rewards, so "
             "no token has a gradient; use more prompts or samples, or another checkpoint, or look at them with --only-tokens"
         )
     return rollouts
@@ -137,11 +137,14 @@ def response_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tenso
     ]
 
 
-def response_log_probs(model: Any, rollouts: Sequence[Rollout]) -> torch.Tensor:
-    """Return the log-probabilities of all tokens of the responses, one after another: (tokens,), with gradient."""
+def response_log_probs(model: Any, rollouts: Sequence[Rollout], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return the log-probabilities of all tokens of the responses, one after another: (tokens,), with gradient.
+
+    Their gradients by the logits, too, are of `dtype`: they are lost where 1 - p is below its precision, 1e-7 in float32.
+    """
     return torch.cat(
         [
-            torch.log_softmax(logits, dim=-1).gather(-1, rollout.response[:, None])[:, 0]
+            torch.log_softmax(logits, dim=-1, dtype=dtype).gather(-1, rollout.response[:, None])[:, 0]
             for rollout, logits in zip(rollouts, response_logits(model, rollouts), strict=True)
         ]
     )

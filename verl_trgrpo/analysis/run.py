@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.analysis.gradients import analyze_gradients
+from verl_trgrpo.analysis.gradients import analyze_gradients, chosen_parameters
 from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, load_policy, sample_rollouts
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
@@ -47,6 +47,8 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         text = f"{sharpness_text(found)}\n\n{path}"
     else:
         tokenizer, model = next(policies)
+        if not options.only_tokens:
+            chosen_parameters(model, options.parameters)  # a wrong name is said before any work
         rollouts = sample_rollouts(tokenizer, model, options, progress)
         page = _show_tokens(tokenizer, model, rollouts, options, progress)
         if options.only_tokens:
@@ -54,7 +56,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         path = options.directory / "gradients.json"
         figures, at_logits, norms = analyze_gradients(model, rollouts, options, progress)
         results |= figures
-        title = f"{options.model[0]}: {figures['tokens']:,} tokens of {options.prompts * options.samples} responses"
+        title = f"{options.model[0]}: {figures['tokens']:,} tokens of {len(rollouts)} responses"
         plot_gradients(figures, at_logits, norms, path.with_suffix(".png"), title)
         text = f"{gradient_text(figures)}\n\n{path}, {path.with_suffix('.png')}, {page}"
         within_envelope = figures["envelope"]["holds"]

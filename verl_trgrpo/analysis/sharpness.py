@@ -82,7 +82,7 @@ def measure_sharpness(
 
     norms: list[float] = []
     rises: list[list[float]] = [[] for _ in radii]
-    for batch in progress(batches, None, "batches"):
+    for batch in progress(batches, len(batches), "batches"):
         value = loss(batch)
         gradient = torch.autograd.grad(value, parameters)
         norms.append(norm := _norm(gradient))

@@ -94,8 +94,7 @@ def quickstart(words: Sequence[str]) -> int:
 
 def small_lm(words: Sequence[str]) -> int:
     options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
-    from verl_trgrpo.runs.compose import chosen_value
-    from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
+    from verl_trgrpo.runs.compose import compose
     from verl_trgrpo.small_lm.prepare import prepare_model
     from verl_trgrpo.small_lm.task import TASKS
 
@@ -103,21 +102,34 @@ def small_lm(words: Sequence[str]) -> int:
         print(text, file=sys.stderr)
 
     task, out = TASKS[options.task], options.out / options.task
+    for_platform = _for_platform(options.overrides, out, note)
+    compose(task.config_name, [*for_platform, *options.overrides])  # a wrong override is said before any work
     model = prepare_model(options.out, out / "model", task.adapter, note)
     built = task.build_dataset(out / "data")
     name = options.task.replace("_", " ")
     note(f"{name}: {out / 'data'} ({'generated' if built else 'already there'})")
-    chosen = []
-    if not chosen_value(options.overrides, "platform") and not accelerator_found():
-        # Ray gives each process one thread, which is right for the tiny models alone.
-        threads = f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{len(os.sched_getaffinity(0))}'"
-        chosen = [f"platform={_kept(out / 'platform.txt', cpu_platform)}", threads]
-        bf16 = chosen[0].endswith("bf16")
-        if bf16:  # vLLM's probabilities are not the trainer's then; the metrics that say how far off they are need both
-            chosen.append("algorithm.rollout_correction.bypass_mode=false")
-        note(f"{chosen[0]}: {'bfloat16 over float32 weights' if bf16 else 'float32'}, faster here")
-    _train(replace(options, out=out), task.config_name, model, name, *chosen)
+    _train(replace(options, out=out), task.config_name, model, name, *for_platform)
     return 0
+
+
+def _for_platform(overrides: Sequence[str], out: Path, note: Callable[[str], None]) -> list[str]:
+    """Return overrides for a machine without an accelerator, or for the platform for one that was asked for."""
+    from verl_trgrpo.runs.compose import chosen_value
+    from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
+
+    chosen, platform = [], chosen_value(overrides, "platform")
+    if not platform and not accelerator_found():
+        platform = _kept(out / "platform.txt", cpu_platform)
+        chosen.append(f"platform={platform}")
+        note(f"platform={platform}: {'float32' if platform == 'cpu' else 'bfloat16 over float32 weights'}, faster here")
+    if platform == "cpu_bf16":
+        # vLLM's probabilities are not the trainer's; the metrics that say how far off they are need both.
+        chosen.append("algorithm.rollout_correction.bypass_mode=false")
+    if platform in ("cpu", "cpu_bf16") and not any("OMP_NUM_THREADS" in word for word in overrides):
+        # Ray gives each process one thread, which is right for the tiny models alone.
+        threads = len(os.sched_getaffinity(0))
+        chosen.append(f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{threads}'")
+    return chosen
 
 
 def _kept(path: Path, measure: Callable[[], str]) -> str:

@@ -107,11 +107,13 @@ def check_base(directory: Path) -> None:
     raise_problems(problems)
 
 
-def _available_memory() -> int:
+def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the bytes that programs can still get, by the machine and by the container's limit, if it has one."""
     available = psutil.virtual_memory().available
     try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        return min(available, limit - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+        limit = int((cgroup / "memory.max").read_text())
+        used = int((cgroup / "memory.current").read_text())
+        kinds = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        return min(available, limit - used + int(kinds["inactive_file"]))  # files that were read count, and give way
     except (OSError, ValueError):
         return available

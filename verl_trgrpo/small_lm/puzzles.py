@@ -58,7 +58,7 @@ _HUNCHES = (
 
 
 # What the files depend on, for their manifest.
-ARGUMENTS = {"test": TEST, "train": TRAIN, "people": PEOPLE, "test_puzzles": TEST_PUZZLES}
+ARGUMENTS = {"test": TEST, "train": TRAIN, "people": PEOPLE, "warm_start_puzzles": HALF, "test_puzzles": TEST_PUZZLES}
 
 
 def warm_start_demonstrations(seed: int) -> list[Demonstration]:

@@ -65,7 +65,10 @@ class WarmStartOptions:
 
     def __post_init__(self) -> None:
         ranges = dict.fromkeys(("steps", "batch", "rank", "threads"), "[1, inf)") | {"lr": "(0, inf)"}
-        raise_problems(range_problems(vars(self), ranges))
+        problems = range_problems(vars(self), ranges)
+        if self.out.is_file():
+            problems.append(f"--out {self.out} is a file; name a directory")
+        raise_problems(problems)
 
 
 def train_adapter(

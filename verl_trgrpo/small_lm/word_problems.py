@@ -1,4 +1,4 @@
-"""Two-step word problems from reasoning-gym's ``gsm_symbolic``, and demonstrations of them in many wordings.
+"""Two-step word problems from reasoning-gym's ``gsm_symbolic``.
 
 Of the generator's templates those are kept whose worked solution has exactly two calculations with whole numbers, the
 second of which uses the result of the first. About a dozen templates are left; names, things and numbers vary.
@@ -27,7 +27,8 @@ _ASKED_FOR = " Give the result as your final answer. Do not include units."
 
 @dataclass(frozen=True)
 class Step:
-    """One calculation: ``expression`` such as ``9 - 3``, its ``value``, and the ``sentence`` that it stands in."""
+    """One calculation: ``expression`` such as ``9 - 3``, its ``value``, and the ``sentence`` that it stood in, which has
+    ``{calculation}`` in its place."""
 
     expression: str
     value: int

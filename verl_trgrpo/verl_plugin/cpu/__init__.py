@@ -7,7 +7,8 @@ stock veRL); the launcher sets both when it finds no accelerator.
 ENVIRONMENT = {
     # veRL's own switch between platforms.
     "VERL_PLATFORM": "cpu",
-    # GiB of key-value cache for each vLLM replica; plenty for a model of a few million parameters.
+    # GiB of key-value cache for each vLLM replica: plenty for a model of a few million parameters, enough for a batch of
+    # SmolLM2-135M's responses.
     "VLLM_CPU_KVCACHE_SPACE": "1",
     # Binding threads to cores would pin every replica to the same ones.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -92,7 +92,10 @@ def _install() -> None:
     if not chosen():
         return
     # Ray gives each worker one thread. The ranks train while everything else waits, so they share the cores.
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ.get("WORLD_SIZE", "1"))))
+    ranks = int(
+        os.environ.get("RAY_LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE", "1")
+    )  # on this node; set by veRL
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
     if "cpu" in EngineRegistry._engines["language_model"]["fsdp2"]:
         return
     EngineRegistry.register(model_type="language_model", backend="fsdp2", device="cpu")(CPUFSDPEngineWithLMHead)
