@@ -135,6 +135,7 @@ def _for_platform(overrides: Sequence[str], out: Path, note: Callable[[str], Non
 def _kept(path: Path, measure: Callable[[], str]) -> str:
     """What was measured once; a second time it might come out otherwise, and the same command would be another run."""
     if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, measure() + "\n")
     return path.read_text().strip()
 
