@@ -50,7 +50,7 @@ class AnalyzeOptions:
     tokens: int = 2000
     only_tokens: bool = False
     sharpness: bool = False
-    radius: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
+    radius: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
 
     def __post_init__(self) -> None:
         at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens"), "[1, inf)")
