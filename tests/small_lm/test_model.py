@@ -32,8 +32,7 @@ def test_files_that_were_read_do_not_count_as_used_memory(tmp_path):
 
 def test_too_little_disk_or_memory_is_said_before_any_work(tmp_path, monkeypatch):
     monkeypatch.setattr(model, "DISK_NEEDED", 2**60)
-    monkeypatch.setattr(model, "MEMORY_NEEDED", 2**60)
     with pytest.raises(ValueError, match="problems") as error:
-        model.check_machine(tmp_path / "new")
+        model.check_machine(tmp_path / "new", 2**60)
     assert "free" in str(error.value)
     assert "memory" in str(error.value)

@@ -32,7 +32,7 @@ def wheel(tmp_path, monkeypatch):
     path = tmp_path / small_lm_model.WHEEL
     for module in (small_lm_model, prepare):
         monkeypatch.setattr(module, "WHEEL_SHA256", file_sha256(path))
-    monkeypatch.setattr(small_lm_model, "MEMORY_NEEDED", 0)
+    monkeypatch.setattr(small_lm_model, "VERL_MEMORY", 0)
     monkeypatch.setattr(small_lm_model, "DISK_NEEDED", 0)
     return path, tensors
 
@@ -69,21 +69,21 @@ def test_the_converted_model_has_the_tensors_the_template_and_the_end_of_the_fil
 
 def test_every_stage_from_the_wheel_on_is_kept_and_not_done_twice(adapter, tmp_path):
     base, model, notes = tmp_path / "base", tmp_path / "word_problems" / "model", []
-    assert prepare.prepare_model(tmp_path, model, adapter, notes.append) == model
+    assert prepare.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
     assert [note.partition(":")[0] for note in notes] == ["wheel", "base model", "warm-started model"]
     before, after = weights(base), weights(model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all("proj" in name for name in moved), "LoRA is on the linear layers alone"
 
     made = (model / "model.safetensors").stat().st_mtime_ns
-    assert prepare.prepare_model(tmp_path, model, adapter, notes.append) == model
+    assert prepare.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
     assert "already there" in notes[-1] and (model / "model.safetensors").stat().st_mtime_ns == made
     (adapter / warm_start.ADAPTER_WEIGHTS).write_bytes(b"another")
     with pytest.raises(ValueError, match=r"model was made with another adapter.*delete it"):
-        prepare.prepare_model(tmp_path, model, adapter)
+        prepare.prepare_model(tmp_path, model, adapter, 0)
     (base / small_lm_model.ORIGIN).write_text("another wheel")
     with pytest.raises(ValueError, match=r"base was not made from the pinned wheel.*delete it"):
-        prepare.prepare_model(tmp_path, tmp_path / "new", adapter)
+        prepare.prepare_model(tmp_path, tmp_path / "new", adapter, 0)
 
 
 def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keeps_to_it(adapter, tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_the_adapter_is_trained_from_demonstrations(wheel, tmp_path, capsys):
     words = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "adapter"), "--steps", "2", "--batch", "2"]
     assert warm_start.main(words) == 0
     assert str(tmp_path / "adapter") in capsys.readouterr().out
-    prepare.prepare_model(tmp_path, tmp_path / "model", tmp_path / "adapter")
+    prepare.prepare_model(tmp_path, tmp_path / "model", tmp_path / "adapter", 0)
     before, after = weights(tmp_path / "base"), weights(tmp_path / "model")
     assert {name for name in before if not torch.equal(before[name], after[name])}
 

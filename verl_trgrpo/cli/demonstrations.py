@@ -95,6 +95,7 @@ def quickstart(words: Sequence[str]) -> int:
 def small_lm(words: Sequence[str]) -> int:
     options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
     from verl_trgrpo.runs.compose import compose
+    from verl_trgrpo.small_lm.model import VERL_MEMORY
     from verl_trgrpo.small_lm.prepare import prepare_model
     from verl_trgrpo.small_lm.task import TASKS
 
@@ -104,7 +105,7 @@ def small_lm(words: Sequence[str]) -> int:
     task, out = TASKS[options.task], options.out / options.task
     for_platform = _for_platform(options.overrides, out, note)
     compose(task.config_name, [*for_platform, *options.overrides])  # a wrong override is said before any work
-    model = prepare_model(options.out, out / "model", task.adapter, note)
+    model = prepare_model(options.out, out / "model", task.adapter, VERL_MEMORY, note)
     built = task.build_dataset(out / "data")
     name = options.task.replace("_", " ")
     note(f"{name}: {out / 'data'} ({'generated' if built else 'already there'})")

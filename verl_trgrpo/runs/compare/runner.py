@@ -43,11 +43,13 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     model = study.model or str(CHECKPOINT)
     files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
     if study.small_lm:
+        from verl_trgrpo.small_lm.model import TRAINER_MEMORY, VERL_MEMORY
         from verl_trgrpo.small_lm.prepare import prepare_model
         from verl_trgrpo.small_lm.task import TASKS
 
         task = TASKS[study.small_lm]
-        model = str(prepare_model(out / "small_lm", out / "small_lm" / "model", task.adapter).resolve())
+        memory = VERL_MEMORY if study.trainer == "verl" else TRAINER_MEMORY
+        model = str(prepare_model(out / "small_lm", out / "small_lm" / "model", task.adapter, memory).resolve())
         task.build_dataset(out / "data")
     elif study.puzzles:
         build_dataset(out / "data", study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
