@@ -27,6 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.files import write_json
+from verl_trgrpo.common.problems import range_problems
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -114,9 +115,7 @@ class Options:
     resume: bool = False  # go on from the latest checkpoint in OUT, if there is one
 
     def __post_init__(self) -> None:
-        problems = [f"{name}={value!r} is not positive" for name in POSITIVE if not (value := getattr(self, name)) > 0]
-        negative = ("weight_decay", "kl_coef", "test_every", "save_every", "train_probe")
-        problems += [f"{name}={value!r} is negative" for name in negative if not (value := getattr(self, name)) >= 0]
+        problems = range_problems(vars(self), RANGES)
         if self.clip_high < 0 and self.clip_high != -1:
             problems.append(f"clip_high={self.clip_high!r} is negative; -1 is the arm's own")
         if not self.train or not self.out:
@@ -153,6 +152,8 @@ class Options:
 
 POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
             "threads")  # fmt: skip
+NOT_NEGATIVE = ("weight_decay", "kl_coef", "test_every", "save_every", "train_probe")
+RANGES = dict.fromkeys(POSITIVE, "(0, inf]") | dict.fromkeys(NOT_NEGATIVE, "[0, inf]")
 
 
 class Row(NamedTuple):

@@ -91,10 +91,8 @@ def _spread(values: Any, kept: torch.Tensor, whole: Any) -> torch.Tensor:
 def _install() -> None:
     if not chosen():
         return
-    # Ray gives each worker one thread. The ranks train while everything else waits, so they share the cores.
-    ranks = int(
-        os.environ.get("RAY_LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE", "1")
-    )  # on this node; set by veRL
+    # Ray gives each worker one thread. The ranks of a node train while everything else waits, so they share its cores.
+    ranks = int(os.environ.get("RAY_LOCAL_WORLD_SIZE") or os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
     if "cpu" in EngineRegistry._engines["language_model"]["fsdp2"]:
         return
