@@ -13,7 +13,7 @@ import statistics
 import time
 from pathlib import Path
 
-from verl_trgrpo.common.tables import text_table
+from verl_trgrpo.common.text import text_table
 from verl_trgrpo.tasks import compute_score
 
 REASONING = "Let us add the two equations, so that the first unknown drops out and the second can be read off."

@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
-from verl_trgrpo.common.problems import count_of
-from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.runs.compare.comparison import Comparison, compare
 from verl_trgrpo.runs.compare.study import read_study
 from verl_trgrpo.runs.compare.table import comparison_tables, study_comparison

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 
 from make_results import DOCS, replace_block
 
-from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.common.text import markdown_table
 
 OLDEST = "0.9.0"
 # Core mathematics against its formulas, losses against veRL's, composition of configurations and recipes, checks of a run.

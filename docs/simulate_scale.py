@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from make_results import DOCS, replace_block
 
-from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.common.text import markdown_table
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.files import write_json
-from verl_trgrpo.common.problems import range_problems
+from verl_trgrpo.common.findings import range_errors
 from verl_trgrpo.core import (
     ClipRange,
     Tokens,
@@ -115,7 +115,7 @@ class Options:
     resume: bool = False  # go on from the latest checkpoint in OUT, if there is one
 
     def __post_init__(self) -> None:
-        problems = range_problems(vars(self), RANGES)
+        problems = range_errors(vars(self), RANGES)
         if self.clip_high < 0 and self.clip_high != -1:
             problems.append(f"clip_high={self.clip_high!r} is negative; -1 is the arm's own")
         if not self.train or not self.out:

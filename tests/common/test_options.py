@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import command_line, parse_options
-from verl_trgrpo.common.problems import raise_problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Base:
 
     def __post_init__(self) -> None:
         limited = self.limit is None or self.limit > 0
-        raise_problems([] if limited else [f"limit is {self.limit}; ask for 1", "and more"])
+        raise_invalid([] if limited else [f"limit is {self.limit}; ask for 1", "and more"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.validation import validate
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import compose
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.validate import check
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
@@ -42,7 +42,7 @@ def arguments(sound_run, tmp_path, model):
     return [*sound_run, *files, f"actor_rollout_ref.model.path={model}"]
 
 
-def problems_of(arguments) -> list[str]:
+def messages_of(arguments) -> list[str]:
     """The errors, which keep a run from being started."""
     return check(compose(overrides=arguments, platform="cpu")).messages(Level.ERROR)
 
@@ -56,7 +56,7 @@ def edit(path, **fields):
 def test_a_truncated_data_file(arguments, tmp_path, share):
     path = tmp_path / "train.parquet"
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert problem.startswith(f"data.train_files={path} cannot be read as parquet") and "build it again" in problem
 
 
@@ -66,7 +66,7 @@ def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
     content[100:2000] = bytes(1900)
     path.write_bytes(content)
     assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is the test above"
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert problem.startswith(f"data.val_files={path} cannot be read as parquet")
 
 
@@ -75,26 +75,26 @@ def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
 )
 def test_a_data_file_without_enough_rows(arguments, tmp_path, rows, complaint):
     write(tmp_path / "train.parquet", rows)
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert complaint in problem
 
 
 def test_a_tokenizer_of_another_model(arguments, model):
     edit(model / "config.json", vocab_size=100)
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert "embeddings up to 99; it belongs to another model" in problem
 
 
 def test_a_tokenizer_without_a_chat_template(arguments, model):
     (model / "chat_template.jinja").unlink()
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert "has no chat template" in problem
-    assert problems_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
+    assert messages_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
 
 
 def test_a_tokenizer_alone_is_no_model(arguments, model):
     (model / "config.json").unlink()
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert "has no config.json" in problem
 
 
@@ -113,11 +113,11 @@ def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, f
     (model / "own.py").write_text(CODE)
     edit(model / file, **fields)
     edit(model / "tokenizer_config.json", tokenizer_class=None)
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert "names Python code of its own (auto_map)" in problem and "trust_remote_code=true" in problem
     assert not list(model.parent.rglob("ran"))
     # Whoever has read it may run it: then the complaint is another one, or none.
-    allowed = problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"])
+    allowed = messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"])
     assert not any("auto_map" in problem for problem in allowed)
 
 
@@ -125,7 +125,7 @@ def test_a_local_tokenizer_is_looked_at_where_the_model_is_on_a_hub(arguments, m
     (model / "own.py").write_text(CODE)
     edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
     key = "actor_rollout_ref.model"
-    [problem] = problems_of([*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"])
+    [problem] = messages_of([*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"])
     assert "names Python code of its own (auto_map)" in problem
     assert not list(model.parent.rglob("ran"))
 
@@ -137,12 +137,12 @@ def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, t
         *arguments, "reward.reward_model.rollout.name=vllm", "reward.reward_model.enable=true",
         f"reward.reward_model.model_path={judge}", "reward.custom_reward_function.path=null",
     ]  # fmt: skip
-    assert problems_of(arguments) == []
+    assert messages_of(arguments) == []
     (judge / "own.py").write_text(CODE)
     edit(judge / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
-    [problem] = problems_of(arguments)
+    [problem] = messages_of(arguments)
     assert problem.startswith(f"reward.reward_model.model_path={judge} names Python code of its own (auto_map)")
     assert not list(tmp_path.rglob("ran"))
-    found = problems_of([*arguments, "reward.reward_model.enable=false"])
+    found = messages_of([*arguments, "reward.reward_model.enable=false"])
     assert len(found) == 2 and all("'kk_3ppl', for which there is no reward" in problem for problem in found)
-    assert problems_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []
+    assert messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.checkpoints import (
     damage,
     is_whole,
@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(run_dir, name):
 def test_without_a_whole_checkpoint_nobody_starts_over_in_silence(run_dir):
     for step in (2, 4):
         shutil.rmtree(run_dir / f"global_step_{step}" / "actor")
-    with pytest.raises(ProblemsError, match=r"global_step_4: actor is missing.*trainer.resume_mode=disable"):
+    with pytest.raises(InvalidInputError, match=r"global_step_4: actor is missing.*trainer.resume_mode=disable"):
         settle_checkpoint(run_dir)
     assert (run_dir / TRACKER).read_text() == "4"
 
@@ -140,7 +140,7 @@ def test_a_checkpoint_that_was_found_again_still_has_to_be_of_this_run(sound_run
     OmegaConf.save(compose(overrides=sound_run, platform="cpu").config, run_dir / "config.yaml")
     (run_dir / TRACKER).write_text("")
     other = [*sound_run, "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
-    with pytest.raises(ProblemsError, match=r"shaping.tau: 9.0 there, 6 asked for"):
+    with pytest.raises(InvalidInputError, match=r"shaping.tau: 9.0 there, 6 asked for"):
         run_training(other, stream=io.StringIO())
 
 
@@ -149,5 +149,5 @@ def test_a_damaged_record_of_the_configuration_is_named(sound_run, tmp_path, con
     run_dir = tmp_path / "run"
     save(run_dir, 4)
     (run_dir / "config.yaml").write_text(content)
-    with pytest.raises(ProblemsError, match=r"trainer\.resume_mode=disable"):
+    with pytest.raises(InvalidInputError, match=r"trainer\.resume_mode=disable"):
         run_training(sound_run, stream=io.StringIO())

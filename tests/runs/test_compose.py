@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import open_dict
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose, quoted
 from verl_trgrpo.runs.environment import training_environment
 
@@ -97,7 +97,7 @@ def test_a_recipe_s_run_is_named_after_it_and_its_algorithm_unless_it_has_a_name
     ],
 )
 def test_what_cannot_be_composed_is_named(source, overrides, part):
-    with pytest.raises(ProblemsError) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         compose(source, overrides, platform="cpu")
     assert part in str(caught.value)
 
@@ -141,7 +141,7 @@ def test_environment_defaults_yield_to_the_user():
 )
 def test_files_that_are_no_recipes_are_named_with_the_reason(tmp_path, content, part):
     (tmp_path / "recipe.yaml").write_bytes(content)
-    with pytest.raises(ProblemsError, match=part):
+    with pytest.raises(InvalidInputError, match=part):
         compose(tmp_path / "recipe.yaml")
 
 
@@ -158,7 +158,7 @@ def test_files_that_are_no_recipes_are_named_with_the_reason(tmp_path, content, 
 def test_a_recipe_by_half_its_name_is_found(tmp_path, monkeypatch, source, file, part):
     monkeypatch.chdir(tmp_path)
     Path(file).write_text("defaults: [trgrpo_trainer, _self_]")
-    with pytest.raises(ProblemsError, match=re.escape(part)):
+    with pytest.raises(InvalidInputError, match=re.escape(part)):
         compose(source)
 
 

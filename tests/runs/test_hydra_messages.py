@@ -2,16 +2,16 @@
 
 import pytest
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose
 
 SHAPING = "actor_rollout_ref.actor.policy_loss.shaping"
 
 
 def problem(source, *overrides):
-    with pytest.raises(ProblemsError) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         compose(source, overrides)
-    [message] = caught.value.problems
+    [message] = caught.value.messages
     assert "\n" not in message
     return message
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.reward_function import reward_findings
 from verl_trgrpo.runs.compose import compose
 

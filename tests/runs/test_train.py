@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_trgrpo.common.files import BusyError, lock
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.log import LogWatch
 from verl_trgrpo.runs.metrics import MetricsLog, Step
@@ -49,7 +49,7 @@ def test_another_configuration_does_not_continue_a_run(sound_run, tmp_path):
     first = compose(overrides=[*sound_run, "trainer.total_training_steps=3"], platform="cpu")
     OmegaConf.save(first.config, run_dir / "config.yaml")
     other = [*sound_run, "trainer.total_training_steps=9", "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
-    with pytest.raises(ProblemsError, match=r"shaping.tau: 9.0 there, 6 asked for.*resume_mode=disable"):
+    with pytest.raises(InvalidInputError, match=r"shaping.tau: 9.0 there, 6 asked for.*resume_mode=disable"):
         run_training(other, stream=io.StringIO())
     # Longer, or validated more often, is the same run.
     longer = compose(overrides=[*sound_run, "trainer.total_training_steps=9", "trainer.test_freq=1"], platform="cpu")
@@ -122,13 +122,15 @@ def test_the_retrieval_server_may_have_another_address_when_a_run_goes_on(sound_
     moved = compose(overrides=[*searching, f"{url}=http://127.0.0.1:8001"], platform="cpu")
     check_same_run(moved.config, tmp_path)
     other = compose(overrides=[*searching, f"{topk}=9"], platform="cpu")
-    with pytest.raises(ProblemsError, match=r"search\.topk: 3 there, 9 asked for"):
+    with pytest.raises(InvalidInputError, match=r"search\.topk: 3 there, 9 asked for"):
         check_same_run(other.config, tmp_path)
 
 
 def test_a_run_directory_that_cannot_be_written_is_named(sound_run, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ProblemsError, match=r"trainer.default_local_dir=.*file.*cannot be written.*another directory"):
+    with pytest.raises(
+        InvalidInputError, match=r"trainer.default_local_dir=.*file.*cannot be written.*another directory"
+    ):
         run_training([*sound_run, f"trainer.default_local_dir={tmp_path / 'file'}"], stream=io.StringIO())
 
 

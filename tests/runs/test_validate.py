@@ -13,7 +13,7 @@ import yaml
 
 from tests.runs.validation import validate
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 RECIPES = Path(__file__).parents[2] / "recipes"

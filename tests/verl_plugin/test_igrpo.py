@@ -11,7 +11,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.lengths import length_findings
 from verl_trgrpo.runs.compose import compose as compose_run
 from verl_trgrpo.runs.metrics import MetricsLog

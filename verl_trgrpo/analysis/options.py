@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.evaluation.checkpoint import model_label
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class AnalyzeOptions:
 
     def __post_init__(self) -> None:
         at_least_one = dict.fromkeys(("prompts", "max_tokens", "tokens"), "[1, inf)")
-        problems = range_problems(vars(self), {"samples": "[2, inf)", **at_least_one})
+        problems = range_errors(vars(self), {"samples": "[2, inf)", **at_least_one})
         problems += [f"radius is {radius}; it must be positive" for radius in self.radius if not radius > 0]
         problems += [
             f"--{name} is empty; name one at least, or leave it out"
@@ -72,7 +72,7 @@ class AnalyzeOptions:
                 parse_shaping(text)
             except ValueError as error:
                 problems.append(str(error))
-        raise_problems(problems)
+        raise_invalid(problems)
 
     @property
     def directory(self) -> Path:

@@ -11,8 +11,8 @@ import torch
 
 from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.attention import GROUPED
-from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
 from verl_trgrpo.tasks import compute_score

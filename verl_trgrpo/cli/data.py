@@ -35,7 +35,7 @@ def check(words: Sequence[str]) -> int:
 
     options = parse_options(CheckOptions, "verl-trgrpo data check", _CHECK, words)
     from verl_trgrpo import tasks
-    from verl_trgrpo.common.problems import Level
+    from verl_trgrpo.common.findings import Level
     from verl_trgrpo.data.check import check_files
     from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
     from verl_trgrpo.tasks.registry import import_external_modules

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import Level, raise_problems, range_problems
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class PreviewOptions:
     characters: int = 800
 
     def __post_init__(self) -> None:
-        raise_problems(
-            range_problems(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)", "characters": "[0, inf)"})
+        raise_invalid(
+            range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)", "characters": "[0, inf)"})
         )
 
 
@@ -52,7 +52,7 @@ def run(words: Sequence[str]) -> int:
     from verl_trgrpo.evaluation.preview import preview, render
     from verl_trgrpo.runs.validate import check
 
-    raise_problems(check(run).messages(Level.ERROR))
+    raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview(run.config, options.prompts, options.samples, progress)
     print(render(found, options.characters))

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.common.problems import Level
 
 
 @dataclass(frozen=True)

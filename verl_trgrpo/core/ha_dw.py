@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.core.group_relative import at_valid_tokens, grouped_returns, normalized_in_groups
 
 
@@ -31,7 +31,7 @@ class DifficultyOptions:
 
     def __post_init__(self) -> None:
         ranges = {"forgetting": "(0, 1]", "scale": "(0, inf)", "correct_from": "(-inf, inf)"}
-        raise_problems(range_problems(vars(self), ranges))
+        raise_invalid(range_errors(vars(self), ranges))
 
 
 @torch.no_grad()

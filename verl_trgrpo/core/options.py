@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.core.shaping import Shaping, make_shaping
 
 CHOICES = {
@@ -55,7 +55,7 @@ class TokenWeighting:
                 f"kl='literal' takes log(w), but shaping {self.shaping} may give the weight 0; "
                 "raise its lower bound above 0 or use kl='scaled'"
             )
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 @dataclass(frozen=True)
@@ -78,4 +78,4 @@ class ClipRange:
     def __post_init__(self) -> None:
         values = {"clip_ratio_low": self.low, "clip_ratio_high": self.high, "clip_ratio_c": self.dual}
         ranges = {"clip_ratio_low": "[0, 1]", "clip_ratio_high": "[0, inf]", "clip_ratio_c": "(1, inf]"}
-        raise_problems(range_problems(values, ranges))
+        raise_invalid(range_errors(values, ranges))

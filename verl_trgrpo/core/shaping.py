@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.core.tokens import Tokens
 
 Function = TypeVar("Function", bound=Callable[..., torch.Tensor])
@@ -177,14 +177,14 @@ def make_shaping(name: str = "sigmoid", reverse: bool = False, **parameters: Any
             f"it has no parameter {', '.join(foreign)}; it takes {', '.join(defaults) or 'no parameters'}. To change the "
             f"shaping of a run write shaping={group}, which brings its own parameters, instead of shaping.name={name}"
         )
-    problems += range_problems(values, ranges)
+    problems += range_errors(values, ranges)
     if not problems and {"lower", "upper"} <= ranges.keys() and values["lower"] >= values["upper"]:
         problems.append(f"lower={values['lower']} is not below upper={values['upper']}")
     if not isinstance(reverse, bool):
         problems.append(f"reverse={reverse!r} is not a boolean; give true or false")
     elif reverse and inputs != ("probs",):
         problems.append(f"reverse=true puts 1 - p for p, but it asks for {', '.join(inputs)}, not for probs alone")
-    raise_problems([f"shaping {name!r}: {problem}" for problem in problems])
+    raise_invalid([f"shaping {name!r}: {problem}" for problem in problems])
     shaping = Shaping(name, function, inputs, values, reverse)
     return dataclasses.replace(shaping, bounds=_try_out(shaping, constant))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.core.group_relative import at_valid_tokens, grouped_returns
 
 
@@ -28,7 +28,7 @@ class OutcomeOptions:
     correct_from: float = 1.0
 
     def __post_init__(self) -> None:
-        raise_problems(range_problems(vars(self), {"positive": "[0, inf)", "correct_from": "(-inf, inf)"}))
+        raise_invalid(range_errors(vars(self), {"positive": "[0, inf)", "correct_from": "(-inf, inf)"}))
 
 
 @torch.no_grad()

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import command_line, run_program
-from verl_trgrpo.common.problems import changes, count_of, raise_problems
 from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.data import parquet, schema
 
 
@@ -133,7 +134,7 @@ class BuilderOptions:
     force: bool = False
 
     def __post_init__(self) -> None:
-        raise_problems(self.problems())
+        raise_invalid(self.problems())
 
     def problems(self) -> list[str]:
         """Return what is wrong with the fields, each with value, reason and remedy."""

@@ -11,9 +11,9 @@ from types import ModuleType
 import numpy as np
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import Finding, Level, count_of, error, not_checked, warning
+from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.tables import text_table
+from verl_trgrpo.common.text import count_of, text_table
 from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import CheckOptions
 from verl_trgrpo.data.parquet import UnreadableError, display_names, extra_info_of, read_rows, read_schema
@@ -120,7 +120,7 @@ def check_files(
             "columns", concatenation_findings({names[path]: schema for path, (schema, n) in opened.items() if n})
         )
         if not opened:
-            report.add("overlap", [not_checked("", f"no {role} file; name one with --{role}")])
+            report.add("overlap", [Finding.not_checked("", f"no {role} file; name one with --{role}")])
         for path, (_, count) in opened.items():
             scan.start_file(role)
             read = of_tests = 0
@@ -134,17 +134,17 @@ def check_files(
                     read += 1
                     of_tests += extra_info_of(row).get("split") == "test"
             except UnreadableError as problem:
-                report.add("file", [error(names[path], f"{problem} (after {read} rows)")])
+                report.add("file", [Finding.error(names[path], f"{problem} (after {read} rows)")])
             if role == TRAIN and (of_tests or named_like_test(path)):
                 reason = (
                     f"{count_of(of_tests, 'row')} say split: test" if of_tests else "its name is that of a test file"
                 )
                 message = f"it is trained on, but {reason}; make sure that nothing is tested on it"
-                report.add("file", [warning(names[path], message)])
+                report.add("file", [Finding.warning(names[path], message)])
             report.files.append(f"{path}: {count_of(read, 'row')}, {role}{_lengths(scan.lengths)}")
     if not scan.rows:
         for name in ROW_CHECKS:
-            report.add(name, [not_checked("", "no rows were read")])
+            report.add(name, [Finding.not_checked("", "no rows were read")])
     return report
 
 
@@ -154,10 +154,10 @@ def _open(names: dict[Path, str], report: Report) -> dict[Path, tuple[pa.Schema,
         try:
             opened[path] = schema, count = read_schema(path)
         except UnreadableError as problem:
-            report.add("file", [error(name, str(problem))])
+            report.add("file", [Finding.error(name, str(problem))])
             continue
         if not count:
-            report.add("file", [error(name, "it has no rows")])
+            report.add("file", [Finding.error(name, "it has no rows")])
         report.add("columns", column_findings(name, schema))
     return opened
 
@@ -175,11 +175,11 @@ def column_findings(name: str, schema: pa.Schema) -> Iterator[Finding]:
     """Yield which columns veRL or the rewards need and a file has not; what is in them the checks of rows tell."""
     missing = [column for column in ("data_source", "prompt", "reward_model") if column not in schema.names]
     if missing:
-        yield error(name, f"it has no {', '.join(missing)}; it has {', '.join(schema.names) or 'no columns'}")
+        yield Finding.error(name, f"it has no {', '.join(missing)}; it has {', '.join(schema.names) or 'no columns'}")
     if "extra_info" not in schema.names:
-        yield warning(name, "it has no extra_info; veRL then gives every row the index 0")
+        yield Finding.warning(name, "it has no extra_info; veRL then gives every row the index 0")
     elif not pa.types.is_struct(kind := schema.field("extra_info").type) and not pa.types.is_null(kind):
-        yield error(name, f"extra_info is {kind}; veRL wants a struct, such as one with split and index")
+        yield Finding.error(name, f"extra_info is {kind}; veRL wants a struct, such as one with split and index")
 
 
 def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:
@@ -190,9 +190,9 @@ def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding
             path, here, there = difference
             shown = f"{path} is {here} in {names[0]} and {there} here"
             if "missing" in (here, there):
-                yield warning(name, f"{shown}; veRL fills in null")
+                yield Finding.warning(name, f"{shown}; veRL fills in null")
             else:
-                yield error(name, f"{shown}; veRL cannot load them together, cast one of them")
+                yield Finding.error(name, f"{shown}; veRL cannot load them together, cast one of them")
 
 
 def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:

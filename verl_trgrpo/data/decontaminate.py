@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
-from verl_trgrpo.common.problems import count_of
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.escape import escape
 from verl_trgrpo.data.options import ContaminationOptions
 from verl_trgrpo.data.parquet import display_names, read_rows, read_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class CheckOptions:
             problems.append("a file is given more than once; name each file once")
         if self.max_prompt_length is not None and self.max_prompt_length < 1:
             problems.append(f"max_prompt_length is {self.max_prompt_length}; it must be at least 1 token")
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,4 @@ class ContaminationOptions:
                 problems.append(f"out is {self.out}, one of the inputs; choose another name")
             elif self.out.exists() and not self.force:
                 problems.append(f"{self.out} exists; choose another name, or replace it with --force")
-        raise_problems(problems)
+        raise_invalid(problems)

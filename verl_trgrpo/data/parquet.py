@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_trgrpo.common.files import file_sha256
-from verl_trgrpo.common.problems import first_line
+from verl_trgrpo.common.text import first_line
 
 MANIFEST = "manifest.json"
 

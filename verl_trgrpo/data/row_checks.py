@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from verl_trgrpo.common.problems import Finding, Level, error, first_line, not_checked, shorten, warning
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import first_line, shorten
 from verl_trgrpo.data.parquet import extra_info_of, ground_truth_of
 from verl_trgrpo.data.schema import is_chat, prompt_findings, tag_findings, truth_findings
 from verl_trgrpo.data.tokens import prompt_length
@@ -61,10 +62,10 @@ def source_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[
     """Yield a data source without a reward."""
     source = row.get("data_source")
     if not scan.gold:
-        yield not_checked("", "--no-rewards")
+        yield Finding.not_checked("", "--no-rewards")
     elif not scan.rewards.has_reward(source):
         known = ", ".join(scan.rewards.known_data_sources())
-        yield error(
+        yield Finding.error(
             where,
             f"no reward for {shorten(source)}; known are {known}. For a run with other rewards, give --no-rewards",
         )
@@ -74,16 +75,18 @@ def gold_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Fi
     """Yield why the ground truth of a row, as an answer, does not get `acc` 1.0."""
     source = row.get("data_source")
     if not scan.gold:
-        yield not_checked("", "--no-rewards")
+        yield Finding.not_checked("", "--no-rewards")
     elif not isinstance(source, str) or not scan.rewards.has_reward(source):
-        yield not_checked("", f"no reward for {shorten(source)}")
+        yield Finding.not_checked("", f"no reward for {shorten(source)}")
     elif not any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
         try:
             found = _gold_finding(row, source, where, scan.rewards)
         except ImportError as problem:
-            found = not_checked("", f"the reward of {source!r} cannot be imported ({first_line(problem)})")
+            found = Finding.not_checked("", f"the reward of {source!r} cannot be imported ({first_line(problem)})")
         except Exception as problem:  # a reward is anybody's code; what it raises here it would raise in training
-            found = error(where, f"the reward of {source!r} raises {type(problem).__name__}: {first_line(problem)}")
+            found = Finding.error(
+                where, f"the reward of {source!r} raises {type(problem).__name__}: {first_line(problem)}"
+            )
         yield from [found] if found else []
 
 
@@ -91,22 +94,22 @@ def duplicate_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterat
     """Yield an equal prompt in the files of the same role; an equal puzzle with other names has rightly another truth."""
     for key, place, truth in scan.met(scan.role)[:1]:
         if key.startswith("text:") and truth != scan.truth:
-            yield error(where, f"same prompt as {place}, another ground truth")
+            yield Finding.error(where, f"same prompt as {place}, another ground truth")
         else:
-            yield warning(where, _same(key, place))
+            yield Finding.warning(where, _same(key, place))
 
 
 def overlap_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield a test prompt that is in a train file; these have been read before."""
     for key, place, _ in scan.met(TRAIN)[:1] if scan.role == TEST else []:
-        yield error(where, _same(key, place))
+        yield Finding.error(where, _same(key, place))
 
 
 def template_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield why the chat template refuses the prompt; else note the length, for a row that is a chat."""
     scan.length = None
     if scan.tokenizer is None:
-        yield not_checked("", "no --tokenizer")
+        yield Finding.not_checked("", "no --tokenizer")
         return
     if not is_chat(row.get("prompt")):
         return
@@ -114,15 +117,15 @@ def template_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterato
         scan.length = prompt_length(scan.tokenizer, row["prompt"])
         scan.lengths.append(scan.length)
     except ValueError as problem:
-        yield error(where, str(problem))
+        yield Finding.error(where, str(problem))
 
 
 def length_findings(row: Mapping[str, Any], where: str, scan: Scan) -> Iterator[Finding]:
     """Yield a prompt that is too long; after `template_findings`."""
     if scan.tokenizer is None or scan.limit is None:
-        yield not_checked("", "it takes --tokenizer and --max-prompt-length")
+        yield Finding.not_checked("", "it takes --tokenizer and --max-prompt-length")
     elif scan.length is not None and scan.length > scan.limit:
-        yield warning(where, f"longer than {scan.limit} tokens; veRL drops such a prompt, or stops")
+        yield Finding.warning(where, f"longer than {scan.limit} tokens; veRL drops such a prompt, or stops")
 
 
 ROW_CHECKS: dict[str, Callable[[Mapping[str, Any], str, Scan], Iterator[Finding]]] = {
@@ -144,21 +147,21 @@ def _same(key: str, place: str) -> str:
 
 def _gold_finding(row: Mapping[str, Any], source: str, where: str, rewards: ModuleType) -> Finding | None:
     truth = ground_truth_of(row)
-    found = error(where, f"the ground truth {shorten(truth)} holds no text to answer with")
+    found = Finding.error(where, f"the ground truth {shorten(truth)} holds no text to answer with")
     right_response = rewards.find_right_response(source)
     golds = _gold_texts(truth)
     for response in [right_response(truth)] if right_response else (form.format(g) for g in golds for form in FORMS):
         if response is None:
-            return not_checked("", f"{source} states no right answer")
+            return Finding.not_checked("", f"{source} states no right answer")
         verdict = rewards.compute_score(source, response, truth, extra_info_of(row))
         if verdict["gold_unparseable"]:
-            return error(where, f"the reward of {source!r} cannot read the ground truth {shorten(truth)}")
+            return Finding.error(where, f"the reward of {source!r} cannot read the ground truth {shorten(truth)}")
         if verdict["acc"] == 1.0:
             return None
         if verdict["timed_out"]:
-            found = warning(where, f"the reward of {source!r} timed out on the ground truth {shorten(truth)}")
+            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shorten(truth)}")
         else:
-            found = error(where, f"the ground truth {shorten(truth)} as an answer gets acc {verdict['acc']}")
+            found = Finding.error(where, f"the ground truth {shorten(truth)} as an answer gets acc {verdict['acc']}")
     return found
 
 

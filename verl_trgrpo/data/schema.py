@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import Finding, Level, error, shorten, warning
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.parquet import ground_truth_of
 
 SCHEMA_VERSION = 2
@@ -104,16 +105,16 @@ def prompt_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
     """Yield what makes a row's prompt no chat that ends with the user."""
     prompt = row.get("prompt")
     if not is_chat(prompt):
-        yield error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
+        yield Finding.error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
         return
     roles = [message.get("role") for message in row["prompt"]]
     for number, (role, message) in enumerate(zip(roles, row["prompt"], strict=True)):
         if role not in ROLES:
-            yield error(where, f"message {number} has the role {shorten(role)}; known are {', '.join(ROLES)}")
+            yield Finding.error(where, f"message {number} has the role {shorten(role)}; known are {', '.join(ROLES)}")
         if not message["content"].strip():
-            yield error(where, f"message {number} ({role}) is empty")
+            yield Finding.error(where, f"message {number} ({role}) is empty")
     if roles[-1] != "user":
-        yield error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
+        yield Finding.error(where, f"the last message is the {roles[-1]}'s; it must be the user's")
 
 
 def tag_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
@@ -123,9 +124,9 @@ def tag_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
     content = "\n".join(message["content"] for message in row["prompt"])
     if found := [tag for tag in CHAT_TAGS if tag in content]:
         text = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
-        yield error(where, text)
+        yield Finding.error(where, text)
     if content.rstrip().endswith("<think>"):
-        yield error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
+        yield Finding.error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
 
 
 def truth_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
@@ -134,12 +135,12 @@ def truth_findings(row: Mapping[str, Any], where: str) -> Iterator[Finding]:
     leaves = list(_leaves(truth))
     alternatives = truth.get("target") if isinstance(truth, Mapping) else truth
     if all(leaf is None or _is_blank(leaf) for leaf in leaves):
-        yield error(where, f"reward_model.ground_truth is {shorten(truth)}; it says nothing")
+        yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it says nothing")
     elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
-        yield error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
+        yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
     elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
         text = f"reward_model.ground_truth holds a {type(others[0]).__name__}; most rewards take texts, write a string"
-        yield warning(where, text)
+        yield Finding.warning(where, text)
 
 
 def _is_blank(value: Any) -> bool:

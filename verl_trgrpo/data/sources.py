@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from verl_trgrpo.common.files import json_lines
-from verl_trgrpo.common.problems import first_line
+from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.parquet import UnreadableError, extra_info_of, read_rows, read_schema
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")

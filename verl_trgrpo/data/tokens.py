@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import first_line
+from verl_trgrpo.common.text import first_line
 
 
 def load_tokenizer(directory: Path) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, same_weights
 from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
 from verl_trgrpo.runs.metrics import MetricsLog, Step

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.tables import text_table
+from verl_trgrpo.common.text import text_table
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.runs.statistics import Estimate, interval_text, mean_interval, pass_at_k

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import first_line
 from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.text import first_line
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.responses import Response, ResponseStore
 from verl_trgrpo.evaluation.rows import Job

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.evaluation.checkpoint import model_label
 
 
@@ -71,7 +71,7 @@ class EvalOptions:
         given = {name: value for name, value in {**vars(self), **asdict(sampling)}.items() if value is not None}
         counts = dict.fromkeys(("k", "max_tokens", "limit", "tensor_parallel"), "[1, inf)")
         others = {"temperature": "[0, 10]", "top_p": "(0, 1]", "seed": f"[0, {2**32})"}
-        problems += range_problems(given, counts | others)
+        problems += range_errors(given, counts | others)
         if sampling.temperature == 0.0 and sampling.k > 1:
             problems.append(
                 f"k is {sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature"
@@ -83,7 +83,7 @@ class EvalOptions:
                 read_options(self.search_settings)
         except ValueError as error:
             problems.append(str(error))
-        raise_problems(problems)
+        raise_invalid(problems)
 
     @property
     def sampling(self) -> Sampling:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import lock, read_json, write_json
-from verl_trgrpo.common.problems import changes
+from verl_trgrpo.common.text import changes
 
 ARGUMENTS = "arguments.json"
 

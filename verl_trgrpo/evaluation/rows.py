@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.data.parquet import COLUMNS, extra_info_of, read_rows
 from verl_trgrpo.data.schema import check_rows
 from verl_trgrpo.tasks.registry import find_reward
@@ -63,7 +63,7 @@ def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: 
         if limit is not None and limit < len(rows):
             rows = [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
         found.append(rows)
-    raise_problems(problems)
+    raise_invalid(problems)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import staged_directory, write_json
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.retrieval import require
 from verl_trgrpo.retrieval.corpus import read_corpus
@@ -53,7 +53,7 @@ class IndexOptions:
             problems.append(f"out {self.out} holds files that are no index from here; choose another directory")
         elif read_manifest(self.out) is not None and not self.force:
             problems.append(f"out {self.out} holds an index; choose another directory, or replace it with --force")
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.retrieval.index import check_complete
 from verl_trgrpo.retrieval.protocol import TOKEN_VARIABLE
 
@@ -63,7 +63,7 @@ class ServerOptions:
     allow_anonymous: bool = False
 
     def __post_init__(self) -> None:
-        problems = range_problems(
+        problems = range_errors(
             vars(self),
             _RANGES | {"topk": f"[1, {self.max_topk}]", "max_pending": f"[{self.max_queries}, 1000000]"},
         )
@@ -79,7 +79,7 @@ class ServerOptions:
                 )
         except ValueError as error:
             problems.append(str(error))
-        raise_problems(problems)
+        raise_invalid(problems)
 
     def token(self) -> str | None:
         """Return the bearer token that requests must carry, or None.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
@@ -47,7 +47,7 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
         what was wrong and what was done about it, a sentence each; empty where nothing was.
 
     Raises:
-        ProblemsError: when the tracker names none and there is no other; starting over is the user's decision.
+        InvalidInputError: when the tracker names none and there is no other; starting over is the user's decision.
     """
     tracker = run_dir / TRACKER
     if not tracker.is_file():
@@ -63,7 +63,7 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
             f"{run_dir} has no checkpoint that can be loaded ({complaint}); put one back, or start over with "
             "trainer.resume_mode=disable"
         )
-        raise ProblemsError([message])
+        raise InvalidInputError([message])
     chosen = max(others, key=step_of)
     write_text(tracker, str(step_of(chosen)))
     note = f"{complaint}; going on from {chosen.name}, the latest checkpoint that is whole"

@@ -15,7 +15,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 from yaml import YAMLError, safe_load
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.hydra_messages import Surroundings, file_hint, in_plain_words
 
 DEFAULT_CONFIG = "trgrpo_trainer"
@@ -72,7 +72,7 @@ def compose(
         platform: option of the group ``platform`` unless the overrides choose one.
 
     Raises:
-        ProblemsError: for a file, a group, a key or syntax that is not there or wrong.
+        InvalidInputError: for a file, a group, a key or syntax that is not there or wrong.
     """
     overrides = list(overrides)
     recipe = _recipe_file(source)
@@ -80,7 +80,7 @@ def compose(
     chosen = [f"platform={platform}"] if platform and not chosen_value(overrides, "platform") else []
     try:
         config, choices = _compose(source, recipe, [*chosen, *overrides])
-    except ProblemsError as error:
+    except InvalidInputError as error:
         # Stock configurations do not have the group in their defaults.
         if not chosen or "Could not override 'platform'" not in str(error):
             raise
@@ -175,11 +175,11 @@ def _recipe_file(source: str | Path) -> Path | None:
         return None
     if recipe.suffix != ".yaml":
         hint = file_hint(str(source)) or "give a recipe file"
-        raise ProblemsError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; {hint}"])
+        raise InvalidInputError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; {hint}"])
     if not recipe.is_file():
-        raise ProblemsError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
+        raise InvalidInputError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
     if problem := _content_problem(recipe):
-        raise ProblemsError([f"recipe {recipe} {problem}"])
+        raise InvalidInputError([f"recipe {recipe} {problem}"])
     return recipe.resolve()
 
 
@@ -200,7 +200,7 @@ def _verl_configs() -> Path:
     # By its directory: as a package Hydra would import it, and with it all of veRL.
     found = importlib.util.find_spec("verl")
     if found is None or not found.submodule_search_locations:
-        raise ProblemsError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
+        raise InvalidInputError(['veRL is not installed; pip install "verl>=0.9,<0.10"'])
     return Path(found.submodule_search_locations[0]) / "trainer" / "config"
 
 
@@ -222,9 +222,9 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
             name = recipe.stem if recipe else str(source)
             config = hydra.compose(name, overrides=[*search, *overrides], return_hydra_config=True)
     except YAMLError as error:
-        raise ProblemsError([_yaml_problem(error)]) from error
+        raise InvalidInputError([_yaml_problem(error)]) from error
     except RecursionError as error:
-        raise ProblemsError([f"{source} includes itself through its defaults list; take that out"]) from error
+        raise InvalidInputError([f"{source} includes itself through its defaults list; take that out"]) from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, YAMLError):
@@ -233,14 +233,14 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
             OWN_CONFIGS, (folder, verl_configs), lambda key: _values_without(key, source, recipe, overrides)
         )
         problem = _yaml_problem(cause) if cause else in_plain_words(str(error), around)
-        raise ProblemsError([problem]) from error
+        raise InvalidInputError([problem]) from error
     taken_out = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
     if lacking := [name for name in _SECTIONS if name not in config and name not in taken_out]:
         message = (
             f"{source} is not a whole configuration: it lacks {', '.join(lacking)}. A recipe's defaults list begins with "
             "ppo_trainer; parts such as base.yaml are for recipes to include"
         )
-        raise ProblemsError([message])
+        raise InvalidInputError([message])
     choices = dict(config.hydra.runtime.choices)
     with open_dict(config):
         del config["hydra"]
@@ -255,5 +255,5 @@ def _values_without(key: str, source: str | Path, recipe: Path | None, overrides
         return flat(defaults_of({}))
     try:
         return flat(_compose(source, recipe, list(compress(overrides, groups)))[0])
-    except ProblemsError:
+    except InvalidInputError:
         return flat(defaults_of({}))

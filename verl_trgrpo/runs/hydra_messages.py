@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import nearest_key
+from verl_trgrpo.common.text import nearest_key
 
 _SHAPING = "actor_rollout_ref.actor.policy_loss.shaping"
 # What stands beside a shaping's parameters.

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.compose import flat
 
@@ -43,7 +43,7 @@ _REMEDY = "put it back, delete it to go on without comparing, or start over with
 def check_same_run(config: DictConfig, run_dir: Path) -> None:
     """Refuse to continue, or to show as finished, a run that another configuration made.
 
-    Nothing is checked where the run found has no record of its configuration. Raises ProblemsError with the keys that
+    Nothing is checked where the run found has no record of its configuration. Raises InvalidInputError with the keys that
     differ and the remedy.
     """
     recorded = run_dir / CONFIG_FILE
@@ -53,7 +53,7 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
         asked, found = flat(config), flat(OmegaConf.load(recorded))
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
         message = f"{recorded} cannot be read ({error}); {_REMEDY}"
-        raise ProblemsError([message]) from error
+        raise InvalidInputError([message]) from error
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -66,7 +66,7 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
             f"{run_dir} holds a run with another configuration ({'; '.join(shown + more)}). Give this run its own "
             "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
         )
-        raise ProblemsError([message])
+        raise InvalidInputError([message])
 
 
 def next_start(config: DictConfig, run_dir: Path) -> str:

@@ -15,7 +15,7 @@ from typing import TextIO
 from omegaconf import ListConfig, OmegaConf
 
 from verl_trgrpo.common.files import lock, name_holder, replaced_file
-from verl_trgrpo.common.problems import Level, ProblemsError, raise_problems
+from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.checks.sections import early_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
@@ -63,7 +63,7 @@ def run_training(
     latest checkpoint (``trainer.resume_mode=auto``). What is trained :func:`~verl_trgrpo.runs.compose.compose` says.
 
     Raises:
-        ProblemsError: before anything is started.
+        InvalidInputError: before anything is started.
         BusyError: when another process trains in the run directory.
         TrainingFailedError: when the training process fails.
         KeyboardInterrupt: after a signal, when everything has been stopped; it says what the same command will do next time.
@@ -88,15 +88,15 @@ def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
     """Compose the run for this machine, without an accelerator with platform=cpu.
 
     Raises:
-        ProblemsError: missing files, too, before torch and veRL are imported, which takes many seconds.
+        InvalidInputError: missing files, too, before torch and veRL are imported, which takes many seconds.
     """
     try:
         run = compose(source, overrides)
-    except ProblemsError:
+    except InvalidInputError:
         if accelerator_found():
             raise
         return compose(source, overrides, platform="cpu")  # overrides may be of keys that only this platform has
-    raise_problems([finding.message for finding in early_findings(run)])
+    raise_invalid([finding.message for finding in early_findings(run)])
     return run if accelerator_found() else compose(source, overrides, platform="cpu")
 
 
@@ -111,7 +111,7 @@ def _check(run: ComposedRun, stream: TextIO) -> int | None:
             "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "
             'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
         )
-    raise_problems(problems)
+    raise_invalid(problems)
     for warning in report.messages(Level.WARNING):
         print(f"warning: {warning}", file=stream, flush=True)
     return report.total_steps
@@ -138,7 +138,7 @@ def _claimed(run_dir: Path) -> Iterator[int]:
         (run_dir / LOCK_FILE).touch()
     except OSError as error:
         message = f"trainer.default_local_dir={run_dir} cannot be written ({error}); choose another directory"
-        raise ProblemsError([message]) from error
+        raise InvalidInputError([message]) from error
     with lock(run_dir / LOCK_FILE, busy) as claim:
         yield claim
 
@@ -162,7 +162,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
             OmegaConf.save(run.config, file)
     except OSError as error:
         message = f"{run_dir / CONFIG_FILE} cannot be written ({error}); make room, or choose another directory"
-        raise ProblemsError([message]) from error
+        raise InvalidInputError([message]) from error
     _record(run)
     checkpoint = latest_checkpoint(run_dir)
     if checkpoint is None:

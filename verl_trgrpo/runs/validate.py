@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, Level, count_of, not_checked
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
 from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
 from verl_trgrpo.runs.checks.contracts import dataclass_findings, validate_config_findings
@@ -124,4 +125,6 @@ def _unless(bad: Sequence[str], subject: str, look: Callable[[], list[Finding]])
     """What a look finds, or that it was not taken because of sizes that are wrong."""
     if not bad:
         return look()
-    return [not_checked(subject, f"{subject} could not be looked at without {', '.join(bad)}; correct that first")]
+    return [
+        Finding.not_checked(subject, f"{subject} could not be looked at without {', '.join(bad)}; correct that first")
+    ]

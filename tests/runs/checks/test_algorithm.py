@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.algorithm import algorithm_findings
 from verl_trgrpo.runs.compose import compose
 

@@ -5,7 +5,7 @@ import importlib.metadata
 import pytest
 
 from tests.runs.validation import validate
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.contracts import validate_config_findings
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.tiny.puzzles import CHECKPOINT

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.prompt_lengths import prompt_length_findings
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.tiny.puzzles import CHECKPOINT

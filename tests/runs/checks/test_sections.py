@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.validation import validate
-from verl_trgrpo.common.problems import Level, ProblemsError
+from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.runs.checks.sections import section_findings
 from verl_trgrpo.runs.compose import compose
 
@@ -89,7 +89,7 @@ def test_what_is_null_in_verl_may_be_null(source):
 
 
 def test_a_group_is_no_section_to_be_set_on_the_command_line():
-    with pytest.raises(ProblemsError, match="name of an option"):
+    with pytest.raises(InvalidInputError, match="name of an option"):
         compose(overrides=["critic=null"])
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runs.validation import validate
-from verl_trgrpo.common.problems import Level
+from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.values import value_findings
 from verl_trgrpo.runs.compose import compose, defaults_of
 

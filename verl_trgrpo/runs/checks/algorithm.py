@@ -7,7 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, as_plain_yaml, error, warning
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import OWN_CONFIGS, defaults_of, flat
 
 # The algorithms that others are made from.
@@ -41,7 +42,7 @@ def algorithm_findings(config: DictConfig, algorithm: str | None) -> list[Findin
         if value != meant and (key in points or like):
             remedy = f"or choose algorithm={like[0]}" if like else "unless that is what you want to study"
             means = f"algorithm={algorithm} means {key}={as_plain_yaml(meant)}, but the run has {as_plain_yaml(value)}"
-            findings.append(warning(key, f"{means}; drop the setting, {remedy}"))
+            findings.append(Finding.warning(key, f"{means}; drop the setting, {remedy}"))
     seen = {finding.where for finding in findings}
     return findings + [finding for finding in _step_findings(config, own) if finding.where not in seen]
 
@@ -53,11 +54,11 @@ def _step_findings(config: DictConfig, own: Mapping[str, Any]) -> list[Finding]:
     # Other losses have bounds of another kind there.
     if actor.policy_loss.loss_mode in ("vanilla", "tr_grpo") and clip is not None and clip > 1 and clip != own.get(key):
         message = f"{key}={clip} lets a probability grow {1 + clip:g}-fold before its tokens are clipped; 0.2 to 0.28 is usual"
-        findings.append(warning(key, message))
+        findings.append(Finding.warning(key, message))
     key, optimizer = f"{_ACTOR}.optim.lr", actor.optim
     if optimizer.lr > 0.01 and "Adam" in str(optimizer.get("optimizer")):
         message = f"{key}={optimizer.lr} moves every weight by about that much in a step of Adam; 1e-6 is usual"
-        findings.append(warning(key, message))
+        findings.append(Finding.warning(key, message))
     return findings
 
 
@@ -89,14 +90,14 @@ def _preference_findings(config: DictConfig) -> list[Finding]:
         message = (
             f"{key}=true has no effect with algorithm.adv_estimator={config.algorithm.adv_estimator}, only with gae"
         )
-        return [warning(key, message)]
+        return [Finding.warning(key, message)]
     if not config.trainer.use_v1:
         return []
     message = (
         f"{key}=true: veRL's trainer draws rows anew and gives their advantages to other responses (veRL issue 7956); set "
         "it to false"
     )
-    return [error(key, message)]
+    return [Finding.error(key, message)]
 
 
 def _filter_findings(config: DictConfig) -> list[Finding]:
@@ -109,4 +110,4 @@ def _filter_findings(config: DictConfig) -> list[Finding]:
         f"algorithm.filter_groups.enable=true has no effect with {key}={sampler.path}, which does not filter; set the path "
         "to null, and veRL's own replay buffer filters"
     )
-    return [error(key, message)]
+    return [Finding.error(key, message)]

@@ -7,7 +7,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.common.problems import Finding, as_yaml, error, not_checked, warning
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_yaml
 
 ACTOR = "actor_rollout_ref.actor"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -24,7 +25,11 @@ def total_steps(config: DictConfig, rows: int | None) -> int | None:
 def batch_findings(config: DictConfig) -> list[Finding]:
     """Complaints about sizes that do not divide, some of which veRL meets at step 1; every size has to be a whole number."""
     if config.actor_rollout_ref.actor.strategy == "megatron":
-        return [not_checked(ACTOR, "how Megatron splits a model over GPUs is not known here; veRL checks its batches")]
+        return [
+            Finding.not_checked(
+                ACTOR, "how Megatron splits a model over GPUs is not known here; veRL checks its batches"
+            )
+        ]
     findings = _parallel_findings(config)
     if any(finding.where != ROLLOUT for finding in findings):
         return findings  # without a data-parallel size the rest cannot be computed
@@ -41,13 +46,13 @@ def _parallel_findings(config: DictConfig) -> list[Finding]:
             f"{rollout.data_parallel_size} does not divide the {gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); "
             "choose a tensor parallel size that does"
         )
-        findings.append(error(ROLLOUT, message))
+        findings.append(Finding.error(ROLLOUT, message))
     split = sequence_parallel(config)
     if gpus % split:
         message = (
             f"{ACTOR}: ulysses_sequence_parallel_size = {split} does not divide the {gpus} GPUs; choose one that does"
         )
-        findings.append(error(ACTOR, message))
+        findings.append(Finding.error(ACTOR, message))
     attention = config.actor_rollout_ref.model.get("override_config", {}).get("attn_implementation")
     if split > 1 and attention not in (None, "flash_attention_2"):
         message = (
@@ -55,7 +60,7 @@ def _parallel_findings(config: DictConfig) -> list[Finding]:
             "splits the sequence for flash attention only, the loss would be wrong without a word; use "
             "flash_attention_2 or a size of 1"
         )
-        findings.append(error(f"{ACTOR}.ulysses_sequence_parallel_size", message))
+        findings.append(Finding.error(f"{ACTOR}.ulysses_sequence_parallel_size", message))
     return findings
 
 
@@ -69,22 +74,22 @@ def _update_findings(config: DictConfig) -> list[Finding]:
             f"{key}={mini} prompts is more than data.train_batch_size={prompts}; both count prompts, not responses: make it "
             "a divisor"
         )
-        findings.append(error(key, message))
+        findings.append(Finding.error(key, message))
     elif prompts % mini:
         message = (
             f"{key}={mini} does not divide data.train_batch_size={prompts}; veRL fills the last update up with empty "
             "responses, so it is a smaller one. Choose a divisor"
         )
-        findings.append(warning(key, message))
+        findings.append(Finding.warning(key, message))
     if mini * n % dp:
         message = (
             f"{key}={mini} x {ROLLOUT}.n={n} = {mini * n} responses of an update cannot be dealt out to {dp} data-parallel "
             "groups; change the mini-batch or the number of GPUs"
         )
-        findings.append(error(key, message))
+        findings.append(Finding.error(key, message))
     if n == 1 and config.algorithm.adv_estimator in ("grpo", "tr_grpo", "reinforce_rej", "ha_dw"):
         message = f"{ROLLOUT}.n=1: a group of one has nothing to be compared with; use 5 or more"
-        findings.append(error(f"{ROLLOUT}.n", message))
+        findings.append(Finding.error(f"{ROLLOUT}.n", message))
     return findings
 
 
@@ -96,7 +101,7 @@ def _micro_batch_findings(config: DictConfig) -> list[Finding]:
         key = f"{ROLLOUT}.log_prob_use_dynamic_bsz"
         scoring, training = as_yaml(rollout.log_prob_use_dynamic_bsz), as_yaml(actor.use_dynamic_bsz)
         message = f"{key}={scoring} but {ACTOR}.use_dynamic_bsz={training}"
-        findings.append(error(key, f"{message}; veRL wants them equal"))
+        findings.append(Finding.error(key, f"{message}; veRL wants them equal"))
     if per_update % dp:
         return findings
     # veRL fills a step up to a multiple of an update, so this is what one group gets to compute log-probabilities for.
@@ -110,7 +115,9 @@ def _micro_batch_findings(config: DictConfig) -> list[Finding]:
         key = "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"
         sizes.append((key, ref.log_prob_micro_batch_size_per_gpu, step))
     return findings + [
-        error(key, f"{key}={size} does not divide the {whole} responses of one data-parallel group; choose a divisor")
+        Finding.error(
+            key, f"{key}={size} does not divide the {whole} responses of one data-parallel group; choose a divisor"
+        )
         for key, size, whole in sizes
         if size and whole % size
     ]

@@ -12,7 +12,7 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from verl_trgrpo.common.problems import Finding, Level, error, not_checked, problems_of
+from verl_trgrpo.common.findings import Finding, Level, messages_of
 from verl_trgrpo.runs.checks.files import looks_local
 
 # Actor, model and critic have checks of their own. veRL reads reward and profiler without building their dataclasses.
@@ -57,7 +57,7 @@ def dataclass_findings(config: DictConfig, need_files: bool = True) -> list[Find
         warnings.simplefilter("ignore")
         nodes = (*_NODES, "actor_rollout_ref.ref") if need_reference_policy(config) else _NODES
         problems = {key: build_problems(OmegaConf.select(config, key)) for key in nodes}
-        findings = [error(key, f"{key}: {problem}") for key, found in problems.items() for problem in found]
+        findings = [Finding.error(key, f"{key}: {problem}") for key, found in problems.items() for problem in found]
         return findings + (_critic_findings(config, need_files) if need_critic(config) else [])
 
 
@@ -70,7 +70,7 @@ def _critic_findings(config: DictConfig, need_files: bool) -> list[Finding]:
             "algorithm.adv_estimator=grpo"
         )
         return [Finding(level, key, message)]
-    return [error("critic", f"critic: {problem}") for problem in build_problems(config.critic)]
+    return [Finding.error("critic", f"critic: {problem}") for problem in build_problems(config.critic)]
 
 
 def validate_config_findings(config: DictConfig, batches_fit: bool) -> list[Finding]:
@@ -96,8 +96,8 @@ def validate_config_findings(config: DictConfig, batches_fit: bool) -> list[Find
         where, reasons = "verl.utils.config.validate_config", _root_causes(problem)
         if _misses_vllm(problem):
             subject = "actor_rollout_ref.model.lora_rank was not compared with what vLLM takes"
-            return [not_checked(where, f"{subject}: veRL finds no package vllm here ({reasons[0]})")]
-        return [error(where, f"veRL refuses it: {reason}") for reason in reasons]
+            return [Finding.not_checked(where, f"{subject}: veRL finds no package vllm here ({reasons[0]})")]
+        return [Finding.error(where, f"veRL refuses it: {reason}") for reason in reasons]
     return []
 
 
@@ -112,7 +112,7 @@ def _root_causes(error: BaseException) -> list[str]:
     key = next((line for line in str(error).splitlines() if line.startswith("full_key:")), "")
     while isinstance(error, HydraException) and error.__cause__ is not None:
         error = error.__cause__
-    return [_explained(problem, key.replace("full_key:", "at").strip()) for problem in problems_of(error)]
+    return [_explained(problem, key.replace("full_key:", "at").strip()) for problem in messages_of(error)]
 
 
 def _explained(text: str, place: str) -> str:

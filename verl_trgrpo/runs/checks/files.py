@@ -7,7 +7,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, Level, as_yaml, error, not_checked, warning
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_yaml
 
 MODEL = "actor_rollout_ref.model.path"
 REWARD = "reward.custom_reward_function"
@@ -26,10 +27,10 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
     findings = []
     for key in DATA:
         if not data_files(config, key):
-            findings.append(error(key, f"{key} names no file; give a parquet file"))
+            findings.append(Finding.error(key, f"{key} names no file; give a parquet file"))
         for path in local_data_files(config, key):
             if path.is_dir():
-                findings.append(error(key, f"{key}={path} is a directory; name the parquet files in it"))
+                findings.append(Finding.error(key, f"{key}={path} is a directory; name the parquet files in it"))
             elif not path.is_file():
                 message = f"{key}={path} does not exist; build it (data_prep, docs/data.md), or correct the path"
                 findings.append(Finding(level, key, message))
@@ -59,7 +60,7 @@ def _named_files(config: DictConfig) -> list[Finding]:
         module = str(place).removeprefix("pkg://")
         there = Path(module).expanduser().is_file() if module == str(place) else _importable(module)
         if not there:
-            findings.append(error(key, f"{key}={place} does not exist; correct it, or leave it out"))
+            findings.append(Finding.error(key, f"{key}={place} does not exist; correct it, or leave it out"))
     key, trainer = "trainer.resume_from_path", config.trainer
     if trainer.get("resume_mode") == "resume_path":
         place = trainer.get("resume_from_path")
@@ -68,7 +69,7 @@ def _named_files(config: DictConfig) -> list[Finding]:
                 f"trainer.resume_mode=resume_path, but {key}={as_yaml(place)} is no directory; name one of a run's "
                 "global_step_N"
             )
-            findings.append(error(key, message))
+            findings.append(Finding.error(key, message))
     return findings
 
 
@@ -84,14 +85,14 @@ def data_findings(config: DictConfig) -> list[Finding]:
     findings = []
     for key in DATA:
         findings += [
-            not_checked(key, f"{key}={file} is not a local file; veRL will read it")
+            Finding.not_checked(key, f"{key}={file} is not a local file; veRL will read it")
             for file in data_files(config, key)
             if "://" in file
         ]
         for path in local_data_files(config, key):
             if path.suffix != ".parquet" and path.is_file():
                 note = f"{key}={path} is no parquet file; only veRL reads its columns and counts its rows"
-                findings.append(not_checked(key, note))
+                findings.append(Finding.not_checked(key, note))
             elif path.is_file():
                 findings += _parquet_findings(key, path, config)
     training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
@@ -99,7 +100,7 @@ def data_findings(config: DictConfig) -> list[Finding]:
         message = (
             f"data.val_files={shared[0]} is among data.train_files: the validation measures what was learnt by heart"
         )
-        findings.append(warning("data.val_files", f"{message}; give it a file of its own"))
+        findings.append(Finding.warning("data.val_files", f"{message}; give it a file of its own"))
     if any(finding.level is Level.ERROR for finding in findings):
         return findings
     rows, prompts = training_rows(config), config.data.train_batch_size
@@ -108,7 +109,7 @@ def data_findings(config: DictConfig) -> list[Finding]:
             f"data.train_files has {rows} rows, fewer than the data.train_batch_size={prompts} prompts of one step; "
             "add rows, or lower the batch size"
         )
-        findings.append(error("data.train_batch_size", message))
+        findings.append(Finding.error("data.train_batch_size", message))
     return findings
 
 
@@ -156,15 +157,17 @@ def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]
         columns = set(pq.read_schema(path).names)
         if missing := sorted(set(needed) - columns):
             message = f"{key}={path} lacks the column {', '.join(missing)} (it has {', '.join(sorted(columns))})"
-            return [error(key, f"{message}; see docs/data.md")]
+            return [Finding.error(key, f"{message}; see docs/data.md")]
         rows = pq.read_table(path, columns=needed)
     except (pa.ArrowException, OSError) as problem:
-        return [error(key, f"{key}={path} cannot be read as parquet ({problem}); build it again")]
+        return [Finding.error(key, f"{key}={path} cannot be read as parquet ({problem}); build it again")]
     if not rows.num_rows:
-        return [error(key, f"{key}={path} has no rows; build it again")]
+        return [Finding.error(key, f"{key}={path} has no rows; build it again")]
     sources, function = rows["data_source"].unique().to_pylist(), OmegaConf.select(config, f"{REWARD}.path")
     if strange := [source for source in sources if not isinstance(source, str) or not source]:
-        return [error(key, f"{key}={path} has the data source {strange[0]!r}, which is no name; build it again")]
+        return [
+            Finding.error(key, f"{key}={path} has the data source {strange[0]!r}, which is no name; build it again")
+        ]
     if function == OWN_REWARDS:
         unknown = [source for source in sources if not has_reward(source)]
         remedy = f"known are {', '.join(known_data_sources())}. Register a reward (docs/data.md), or set {REWARD}.path"
@@ -180,7 +183,7 @@ def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]
     if not unknown:
         return []
     names = ", ".join(sorted(map(repr, unknown))[:5])
-    return [error(key, f"{key}={path} has the data source {names}, for which there is no reward; {remedy}")]
+    return [Finding.error(key, f"{key}={path} has the data source {names}, for which there is no reward; {remedy}")]
 
 
 def _verl_scores(source: object) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, nearest_key, warning
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import nearest_key
 from verl_trgrpo.runs.checks.annotations import target_of
 from verl_trgrpo.runs.compose import flat
 
@@ -96,9 +97,11 @@ def _finding(key: str, names: set[str], places: list[str]) -> Finding:
     hint = f"did you mean {meant}?" if meant else "remove it"
     if section and _read_by_verl(section.rpartition(".")[2], last):
         hint = hint if meant else "check where it belongs"
-        return warning(key, f"{key} is not among veRL's defaults, though its code asks for a key of this name; {hint}")
+        return Finding.warning(
+            key, f"{key} is not among veRL's defaults, though its code asks for a key of this name; {hint}"
+        )
     reason = f"{key} is a key that neither veRL nor this package has"
-    return error(key, f"{reason}; {hint} (on the command line +{key}=... adds it on purpose)")
+    return Finding.error(key, f"{reason}; {hint} (on the command line +{key}=... adds it on purpose)")
 
 
 def _legacy_findings(config: DictConfig) -> list[Finding]:
@@ -108,14 +111,14 @@ def _legacy_findings(config: DictConfig) -> list[Finding]:
         given = [f"{key}={value}" for key, value in values.items() if value is not None]
         if given:
             message = f"{', '.join(given)}: veRL's trainer no longer reads {section}; set keys of {place} instead"
-            findings.append(warning(section, message))
+            findings.append(Finding.warning(section, message))
     return findings
 
 
 def _unread_findings(config: DictConfig, known: DictConfig) -> list[Finding]:
     given = {key: OmegaConf.select(config, key) for key in _UNREAD}
     return [
-        warning(key, f"{key}={value}: veRL's engines do not read it; set {_UNREAD[key]}")
+        Finding.warning(key, f"{key}={value}: veRL's engines do not read it; set {_UNREAD[key]}")
         for key, value in given.items()
         if value is not None and value != OmegaConf.select(known, key)
     ]
@@ -126,7 +129,7 @@ def _custom_findings(config: DictConfig) -> list[Finding]:
     custom = OmegaConf.select(config, _CUSTOM)
     names = [str(name) for name in custom if name not in _CUSTOM_NAMES] if isinstance(custom, DictConfig) else []
     return [
-        warning(
+        Finding.warning(
             f"{_CUSTOM}.{name}", f"{_CUSTOM}.{name} is not read by this package; did you mean {_CUSTOM}.{close[0]}?"
         )
         for name in names

@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, complaints_of, error, problems_of, warning
+from verl_trgrpo.common.findings import Finding, findings_of, messages_of
 from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.model_files import context_length
 from verl_trgrpo.tasks.search_qa.options import read_options
@@ -38,19 +38,19 @@ def _context_findings(config: DictConfig) -> list[Finding]:
             f"{lengths} is more than {key}={limit}: responses to long prompts would be cut short without a word; set it to "
             f"{longest} or shorten one of them"
         )
-        findings.append(error(key, message))
+        findings.append(Finding.error(key, message))
     context = context_length(config)
     if context is None:
         return findings
     if longest > context:
         message = f"{lengths} is more than the model's max_position_embeddings={context}; shorten one of them"
-        findings.append(error("data.max_response_length", message))
+        findings.append(Finding.error("data.max_response_length", message))
     if limit is not None and limit > context:
         message = (
             f"{key}={limit} is more than the model's max_position_embeddings={context}, which veRL refuses; set it to "
             f"{min(longest, context)}"
         )
-        findings.append(error(key, message))
+        findings.append(Finding.error(key, message))
     return findings
 
 
@@ -66,7 +66,7 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
         limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
     parallel = sequence_parallel(config)
     return [
-        error(
+        Finding.error(
             key,
             f"{key}={limit} x sequence parallel {parallel} does not hold one sequence of {_longest(config)} tokens "
             "(prompt plus response); veRL stops there. Raise it",
@@ -86,7 +86,7 @@ def _search_findings(config: DictConfig) -> list[Finding]:
         plain: Any = OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
         loop = read_options(plain)
     except ValueError as raised:
-        return [error(key, problem) for problem in problems_of(raised)]
+        return [Finding.error(key, problem) for problem in messages_of(raised)]
     response, searches = config.data.max_response_length, loop.max_searches
     budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
     if budget > response:
@@ -95,7 +95,7 @@ def _search_findings(config: DictConfig) -> list[Finding]:
             f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}: a response "
             "that uses its whole budget ends without an answer. Raise the length or lower the budget"
         )
-        return [warning(key, message)]
+        return [Finding.warning(key, message)]
     return []
 
 
@@ -108,12 +108,12 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
     from verl_trgrpo.verl_plugin.igrpo import DraftOptions  # imports veRL's agent loops
 
     plain: Any = OmegaConf.to_container(settings, resolve=True)
-    if problems := complaints_of(lambda: DraftOptions.of(plain), key):
+    if problems := findings_of(lambda: DraftOptions.of(plain), key):
         return problems
     if data.max_prompt_length < data.max_response_length:
         message = (
             f"data.max_prompt_length={data.max_prompt_length} does not hold a prompt and a draft of "
             f"data.max_response_length={data.max_response_length} tokens; drafts that do not fit are left out. Raise it"
         )
-        return [warning("data.max_prompt_length", message)]
+        return [Finding.warning("data.max_prompt_length", message)]
     return []

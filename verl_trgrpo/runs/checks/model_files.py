@@ -7,7 +7,8 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.common.problems import Finding, error, first_line, not_checked
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checks.contracts import build_problems
 from verl_trgrpo.runs.checks.files import MODEL, looks_local
 
@@ -23,7 +24,9 @@ def model_findings(config: DictConfig) -> list[Finding]:
     tokenizer = Path(str(model.get("tokenizer_path") or name)).expanduser()
     findings = []
     if not path.is_dir() and not looks_local(name):
-        findings.append(not_checked(MODEL, f"{MODEL}={name} is a name on a hub; nothing is downloaded to look at it"))
+        findings.append(
+            Finding.not_checked(MODEL, f"{MODEL}={name} is a name on a hub; nothing is downloaded to look at it")
+        )
     problems = _code_problems(path, tokenizer, trusted, MODEL)
     # Opening what brings code of its own would fail for the same reason.
     if not problems and tokenizer.is_dir() and (path / "config.json").is_file():
@@ -32,12 +35,12 @@ def model_findings(config: DictConfig) -> list[Finding]:
         problems = [f"{MODEL}={name} has no config.json, so it is not a model's directory; give that of a whole model"]
     if not problems and path.is_dir():
         problems = _build_problems(model)
-    findings += [error(MODEL, problem) for problem in problems]
+    findings += [Finding.error(MODEL, problem) for problem in problems]
     judge = config.reward.reward_model
     if judge.enable and judge.model_path:
         path = Path(judge.model_path).expanduser()
         key = "reward.reward_model.model_path"
-        findings += [error(key, problem) for problem in _code_problems(path, path, trusted, key)]
+        findings += [Finding.error(key, problem) for problem in _code_problems(path, path, trusted, key)]
     return findings
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, choice_hint, complaints_of, error, warning
+from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.common.text import choice_hint
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.checks.contracts import build_problems
 
@@ -45,10 +46,10 @@ def objective_findings(config: DictConfig) -> tuple[list[Finding], DictConfig | 
     for key, sound in _SOUND.items():
         node = OmegaConf.select(config, key)
         if OmegaConf.is_dict(node) and "_target_" in node and (problems := build_problems(node)):
-            findings += [error(key, problem) for problem in problems]
+            findings += [Finding.error(key, problem) for problem in problems]
             OmegaConf.update(config, key, sound, merge=False, force_add=True)
     if problems := build_problems(config.actor_rollout_ref.actor):
-        findings += [error(_ACTOR, problem) for problem in problems]
+        findings += [Finding.error(_ACTOR, problem) for problem in problems]
         config.actor_rollout_ref.actor.update(_SOUND_ACTOR)
         if build_problems(config.actor_rollout_ref.actor):
             return findings, None
@@ -63,13 +64,13 @@ def _clip_findings(actor: Any) -> list[Finding]:
     from verl_trgrpo.verl_plugin.config import check_kl, clip_range_of
 
     loss = actor.policy_loss
-    findings = complaints_of(lambda: clip_range_of(actor), _ACTOR)
+    findings = findings_of(lambda: clip_range_of(actor), _ACTOR)
     if not isinstance(loss, TokenWeighting):
         return findings
     if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
         message = f"shaping {loss.shaping} asks for the entropy, but actor.calculate_entropy=false; set it to true"
-        findings.append(error(f"{_ACTOR}.calculate_entropy", message))
-    return findings + complaints_of(lambda: check_kl(actor), _POLICY_LOSS)
+        findings.append(Finding.error(f"{_ACTOR}.calculate_entropy", message))
+    return findings + findings_of(lambda: check_kl(actor), _POLICY_LOSS)
 
 
 def _registered_findings(config: DictConfig) -> list[Finding]:
@@ -77,7 +78,7 @@ def _registered_findings(config: DictConfig) -> list[Finding]:
 
     registries = {"algorithm.adv_estimator": ADV_ESTIMATOR_REGISTRY, f"{_POLICY_LOSS}.loss_mode": POLICY_LOSS_REGISTRY}
     return [
-        error(key, f"{key}={name!r} is not registered; {choice_hint(str(name), registry)}")
+        Finding.error(key, f"{key}={name!r} is not registered; {choice_hint(str(name), registry)}")
         for key, registry in registries.items()
         if (name := OmegaConf.select(config, key)) not in registry
     ]
@@ -90,7 +91,7 @@ def _kl_findings(config: DictConfig) -> list[Finding]:
         (algorithm.use_kl_in_reward, "algorithm.kl_penalty", algorithm.kl_penalty),
     )
     findings = [
-        error(key, f"{key}={kind!r} is not a KL that veRL has; use low_var_kl (k3)")
+        Finding.error(key, f"{key}={kind!r} is not a KL that veRL has; use low_var_kl (k3)")
         for used, key, kind in kinds
         if used and not _is_kl_kind(kind)
     ]
@@ -98,7 +99,7 @@ def _kl_findings(config: DictConfig) -> list[Finding]:
         message = (
             f"algorithm.use_kl_in_reward=true and {_ACTOR}.use_kl_loss=true count the KL twice; GRPO uses the loss only"
         )
-        findings.append(warning("algorithm.use_kl_in_reward", message))
+        findings.append(Finding.warning("algorithm.use_kl_in_reward", message))
     return findings
 
 
@@ -121,13 +122,13 @@ def _weight_findings(actor: Any) -> list[Finding]:
     loss = actor.policy_loss
     if loss.kl != "plain" and not actor.use_kl_loss:
         message = f"policy_loss.kl={loss.kl} says how weights enter the KL loss, but {_ACTOR}.use_kl_loss=false: there is none"
-        findings.append(warning(f"{_POLICY_LOSS}.kl", message))
+        findings.append(Finding.warning(f"{_POLICY_LOSS}.kl", message))
     elif loss.kl == "literal":
         message = (
             "policy_loss.kl=literal is not zero where the policy is the reference, and pushes it away from there where "
             "w > 1; use plain or scaled unless this form is what you want to study"
         )
-        findings.append(warning(f"{_POLICY_LOSS}.kl", message))
+        findings.append(Finding.warning(f"{_POLICY_LOSS}.kl", message))
     if loss.placement != "inside" or not loss.shaping.probs_only:
         return findings
     try:
@@ -145,5 +146,5 @@ def _weight_findings(actor: Any) -> list[Finding]:
                 f"gradient (w up to {weights.max():g}, down to {weights.min():g}). That is up to all tokens of such "
                 "responses; watch actor/tr_zero_grad_frac, or use placement=outside"
             )
-            findings.append(warning(f"{_POLICY_LOSS}.placement", message))
+            findings.append(Finding.warning(f"{_POLICY_LOSS}.placement", message))
     return findings

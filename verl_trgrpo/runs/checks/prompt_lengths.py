@@ -8,7 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.common.problems import Finding, count_of, error, not_checked, warning
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.schema import is_chat
 from verl_trgrpo.data.tokens import load_tokenizer, prompt_length
 from verl_trgrpo.runs.checks.files import DATA, local_data_files
@@ -35,7 +36,11 @@ def prompt_length_findings(config: DictConfig) -> list[Finding]:
     if not any(files.values()):
         return _unchecked(config)
     if special:
-        return [not_checked(_LIMIT, f"prompts were not compared with {_LIMIT}: a template or tools of the run's own")]
+        return [
+            Finding.not_checked(
+                _LIMIT, f"prompts were not compared with {_LIMIT}: a template or tools of the run's own"
+            )
+        ]
     try:
         tokenizer = load_tokenizer(directory)
     except ValueError:
@@ -48,14 +53,14 @@ def _unchecked(config: DictConfig) -> list[Finding]:
     note = (
         f"prompts were not compared with {_LIMIT}={config.data.max_prompt_length}: that needs data and a tokenizer here"
     )
-    findings = [not_checked(_LIMIT, note)]
+    findings = [Finding.not_checked(_LIMIT, note)]
     if not config.data.filter_overlong_prompts and config.data.truncation == "error":
         message = (
             "data.filter_overlong_prompts=false with data.truncation=error: the first prompt of more than "
             f"{config.data.max_prompt_length} tokens stops the run; set it to true, or check the data with "
             "verl-trgrpo data check --tokenizer ... --max-prompt-length ..."
         )
-        findings.append(warning("data.filter_overlong_prompts", message))
+        findings.append(Finding.warning("data.filter_overlong_prompts", message))
     return findings
 
 
@@ -67,13 +72,13 @@ def _key_findings(key: str, paths: Sequence[Path], tokenizer: Any, config: DictC
             rows, chats, strange = _some_chats(path, config.data.prompt_key)
             lengths += [prompt_length(tokenizer, chat) for chat in chats]
         except ValueError as problem:
-            return [error(key, f"{key}={path}: {problem}")]
+            return [Finding.error(key, f"{key}={path}: {problem}")]
         total += rows
         if strange:
             message = (
                 f"{key}={path} has {count_of(strange, 'prompt')} that are no list of chat messages; build it again"
             )
-            findings.append(error(key, f"{message} (docs/data.md)"))
+            findings.append(Finding.error(key, f"{message} (docs/data.md)"))
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
 
 
@@ -103,17 +108,17 @@ def _length_findings(key: str, total: int, lengths: list[int], config: DictConfi
     all_seen = len(lengths) == total
     if not longer:
         message = f"{key}: {len(lengths)} of {total} prompts were compared with {_LIMIT}={limit}; none is longer"
-        return [] if all_seen else [not_checked(_LIMIT, message)]
+        return [] if all_seen else [Finding.not_checked(_LIMIT, message)]
     looked_at = f"{longer} of {total} prompts" if all_seen else f"{longer} of the {len(lengths)} prompts looked at"
     message = f"{key}: {looked_at} have more than {_LIMIT}={limit} tokens, the longest {max(lengths)}"
     if longer == len(lengths):
         lost = f"veRL's filter leaves nothing to {use}" if filtered else "none fits"
-        return [error(_LIMIT, f"{message}; {lost}. Raise the limit")]
+        return [Finding.error(_LIMIT, f"{message}; {lost}. Raise the limit")]
     if filtered and all_seen and key == "data.train_files" and isinstance(batch, int) and total - longer < batch:
         few = f"veRL's filter leaves {total - longer}, fewer than the data.train_batch_size={batch} of one step"
-        return [error(_LIMIT, f"{message}; {few}. Raise the limit, or lower the batch size")]
+        return [Finding.error(_LIMIT, f"{message}; {few}. Raise the limit, or lower the batch size")]
     if not filtered and data.truncation == "error":
         message += "; the first one stops the run. Set data.filter_overlong_prompts=true, or raise the limit"
-        return [error(_LIMIT, message)]
+        return [Finding.error(_LIMIT, message)]
     effect = "veRL leaves them out" if filtered else "veRL cuts them"
-    return [warning(_LIMIT, f"{message}; {effect}")]
+    return [Finding.warning(_LIMIT, f"{message}; {effect}")]

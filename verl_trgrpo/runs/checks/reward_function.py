@@ -13,7 +13,7 @@ import tempfile
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.problems import Finding, error, not_checked
+from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD
 from verl_trgrpo.runs.environment import training_environment
 
@@ -46,9 +46,11 @@ def reward_findings(config: DictConfig) -> list[Finding]:
     if path == OWN_REWARDS and name == "compute_score":
         return []
     if not path:
-        return [not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
+        return [Finding.not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
     if place := _workers_place(config):
-        return [not_checked(REWARD, f"{REWARD}.path={path} is loaded by Ray's workers, whose place {place} decides")]
+        return [
+            Finding.not_checked(REWARD, f"{REWARD}.path={path} is loaded by Ray's workers, whose place {place} decides")
+        ]
     # A file, not a pipe: what the module started may keep a pipe open after its process has ended.
     with tempfile.TemporaryFile("w+") as said:
         try:
@@ -60,14 +62,18 @@ def reward_findings(config: DictConfig) -> list[Finding]:
                 timeout=_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            return [not_checked(REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see")]
+            return [
+                Finding.not_checked(
+                    REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see"
+                )
+            ]
         said.seek(0)
         lines = said.read().strip().splitlines()
     if process.returncode:
         reason = (lines or ["no output"])[-1]
         message = f"{REWARD}.path={path} cannot be loaded (exit code {process.returncode}: {reason}); correct it"
-        return [error(REWARD, message)]
-    return [not_checked(REWARD, f"{path} decides which data sources it knows")]
+        return [Finding.error(REWARD, message)]
+    return [Finding.not_checked(REWARD, f"{path} decides which data sources it knows")]
 
 
 def _workers_place(config: DictConfig) -> str:

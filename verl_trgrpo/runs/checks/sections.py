@@ -11,7 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, as_plain_yaml, error, first_line
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.checks.files import DATA, MODEL, missing_files
 from verl_trgrpo.runs.compose import OWN_CONFIGS, ComposedRun, defaults_of, flat, verl_defaults
 
@@ -70,16 +71,18 @@ def _put_back(node: DictConfig, required: DictConfig, defaults: Any, prefix: str
                 continue
             state = "is empty" if child._is_none() or child._is_missing() else f"is {child}"  # type: ignore[union-attr]
             remedy = "remove that line, or give it keys"
-            findings.append(error(key, f"{key} {state}, where veRL has {_contents(required, name)}; {remedy}"))
+            findings.append(Finding.error(key, f"{key} {state}, where veRL has {_contents(required, name)}; {remedy}"))
             node[name] = default
     if len(lacking) == 1:
         key = f"{prefix}{lacking[0]}"
         message = f"{key} was taken out, where veRL has {_contents(required, lacking[0])}; give it a value instead"
-        findings.append(error(key, message))
+        findings.append(Finding.error(key, message))
     elif lacking:
         section, names = prefix[:-1] or "the configuration", ", ".join(map(str, lacking[:4]))
         more = f" and {len(lacking) - 4} more" if len(lacking) > 4 else ""
-        findings.append(error(prefix[:-1], f"{section} lacks {names}{more}, which veRL has; do not take them out"))
+        findings.append(
+            Finding.error(prefix[:-1], f"{section} lacks {names}{more}, which veRL has; do not take them out")
+        )
     return findings
 
 
@@ -93,7 +96,9 @@ def _shaping_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]
     OmegaConf.update(config, key, default)
     name = given if (OWN_CONFIGS / "shaping" / f"{given}.yaml").is_file() else default.name
     shown = "null" if given._is_none() else given
-    return [error(key, f"{key}={shown} is not a section; a shaping is the option of a group: write shaping={name}")]
+    return [
+        Finding.error(key, f"{key}={shown} is not a section; a shaping is the option of a group: write shaping={name}")
+    ]
 
 
 def _contents(required: DictConfig, name: Any) -> str:
@@ -120,6 +125,6 @@ def _text_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             optional = plain is None and key in TEXT_LISTS
             if optional or all(isinstance(text, str) and text for text in texts):
                 continue
-        findings.append(error(key, f"{key}={as_plain_yaml(value)} {problem}"))
+        findings.append(Finding.error(key, f"{key}={as_plain_yaml(value)} {problem}"))
         OmegaConf.update(config, key, OmegaConf.select(defaults, key))
     return findings

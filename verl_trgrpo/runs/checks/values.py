@@ -11,7 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.problems import Finding, as_plain_yaml, as_yaml, choice_hint, error, range_problems
+from verl_trgrpo.common.findings import Finding, range_errors
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, choice_hint
 from verl_trgrpo.runs.checks.annotations import described, field_types, fits
 from verl_trgrpo.runs.checks.sections import TEXT_LISTS
 
@@ -114,7 +115,7 @@ def value_findings(config: DictConfig, defaults: DictConfig) -> tuple[list[Findi
         value = values.get(key)
         if key in values and key not in seen and not (value is None and OmegaConf.select(defaults, key) is None):
             findings += _whole_findings(key, value, least)
-    findings += [error(problem.partition("=")[0], problem) for problem in range_problems(values, _RANGES)]
+    findings += [Finding.error(problem.partition("=")[0], problem) for problem in range_errors(values, _RANGES)]
     seen = {finding.where for finding in findings}
     findings += [finding for finding in _name_findings(values, defaults) if finding.where not in seen]
     seen = {finding.where for finding in findings}
@@ -143,7 +144,7 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
             if OmegaConf.is_missing(node, name):
                 default = _default_of(defaults, key)
                 if default is not None:  # others belong to parts of veRL that a run may not use
-                    findings.append(error(key, f"{key} has no value; give one ({_REMEDIES.get(key, default)})"))
+                    findings.append(Finding.error(key, f"{key} has no value; give one ({_REMEDIES.get(key, default)})"))
                 continue
             text = OmegaConf.to_container(node, resolve=False)[name]  # type: ignore[call-overload, index]
             try:
@@ -152,7 +153,9 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
                 reason = str(problem).splitlines()[0]
                 named = re.search(r"'([^']+)'", reason)
                 if named is None or named[1] in text:  # and not what refers to it in turn
-                    findings.append(error(key, f"{key}={text} cannot be resolved ({reason}); correct the reference"))
+                    findings.append(
+                        Finding.error(key, f"{key}={text} cannot be resolved ({reason}); correct the reference")
+                    )
                 continue
             if OmegaConf.is_interpolation(node, name) and key not in _RANGES | _LEAST:
                 continue  # what it refers to is looked at
@@ -168,7 +171,7 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
 def _whole_findings(key: str, value: Any, least: int) -> list[Finding]:
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return []
-    return [error(key, f"{key}={as_yaml(value)} is not a whole number of at least {least}; correct it")]
+    return [Finding.error(key, f"{key}={as_yaml(value)} is not a whole number of at least {least}; correct it")]
 
 
 def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding]:
@@ -181,7 +184,7 @@ def _name_findings(values: dict[str, Any], defaults: DictConfig) -> list[Finding
             if name not in names:
                 part = f"has {as_yaml(name)}, which" if isinstance(value, list) else f"={as_yaml(name)}"
                 message = f"{key}{' ' * isinstance(value, list)}{part} is unknown; {choice_hint(str(name), names)}"
-                findings.append(error(key, message))
+                findings.append(Finding.error(key, message))
     return findings
 
 
@@ -245,4 +248,4 @@ def _type_findings(key: str, value: Any, default: Any, hint: Any) -> list[Findin
     shown = as_plain_yaml(default)
     if isinstance(default, DictConfig):
         shown = f"a section with {', '.join(map(str, list(default)[:5]))}" if default else "an empty section"
-    return [error(key, f"{key}={as_yaml(value)} is not {wanted}; the default is {shown}")]
+    return [Finding.error(key, f"{key}={as_yaml(value)} is not {wanted}; the default is {shown}")]

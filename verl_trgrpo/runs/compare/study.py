@@ -11,7 +11,7 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.small_lm import TaskName
 
 TRAINERS = ("minimal", "verl")
@@ -85,7 +85,7 @@ class Study:
             problems.append("puzzles and data need train and test")
         if [bool(self.warm_start), bool(self.model), bool(self.small_lm)].count(True) > 1:
             problems.append("give at most one of warm_start (to be trained), model and small_lm")
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = ()) -> Study:

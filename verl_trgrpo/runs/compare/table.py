@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from verl_trgrpo.common.files import write_json, write_text
-from verl_trgrpo.common.tables import markdown_table
+from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.runs.compare.comparison import OUTCOME, TESTED, Comparison, Difference, PValue, compare
 from verl_trgrpo.runs.compare.figures import FIGURES, prompt_outcomes, run_figures
 from verl_trgrpo.runs.compare.runner import run_directory

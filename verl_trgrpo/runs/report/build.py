@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.pages import write_page
-from verl_trgrpo.common.problems import raise_problems
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, compare
 from verl_trgrpo.runs.compare.figures import prompt_outcomes, run_figures
 from verl_trgrpo.runs.compare.table import comparison_tables, shown_figures
@@ -43,7 +43,7 @@ class ReportOptions:
         problems = [] if self.runs else ["no runs were given; name at least one directory"]
         if self.out.is_dir():
             problems.append(f"--out {self.out} is a directory; name a file, such as {self.out / 'report.html'}")
-        raise_problems(problems)
+        raise_invalid(problems)
 
 
 class Report(NamedTuple):
@@ -78,7 +78,7 @@ def build_report(options: ReportOptions) -> Report:
     if options.metric is not None and options.metric not in names:
         known = sorted(name for name in names if name.startswith("val-"))
         problems.append(f"--metric {options.metric} is in no run; they have {', '.join(known) or 'no validation'}")
-    raise_problems(problems)
+    raise_invalid(problems)
 
     arms = group_arms(runs, baseline)
     primary, margin = study.get("primary", ""), study.get("margin")

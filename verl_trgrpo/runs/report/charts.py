@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from verl_trgrpo.common.problems import count_of
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.charts import as_png, new_figure, plain, style
 from verl_trgrpo.runs.compare.figures import series
 from verl_trgrpo.runs.metrics import EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT

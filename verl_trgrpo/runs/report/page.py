@@ -10,7 +10,7 @@ from typing import Any
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.pages import render_page
-from verl_trgrpo.common.problems import count_of
+from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
 from verl_trgrpo.runs.compare.table import difference_text
 from verl_trgrpo.runs.report.runs import Arm

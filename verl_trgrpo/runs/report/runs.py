@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.runs.metrics import Step, read_steps
 from verl_trgrpo.runs.record import read_record
 from verl_trgrpo.runs.settings import OPTIONS_FILE
@@ -100,7 +100,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
             problems.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
-    raise_problems(problems)
+    raise_invalid(problems)
     return runs
 
 

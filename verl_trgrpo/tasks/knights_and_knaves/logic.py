@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 
 Statement = tuple[Any, ...]
 

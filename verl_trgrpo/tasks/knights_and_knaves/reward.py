@@ -36,7 +36,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.score import Score
 
 RIGHT = Score(3.0, acc=1.0)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.build import counts
 from verl_trgrpo.data.sources import Record, find_files, parse_records
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, unique_solution

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.math.equality import compare, formulas
 from verl_trgrpo.tasks.math.judge import judge
 from verl_trgrpo.tasks.math.reading import normalize, read_forms

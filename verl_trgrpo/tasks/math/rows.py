@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.data.sources import Record
 from verl_trgrpo.tasks.math.equality import compare

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data import schema
 from verl_trgrpo.data.build import BuilderOptions, DataSet, counts, limit_problems
@@ -98,7 +98,7 @@ def _select(options: SearchQaOptions, parts: Parts) -> list[tuple[str, str, str]
     for name in dict.fromkeys(options.test_sets):
         wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in options.train_sets)))
     found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
-    raise_problems(
+    raise_invalid(
         [
             f"the source has no {role} split of {name}; add it or leave it out of --{role}-sets"
             for role, name, splits in found

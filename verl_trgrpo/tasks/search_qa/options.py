@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from verl_trgrpo.common.problems import raise_problems
+from verl_trgrpo.common.findings import raise_invalid
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SearchOptions:
             value, low = getattr(self, name), int(name != "retries")
             if type(value) is not int or value < low:
                 problems.append(f"{name} is {value!r}; it must be a whole number of at least {low}")
-        raise_problems([f"rollout.custom.search: {problem}" for problem in problems])
+        raise_invalid([f"rollout.custom.search: {problem}" for problem in problems])
 
     @property
     def urls(self) -> tuple[str, ...]:

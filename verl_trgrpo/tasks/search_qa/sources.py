@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal, get_args
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.schema import CHAT_TAGS
 from verl_trgrpo.data.sources import FILE_TYPES, Record, load_hub, parse_records, read_records
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_trgrpo.common.problems import shorten
+from verl_trgrpo.common.text import shorten
 
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
 _CLOSING = ("</information>", "</tool_response>", "<|im_start|>assistant")
