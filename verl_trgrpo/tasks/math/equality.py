@@ -1,24 +1,87 @@
-"""Whether an answer equals a ground truth."""
+"""Decide whether an answer equals a ground truth."""
 
 import re
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
 
-from verl_trgrpo.tasks.math.reading import LIST, RELATION, UNION, WORD, Form, Number, normalize, read_forms
+from verl_trgrpo.tasks.math.answers import (
+    _NAME_OF_FUNCTION,
+    _SIMPLE_NAME,
+    CHOICE,
+    GROUP,
+    LIST,
+    RATIO,
+    RELATION,
+    UNION,
+    VALUE,
+    WITHOUT,
+    WORD,
+    Form,
+    Number,
+    normalize,
+    read_forms,
+    real_set,
+    split_top_level,
+)
 
 SameFormula = Callable[[str, str], bool]
 
 # What an honest answer has no more of than its ground truth: work left to do, long numbers, towers of powers.
 _LEFT_TO_DO = re.compile(
-    r"\\(?:i*int|oint|sum|prod|lim|begin)(?![a-zA-Z])|d/d|\\frac\{d|[0-9]{31}"
+    r"\\(?:i*int|oint|sum|prod|lim|begin)(?![a-zA-Z])|d/d|\\frac\{d\}|[0-9]{31}"
     r"|\^\{?[^{}^]*\^\{?[^{}^]*\^|[0-9]\)*\^\{?-?[0-9]{5,}|[0-9]{4,}\)*!|!\)*!|\^\{?\(*[0-9]+\)*(?:\^|!)"
 )
-_NO_WORD = re.compile(r"[^\w]+")
-_PLAIN_WORDS = re.compile(r"[^\W\d_]|[^\W\d_][^\W\d_' ]*[^\W\d_]")
+_SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")
+_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)
+_ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")
+_PUNCTUATION = re.compile(r"[^\w]+")
+_PLAIN_WORDS = re.compile(r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]")
+_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)
 _CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")
+_CHOICES = re.compile(r"[A-J]+")
+_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")
+_VOWEL = re.compile("[aeiouAEIOU]")
+_SHORT_WORDS = frozenset(
+    [
+        "no",
+        "yes",
+        "odd",
+        "even",
+        "one",
+        "two",
+        "six",
+        "ten",
+        "red",
+        "tie",
+        "win",
+        "all",
+        "any",
+        "nil",
+        "max",
+        "min",
+        "tom",
+        "bob",
+        "jan",
+        "feb",
+        "mon",
+        "tue",
+        "wed",
+        "thu",
+        "fri",
+        "sat",
+        "sun",
+    ]
+)
 _MIN_WORD_CHARS = 4
-"""Without `\\text`, so many letters are a word, fewer a product such as `mgh`."""
+"""Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
 _CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")
+_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
+_INTEGER = re.compile(r"-?[0-9]+")
+_MIN_ROUNDED_DIGITS = 7
+_FLOAT32_DIGITS = 12
 
 
 def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False) -> bool:
@@ -28,9 +91,9 @@ def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rou
     With `rounded_gold`, an answer with more digits than a decimal gold is rounded to the gold's last place first.
     """
     answer_text = normalize(answer)
-    if not answer_text:  # a gold that is no answer either, such as "$", is right as it stands all the same
+    if not answer_text:  # a gold that is not an answer either, such as "$", is right as it stands all the same
         return bool(answer.strip()) and answer.strip() in map(str.strip, golds)
-    texts = [normalize(gold) for gold in golds]
+    texts = [normalize(alternative) for gold in golds for alternative in alternatives(gold)]
     if answer_text in texts:
         return True
     comparison = _Comparison(rounded_gold, same_formula)
@@ -38,11 +101,18 @@ def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rou
     return any(comparison.forms(gold, form) for text in texts for gold in read_forms(text) for form in answers)
 
 
+def alternatives(gold: str) -> list[str]:
+    r"""Return the ground truths that a string names: `0.09 \text{ OR } \frac{9}{100}` names two; its own box is removed."""
+    if match := _GOLD_BOX.fullmatch(gold):
+        gold = match[1]
+    return [part for part in _ALTERNATIVES.split(gold) if part.strip()] or [gold]
+
+
 def formulas(form: Form) -> list[str]:
-    """Return the texts in `form` that only a parser of formulas can understand."""
+    """Return the strings in `form` that only a parser of formulas can understand."""
     if form.items:
         return [text for item in form.items for text in formulas(item)]
-    return [] if form.number is not None or form.kind == WORD else [form.text]
+    return [] if form.number is not None or form.kind in (WORD, CHOICE) else [form.text]
 
 
 @dataclass(frozen=True)
@@ -51,24 +121,98 @@ class _Comparison:
     same_formula: SameFormula
 
     def forms(self, gold: Form, answer: Form) -> bool:
+        if CHOICE in (gold.kind, answer.kind):
+            return self.choices(gold, answer)
+        if RATIO in (gold.kind, answer.kind):
+            return self.ratios(gold, answer)
         if gold.items and answer.items and _names_differ(gold, answer):
             return False  # before a set of one value loses its name: A={5} and B={5}
+        if self.same_sets(gold, answer) or self.named_values(gold, answer):
+            return True
         # A set of one value is that value.
         gold, answer = (f.items[0] if f.kind == LIST and len(f.items) == 1 else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.values(gold, answer)
         if not gold.items or not answer.items or _names_differ(gold, answer):
-            return False
-        same_kind = gold.kind == answer.kind
+            return _is_choice_list(gold, answer) or self.point(gold, answer)
         if gold.kind == UNION and answer.kind == LIST:
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
-            same_kind = len(names) == 1 and None not in names and gold.name in (None, *names)
-        if same_kind and gold.kind in (LIST, UNION):
+            if len(names) == 1 and None not in names and gold.name in (None, *names):
+                return self.unordered(gold.items, answer.items)
+            return False
+        if gold.kind == answer.kind and gold.kind in (LIST, UNION):
             return self.unordered(gold.items, answer.items)
-        if same_kind or (gold.kind == LIST and answer.kind == "()"):
+        if gold.kind == answer.kind or (gold.kind == LIST and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         return False
+
+    def choices(self, gold: Form, answer: Form) -> bool:
+        """Compare letters, and the values beside them where both have one: `\\textbf{(E)}\\ 48` is E and 48."""
+        if gold.kind == answer.kind:
+            return gold.text == answer.text and (
+                not gold.items or not answer.items or self.forms(gold.items[0], answer.items[0])
+            )
+        choice, other = (gold, answer) if gold.kind == CHOICE else (answer, gold)
+        if not other.items and other.text == choice.text:
+            return True
+        if not choice.items:
+            return False
+        return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
+
+    def ratios(self, gold: Form, answer: Form) -> bool:
+        """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""
+        if gold.unit and answer.unit and gold.unit != answer.unit:
+            return False
+        if gold.kind != answer.kind:
+            fraction, ratio = (answer, gold) if gold.kind == RATIO else (gold, answer)
+            values = _numbers(ratio)
+            return bool(
+                values and len(values) == 2 and values[1] and not _TIME.fullmatch(ratio.text)
+                and fraction.number is not None and fraction.number.value == values[0] / values[1]
+            )  # fmt: skip
+        if gold.text == answer.text:
+            return True
+        if _TIME.fullmatch(gold.text) or _TIME.fullmatch(answer.text) or len(gold.items) != len(answer.items):
+            return False
+        if all(map(self.forms, gold.items, answer.items)):
+            return True
+        ours, theirs = _numbers(gold), _numbers(answer)
+        if not ours or not theirs or not all(_INTEGER.fullmatch(item.text) for item in answer.items):
+            return False
+        reduced = gcd(*(value.numerator for value in theirs)) == 1
+        return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
+
+    def same_sets(self, gold: Form, answer: Form) -> bool:
+        """Compare as sets of real numbers where either side is written as one that is not a mere list of points."""
+        kinds = {gold.kind, answer.kind}
+        if not kinds & {UNION, WITHOUT, "(]", "[)", "[]"} and not (gold.name or answer.name):
+            return False
+        if not all(_is_set(form) for form in (gold, answer)) or _variables_differ(gold, answer):
+            return False
+        ours = real_set(gold)
+        return ours is not None and ours == real_set(answer)
+
+    def named_values(self, gold: Form, answer: Form) -> bool:
+        """Compare `(a,b)=(1,2)` with `a=1, b=2`."""
+        pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
+        if pair.kind != "()" or listed.kind != LIST or not pair.name or not pair.name.startswith("("):
+            return False
+        names = pair.name[1:-1].split(",")
+        values = {item.name: item for item in listed.items}
+        if len(values) != len(listed.items) or set(values) != set(names) or len(names) != len(pair.items):
+            return False
+        ordered = [values[name] for name in names]
+        return all(map(self.forms, *((pair.items, ordered) if pair is gold else (ordered, pair.items))))
+
+    def point(self, gold: Form, answer: Form) -> bool:
+        """Compare `P(1,2)` with `(1,2)`: a capital letter in front of coordinates names a point."""
+        if gold.kind != "()" or answer.kind != VALUE or not re.fullmatch(r"[A-Z]\(.*\)", answer.text):
+            return False
+        parts = split_top_level(answer.text[2:-1], ",")
+        if len(parts) != len(gold.items):
+            return False
+        return self.forms(gold, read_forms(answer.text[1:])[0])
 
     def unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
         """Equality is transitive, so taking the first equal item of those left is as good as any."""
@@ -82,27 +226,46 @@ class _Comparison:
 
     def values(self, gold: Form, answer: Form) -> bool:
         if answer.last and gold.name is None and gold.kind != RELATION and _CONSTANT.fullmatch(gold.text):
-            return self.forms(gold, answer.last)  # AB=10 and 10
+            return self.forms(gold, answer.last)  # x+y=10 and 10
         if (gold.kind == RELATION) != (answer.kind == RELATION):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
             left_to_find = gold.name is not None and _CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
             return not left_to_find and one is not None and other is not None and self.formulas(one, other)
         if _names_differ(gold, answer):
+            return self.renamed(gold, answer)
+        if gold.name and not answer.name and not _may_lose_name(gold):
             return False
         if gold.unit and answer.unit and gold.unit != answer.unit:
             return False
         if gold.text == answer.text:
             return True
         if gold.number is not None:
-            # Arithmetic that is left to do, such as the question itself, is no answer where a number is asked for.
+            # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and self.numbers(gold.number, answer.number)
+        return self.words_or_formulas(gold, answer)
+
+    def words_or_formulas(self, gold: Form, answer: Form) -> bool:
         marked = WORD in (gold.kind, answer.kind)
+        if gold.kind == WORD and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
+            return answer.text in (gold.text, gold.text.partition("_")[0])  # the question names the base
         if (key := _word_key(gold, marked)) is not None and key == _word_key(answer, marked):
             return True
-        # AB and BA may be two segments.
-        if marked or (_CAPITALS.fullmatch(gold.text) and _CAPITALS.fullmatch(answer.text)):
+        # AB and BA may be two segments, and letters in another order are another word.
+        if marked or (_CAPITALS.fullmatch(gold.text) and _CAPITALS.fullmatch(answer.text)) or _are_words(gold, answer):
             return False
         return self.formulas(gold.text, answer.text)
+
+    def renamed(self, gold: Form, answer: Form) -> bool:
+        """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
+        ours, theirs = (_NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
+        if ours and theirs:
+            variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
+            same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
+            return same and self.formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
+        if gold.number is not None or answer.number is not None or _CONSTANT.fullmatch(gold.text):
+            return False
+        one, other = _equation(gold), _equation(answer)
+        return one is not None and other is not None and self.formulas(one, other)
 
     def numbers(self, gold: Number, answer: Number) -> bool:
         """Without a percent sign in common, `50%` is both 50 and 0.5: the sign is often part of the question."""
@@ -114,17 +277,94 @@ class _Comparison:
         if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:
             return False
         # An answer with fewer digits is a multiple of the gold's last place, so it is never this near without being equal.
-        near = gold.last_place / 2 if self.rounded_gold and gold.last_place else 0
-        return any(abs(value - gold.value) <= near for value in values)
+        near = gold.last_place / 2 if gold.last_place and (self.rounded_gold or _rounds_fraction(gold, answer)) else 0
+        return any(abs(value - gold.value) <= near for value in values) or _is_float32(gold, answer)
 
     def formulas(self, gold: str, answer: str) -> bool:
+        gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
+        if _terms(gold) == _terms(answer):
+            return True
+        if _SLOPPY_POWER.search(answer):
+            return False  # x^10 is x^{1}0 in LaTeX
         long = len(answer) > max(80, 3 * len(gold))
         hard = len(_LEFT_TO_DO.findall(answer)) > len(_LEFT_TO_DO.findall(gold))
-        return not long and not hard and self.same_formula(gold, answer)
+        return not long and not hard and self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)
+
+
+def is_rounded(gold: str) -> bool:
+    """Return whether a ground truth is a decimal with so many places that it is a rounded value, such as 0.6666666667."""
+    form = read_forms(normalize(gold))[0] if gold.strip() else None
+    return form is not None and form.number is not None and _has_many_places(form.number)
+
+
+def _has_many_places(number: Number) -> bool:
+    return (
+        number.last_place is not None
+        and number.last_place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS)
+        and not number.percent
+    )
+
+
+def _rounds_fraction(gold: Number, answer: Number) -> bool:
+    """A decimal of seven places and more is the rounded value of a fraction that is given exactly."""
+    return _has_many_places(gold) and not answer.literal_integer
+
+
+def _is_float32(gold: Number, answer: Number) -> bool:
+    """Whether the gold is what 32-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
+    if gold.last_place is None or gold.last_place > Fraction(1, 10**_FLOAT32_DIGITS) or abs(answer.value) > 1e30:
+        return False
+    single = struct.unpack("f", struct.pack("f", float(answer.value)))[0]
+    return single == float(gold.value)
+
+
+def _numbers(form: Form) -> list[Fraction] | None:
+    values = [item.number.value for item in form.items if item.number is not None]
+    return values if len(values) == len(form.items) else None
+
+
+def _is_set(form: Form) -> bool:
+    """Whether a form is a set of real numbers: an interval, a union, or conditions on one variable."""
+    if form.kind == LIST:
+        names = {item.name for item in form.items}
+        return len(names) == 1 and None not in names and any(item.items for item in form.items)
+    return form.kind in (UNION, WITHOUT, "()", "(]", "[)", "[]")
+
+
+def _variables_differ(gold: Form, answer: Form) -> bool:
+    one, other = (form.items[0].name if form.kind == LIST else form.name for form in (gold, answer))
+    return one is not None and other is not None and one != other
 
 
 def _names_differ(gold: Form, answer: Form) -> bool:
-    return gold.name is not None and answer.name is not None and gold.name != answer.name
+    if gold.name is None or answer.name is None or gold.name == answer.name:
+        return False
+    plain = [
+        re.sub(r"^\\vec\{?([^{}]*)\}?$", r"\1", re.sub(r"^m(?=\\angle)", "", name)) for name in (gold.name, answer.name)
+    ]
+    return plain[0] != plain[1]
+
+
+def _may_lose_name(gold: Form) -> bool:
+    """Whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
+    return gold.number is not None or bool(_SIMPLE_NAME.fullmatch(gold.name or "") or _CONSTANT.fullmatch(gold.text))
+
+
+def _is_choice_list(gold: Form, answer: Form) -> bool:
+    """Whether `BD` is given for `B, D`."""
+    letters = sorted(item.text for item in gold.items) if gold.kind == LIST else []
+    return bool(
+        letters and _CHOICES.fullmatch("".join(letters)) and sorted(answer.text) == letters and not answer.items
+    )
+
+
+def _are_words(gold: Form, answer: Form) -> bool:
+    texts = (gold.text, answer.text)
+    return (
+        all(map(_LETTER_RUN.fullmatch, texts))
+        and len(gold.text) == len(answer.text) > 2
+        and all(map(_VOWEL.search, texts))
+    )
 
 
 def _equation(form: Form) -> str | None:
@@ -132,13 +372,27 @@ def _equation(form: Form) -> str | None:
     return form.text if form.kind == RELATION else named
 
 
-def _word_key(form: Form, marked: bool) -> str | None:
-    r"""Words count without case and punctuation; a single letter is a symbol or a choice, and its case counts.
+def _terms(text: str) -> list[str]:
+    """Return the terms of a sum, sorted; a long polynomial in another order needs no parser."""
+    signed = re.sub(r"(?<![\^_({\[,=<>+*/-])([+-])", "\ue003\\1", text if text[:1] in "+-" else f"+{text}")
+    if signed.count("\ue003") < 1:
+        return [text]
+    parts = split_top_level(signed, "\ue003")
+    return sorted(part for part in parts if part) if "=" not in text else [text]
 
-    marked: one of the two texts compared is written as `\text{...}`.
+
+def _word_key(form: Form, marked: bool) -> str | None:
+    r"""Words count without case, article and punctuation; a single letter is a symbol or a choice, and its case counts.
+
+    marked: one of the two strings compared is written as `\text{...}`.
     """
     text = form.text.replace(" ", "") if _CAPITALS.fullmatch(form.text) else form.text
     if form.kind != WORD and not _PLAIN_WORDS.fullmatch(text):
         return None
-    key = _NO_WORD.sub(" ", text).strip()
-    return key.casefold() if len(key) >= (2 if marked else _MIN_WORD_CHARS) else key
+    key = (
+        _ARTICLE.sub("", _PUNCTUATION.sub(" ", text).strip(), count=1)
+        if marked
+        else _PUNCTUATION.sub(" ", text).strip()
+    )
+    known = key.casefold() in _SHORT_WORDS
+    return key.casefold() if known or len(key) >= (2 if marked else _MIN_WORD_CHARS) else key

@@ -1,5 +1,6 @@
 """Equality of formulas, with math-verify as the parser and sympy for the values. Imported in the judge process only."""
 
+import hashlib
 import random
 import re
 from functools import lru_cache
@@ -20,8 +21,23 @@ _CONVERSION = ConversionConfig(lowercase_symbols=False)  # m and M are two quant
 _PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,} [a-zA-Z]{2,}")
 _FACTORIAL_POWER = re.compile(r"([a-zA-Z0-9]|\([^()]*\))!\^")
 _TEXT = re.compile(r"\\text\{([a-zA-Z]+)\}")
-_PRODUCT = re.compile(r"(\\[a-zA-Z]+)|([a-zA-Z0-9)])(?=\((?!0\)))|(\))(?=[a-zA-Z0-9])")
+_SCRIPT = r"(?:\w|\{(?:[^{}]|\{[^{}]*\})*\})"
+_FUNCTION = rf"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|lg|exp|sqrt|frac|binom|min|max|left|right)h?(?![a-zA-Z])(?:_{_SCRIPT})?(?:\^{_SCRIPT})?"
+_PRODUCT = re.compile(
+    rf"({_FUNCTION}|\\(?!pi|[a-z]*theta|alpha|beta|gamma|lambda|mu|phi|rho|sigma|omega)[a-zA-Z]+)|([a-zA-Z0-9)}}])(?=\()|(\))(?=[a-zA-Z0-9])"
+)
 _CAPITAL_I = re.compile(r"(\\[a-zA-Z]+|_\{[^{}]*\}|_\w)|I(?:_\w|_\{\w+\})?")
+_SYMBOL = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w+\}))?"
+_DERIVATIVE = re.compile(
+    rf"\\frac\{{\s*(?P<kind>d|\\partial)\s*(?:\^\{{?(?P<order>[0-9])\}}?)?\s*(?P<of>{_SYMBOL})\s*\}}"
+    rf"\{{\s*(?:d|\\partial)\s*(?P<by>{_SYMBOL})\s*(?:\^\{{?[0-9]\}}?)?\s*\}}"
+)
+_PRIMED = re.compile(rf"(?P<of>{_SYMBOL})(?P<primes>'+)")
+_GREATEST_DIVISOR = re.compile(r"\\(gcd|lcm|phi|mathbb)(?:\(([^()]*)\)|\{([^{}]*)\})")
+_AT_A_NUMBER = re.compile(r"(?<![a-zA-Z\\}])([a-zA-Z])\(([0-9]+(?:\.[0-9]+)?)\)")
+_DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?|[a-zA-Z])\^\\circ")
+_SLASH_FRACTION = re.compile(r"(?<![0-9.}\w)])([0-9]+)/([0-9]+)(?=[a-zA-Z\\])")
+_GROUPED_ARGUMENT = re.compile(r"(\\log_(?:\w|\{[^{}]*\}))\{([^{}]*)\}")
 
 # The parser learns its grammar while it works; what is compared before the fork need not be learned by every worker.
 WARM_UP = (
@@ -37,7 +53,9 @@ def same_formula(gold: str, answer: str) -> bool:
     Numbers and expressions are compared by value to 40 significant digits, at points fixed by the names of their variables;
     equations are equal if one is a multiple of the other. Anything else is left to math-verify.
     """
-    one, other = _parse(gold), _parse(answer)
+    variables = {match["by"] for match in _DERIVATIVE.finditer(gold + " " + answer) if match["kind"] == "d"}
+    by = variables.pop() if len(variables) == 1 else ""
+    one, other = _parse(gold, by), _parse(answer, by)
     if gold == answer:
         return True
     equations = isinstance(one, sympy.Eq) and isinstance(other, sympy.Eq)
@@ -45,7 +63,7 @@ def same_formula(gold: str, answer: str) -> bool:
         one, other = one.lhs - one.rhs, other.lhs - other.rhs
     if isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr):
         # Step functions of fractions agree with much that they are not, and their variables stand for integers.
-        integers = one.has(*_STEPS) or other.has(*_STEPS)
+        integers = _steps_over_integers(one) or _steps_over_integers(other)
         pairs = [
             (_value(one, point, integers), _value(other, point, integers)) for point in range(16 if integers else 4)
         ]
@@ -58,18 +76,45 @@ def same_formula(gold: str, answer: str) -> bool:
     return not equations and bool(verify(one, other, timeout_seconds=None))
 
 
-@lru_cache(maxsize=256)
-def _parse(text: str) -> Any:
-    if _PROSE.search(re.sub(r"\\[a-zA-Z]+", r"\\x", text)):
-        raise ValueError(f"{text} reads like prose")
-    text = _TEXT.sub(r"\1", text)
+def _opaque(kind: str, text: str) -> str:
+    """Return a symbol that stands for what has no value of its own; equal strings get equal symbols."""
+    return rf"\variable{{{kind}{hashlib.blake2b(re.sub(chr(32), '', text).encode(), digest_size=6).hexdigest()}}} "
+
+
+def _derivatives(text: str, by: str) -> str:
+    """Return `text` with derivatives as symbols: `y'`, `\\dot y` and `dy/dt` are one if `t` is the only such variable."""
+    text = _DERIVATIVE.sub(
+        lambda m: _opaque("D", f"{m['kind'] if m['kind'] != 'd' else ''}{m['order'] or 1} {m['of']} {m['by']}"), text
+    )
+    return _PRIMED.sub(lambda m: _opaque("D", f"{len(m['primes'])} {m['of']} {by}"), text)
+
+
+def _divisor(match: re.Match[str]) -> str:
+    arguments = sorted((match[2] if match[2] is not None else match[3]).replace(" ", "").split(","))
+    if match[1] == "lcm" and len(arguments) == 2:
+        return rf"\frac{{({arguments[0]})({arguments[1]})}}{{{_opaque('gcd', ','.join(arguments))}}}"
+    return _opaque(match[1], ",".join(arguments))
+
+
+def _prepare(text: str, by: str) -> str:
+    """Return a formula as the parser understands it: without what it would read as something else."""
+    text = _derivatives(_TEXT.sub(r"\1", text), by)
+    text = _GREATEST_DIVISOR.sub(_divisor, text.replace(r"\varphi", r"\phi"))
+    text = _AT_A_NUMBER.sub(lambda m: _opaque("at", f"{m[1]} {m[2]}"), text)
+    text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
+    text = _SLASH_FRACTION.sub(r"\\frac{\1}{\2}", _GROUPED_ARGUMENT.sub(r"\1(\2)", text))
     text = _FACTORIAL_POWER.sub(r"(\1!)^", text)  # the parser does not know n!^2
     # "k(k+1)" may call a function k; as a product it parses ten times faster, and both sides are read alike.
-    # I(0) is no product, which would be 0.
     text = _PRODUCT.sub(lambda match: match[1] or (match[2] or match[3]) + r"\cdot ", text)
     # The parser takes I for the imaginary unit and drops its index; here it is a variable, such as a current.
-    text = _CAPITAL_I.sub(lambda match: match[1] or rf"\variable{{{re.sub('[{}]', '', match[0])}}}", text)
-    text = normalize_latex(rf"\boxed{{{text}}}", _NORMALIZATION)
+    return _CAPITAL_I.sub(lambda match: match[1] or rf"\variable{{{re.sub('[{}_]', '', match[0])}}}", text)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, by: str = "") -> Any:
+    if _PROSE.search(re.sub(r"\\[a-zA-Z]+", r"\\x", text)):
+        raise ValueError(f"{text} reads like prose")
+    text = normalize_latex(rf"\boxed{{{_prepare(text, by)}}}", _NORMALIZATION)
     parsed = latex2sympy(
         text,
         is_real=not should_treat_as_complex(text),
@@ -78,8 +123,21 @@ def _parse(text: str) -> Any:
         conversion_config=_CONVERSION,
     )
     if parsed is None:
-        raise ValueError(f"{text} is no formula")
+        raise ValueError(f"{text} is not a formula")
     return parsed
+
+
+def _steps_over_integers(expression: Any) -> bool:
+    """Whether step functions act on more than integers at integer points: floor(n/2), but not floor(x)."""
+    steps = [step for step in expression.atoms(*_STEPS) if step.args]
+    if not steps:
+        return False
+    for step in steps:
+        where = {symbol: _coordinate(symbol.name, 0, True) for symbol in step.free_symbols}
+        argument = step.args[0].xreplace(where)
+        if len(step.args) > 1 or argument.is_integer is not True:
+            return True
+    return False
 
 
 def _close(a: Any, b: Any) -> bool:

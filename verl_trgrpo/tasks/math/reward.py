@@ -16,9 +16,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.math.equality import compare, formulas
+from verl_trgrpo.tasks.math.answers import normalize, read_forms
+from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
 from verl_trgrpo.tasks.math.judge import judge
-from verl_trgrpo.tasks.math.reading import normalize, read_forms
 from verl_trgrpo.tasks.score import Score
 
 MAX_GOLD_CHARS = 2000
@@ -127,6 +127,8 @@ def gold_text(gold: Any) -> str:
 def _understood(gold: str, limit: float) -> bool:
     """Whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
-        return all(judge.ask(text, text, limit)[0] for text in formulas(read_forms(normalize(gold))[0]))
+        return all(
+            judge.ask(text, text, limit)[0] for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
+        )
     except TimeoutError:
         return True

@@ -1,0 +1,664 @@
+r"""Read a mathematical answer: normalise its spelling, peel what surrounds the value, split it into values.
+
+The stages are :func:`normalize` (one spelling of characters and commands), the peeling functions (choice letter, qualifier,
+name, unit, currency: kept beside the value) and :func:`read_forms` (numbers, lists, intervals, matrices, ...). Reading the
+shape here keeps `(1,2)` apart from `[1,2]`, `\{1,2\}` and `1,2`, and makes an answer that lists several candidates a list,
+which never equals a single value. Strings are short: an answer is capped at 1,000 characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, multiplier, read_unit
+
+# --- Stage 1: characters and commands --------------------------------------------------------------------------------
+
+_SCRIPTS = tuple(
+    (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))
+    for mark, characters, plain in (
+        ("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼ⁿⁱ", "0123456789+-=ni"),
+        ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),
+    )
+)
+_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
+_DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
+_CURRENCIES = {_DOLLAR: "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
+_KEPT = frozenset("ℝℤℕℚℂ") | _CURRENCIES.keys()  # their compatibility form loses what they mean
+_CHARACTERS = str.maketrans(
+    {
+        letter: rf"\{name} "
+        for letter, name in zip(
+            "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ",
+            ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "phi", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"],
+            strict=True,
+        )
+    }
+    | dict.fromkeys("−‐‑‒–—―", "-")
+    | dict.fromkeys("‘’′´", "'")
+    | dict.fromkeys("∶꞉", ":")
+    | dict.fromkeys("·⋅∙", r"\cdot ")
+    | dict.fromkeys("÷∕⁄", "/")
+    | {
+        "″": "''", "×": r"\times ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ",
+        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ", "≠": r"\neq ", "≈": r"\approx ", "≡": r"\equiv ",
+        "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
+        "∖": r"\setminus ", "¢": r"\text{ cents}", "、": ",", "。": ".", "∠": r"\angle ", "∴": r"\therefore ", "√": r"\sqrt ",
+        "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle ", "⟩": r"\rangle ",
+    }
+)  # fmt: skip
+
+_COMMANDS = {
+    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
+    "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
+    "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
+    "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
+    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "smallsetminus": r"\setminus", "backslash": r"\setminus",
+    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
+}  # fmt: skip
+_COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
+_LAYOUT = re.compile(
+    r"\\[()\[\]]"  # \( and \[ begin a formula
+    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*\.?"
+    r"|\\(?:text)?color\s*\{[a-zA-Z]*\}"
+    r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
+)
+_TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)")
+_NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+_UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
+_TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
+_FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "coth",
+        "log",
+        "ln",
+        "exp",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "det",
+        "lim",
+        "arg",
+        "mod",
+    ]
+)
+ROW = "\ue000"  # stands for the row break of a matrix
+GROUP = "\ue001"  # stands for a comma that may separate thousands
+_ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
+_SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
+_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
+_THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
+_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?![0-9])")
+_COMMA_GROUPS = re.compile(
+    r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])"
+)
+_CONJUNCTION = r"(?:and|or)"
+_LEAD = re.compile(
+    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+"
+    r"|\\approx(?![a-zA-Z])|=(?!=))\s*",
+    re.IGNORECASE,
+)
+_MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
+_WORDS_BEHIND = re.compile(
+    r"(?<=[0-9})!%])\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
+    r"([a-zA-Z][a-zA-Z.]*[a-zA-Z.](?:\s+[a-zA-Z][a-zA-Z.]*){0,3})\s*$"
+)
+_SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
+        (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
+        (r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
+        (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),
+        (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),
+        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),
+        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),
+        (r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)", lambda m: "'" * m[0].count("prime")),
+        (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),
+        (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),
+        (r"\\dot\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]))", r"\1\2'"),
+        (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),
+        (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),
+        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", ","),
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", ","),
+        (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
+        (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
+        (rf"\\sqrt\s*({_SYMBOL})", r"\\sqrt{\1}"),
+        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}", r"\1\2"),
+        (r"(?<![\\a-zA-Z}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
+        (r"\s+", " "),
+        (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),
+        (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),
+        (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),
+        (r"\ue002\\text\{", r"\\text{ "),
+    )
+)
+_STACKED = {"over": "frac", "choose": "binom"}
+_BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
+
+
+def normalize(text: str) -> str:
+    r"""Return `text` in one spelling of what Unicode and LaTeX write in several ways: `\dfrac12` and `\frac 12` become equal.
+
+    Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
+    thousands become `GROUP`, row breaks `ROW`.
+    """
+    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, _plain_characters(text)))
+    if match := _MARKDOWN.fullmatch(text):
+        text = match[2]
+    text = _COMMAND.sub(lambda match: _COMMANDS[match[1]], text)
+    text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
+    text = _TEXT_GROUP.sub(_unwrap, text)
+    text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
+    text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
+    text = _SPACE.sub(" ", text).strip()
+    text = _WORDS_BEHIND.sub(
+        lambda match: rf"\text{{ {match[1]}}}", _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
+    )
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    if r"\begin" not in text:
+        text = text.replace("&", "")
+    text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
+    text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
+    if "," not in text:
+        text = text.replace(";", ",")
+    return text[1:-1].strip() if text.startswith("{") and enclosed(text) else text
+
+
+def _plain_characters(text: str) -> str:
+    for pattern, mark, plain in _SCRIPTS:
+        text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
+    text = text.replace(r"\$", _DOLLAR).replace("º", "°")
+    if not text.isascii():
+        text = _VULGAR_FRACTION.sub(
+            lambda m: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", m[0]).split("⁄")), text
+        )
+        text = "".join(
+            c if c in _KEPT else unicodedata.normalize("NFKC", c)
+            for c in text
+            if unicodedata.category(c) != "Cf" and c != "\ufe0f"
+        )
+        text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
+    return text.translate(_CHARACTERS)
+
+
+def _upright(match: re.Match[str]) -> str:
+    r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
+    inner = _SPACE.sub(" ", match[2]).strip()
+    if inner in _FUNCTIONS:
+        return rf"{match[1]}\{inner} "
+    if (
+        inner in ("i", "e", "d")
+        or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner)
+        or not re.search("[a-zA-Z]", inner)
+    ):
+        return f"{match[1]}{inner}"
+    return rf"{match[1]}\text{{{inner}}}"
+
+
+def _unwrap(match: re.Match[str]) -> str:
+    r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
+    inner = match[1].strip()
+    words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
+    if inner in _FUNCTIONS:
+        return rf"\{inner} "
+    if not inner or inner == ",":
+        return inner or " "
+    if not re.search(r"[^\W\d_]", words) and not re.fullmatch(rf"\W*{_CONJUNCTION}\W*", inner):
+        return f" {inner} "
+    if re.fullmatch(r"[A-Z](?:\s*,\s*[A-Z])+", inner):
+        return inner
+    if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
+        return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
+    return rf"\text{{{match[1]}}}"
+
+
+def enclosed(text: str) -> bool:
+    """Return whether the bracket at the start closes at the end; any kind closes any other, as in `(0,1]`."""
+    return next((match.end() for match, depth in _walk(text) if depth <= 0), None) == len(text)
+
+
+def split_top_level(text: str, separator: str) -> list[str]:
+    """Return the parts of `text` between those separators that stand outside all brackets."""
+    if separator not in text:
+        return [text.strip()]
+    parts, begin = [], 0
+    for match, depth in _walk(text, "|" + re.escape(separator) + (r"(?![a-zA-Z])" if separator[-1].isalpha() else "")):
+        if match[0] == separator and depth == 0:
+            parts.append(text[begin : match.start()].strip())
+            begin = match.end()
+    return [*parts, text[begin:].strip()]
+
+
+def _walk(text: str, pattern: str = "") -> Iterator[tuple[re.Match[str], int]]:
+    """Yield brackets and what else `pattern` finds, each with the number of brackets open behind it."""
+    depth = 0
+    for match in re.finditer(_BRACKET + pattern, text):
+        depth += bool(match["open"]) - bool(match["close"])
+        yield match, depth
+
+
+# --- Stage 2: what surrounds a value ---------------------------------------------------------------------------------
+
+_VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
+_VARIABLES = rf"\({_VARIABLE}(?:,{_VARIABLE})*\)"
+_SIMPLE_NAME = re.compile(rf"{_VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{_VARIABLE}\}}?")
+_NAME_OF_FUNCTION = re.compile(rf"({_VARIABLE}(?:\^\{{-1\}})?)\(({_VARIABLE})\)")
+_MEMBER = re.compile(rf"({_VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)
+_NAME_BEHIND = re.compile(rf"([^=]+)=({_VARIABLE})")
+# Left sides that name a quantity: |AB|, \angle ABC, \frac{dy}{dx}, \tan\theta, P(A|B), f(g(x)), \sum ..., \text{Area}
+_QUANTITY = re.compile(
+    r"(?:m?\\(?:angle|triangle|overline|vec|hat|bar|text|mathbb|sin|cos|tan|cot|sec|csc|det|sum|prod|lim|int|gcd|max|min|arg)(?![a-zA-Z])"
+    r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$).*",
+    re.DOTALL,
+)
+_QUALIFIER = re.compile(
+    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|where)(?![a-zA-Z])(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
+_QUALIFYING = re.compile(
+    r"\\text|\\in|\\mathbb\{[RCZN]\}|\\R|[{}(),.\s]|\b(?:real|reals|complex|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
+    r"|and|some)\b|(?<![a-zA-Z])[a-zA-Z](?:_\w)?(?![a-zA-Z])",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"\\text\{\s*(?:(?:option|choice|answer)?:?\s*\(?(?P<a>[A-J])\)|(?:option|choice|answer)[\s:]*(?P<b>[A-J]))\s*\}(?P<value>.*)"
+    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*\S.*\}",
+    re.IGNORECASE | re.DOTALL,
+)
+_UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
+_SUFFIX = re.compile(
+    rf"(?P<value>.*?[^\s\\=+*/^_<>(,-])(?:(?P<degree>\^\\circ ?(?:\\text\{{ ?[CF]\}}|[CF](?![a-zA-Z]))?)"
+    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{[^{{}}0-9,;=<>]*(?:\^\{{?-?[0-9]\}}?[^{{}}0-9,;=<>]*)*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
+    rf"|(?<=[0-9}}) ])(?P<plain>(?:{PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
+    rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
+    re.DOTALL,
+)
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
+_CURRENCY = "[" + "".join(_CURRENCIES) + "]"
+_PRICE = re.compile(rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL)
+
+
+def split_unit(text: str) -> tuple[str, Unit | None, int]:
+    """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit.
+
+    A unit of unknown lower-case words counts as one ("12 apples"); words that change the value ("thirds") do not.
+    """
+    if match := _PRICE.fullmatch(text):
+        currency = _CURRENCIES[match["front"] or match["behind"]]
+        value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
+        return value, ((currency, 1),), factor
+    match = _SUFFIX.fullmatch(text)
+    if match is None:
+        return text, None, 1
+    if match["degree"]:
+        if _TRIGONOMETRIC.search(match["value"]):
+            return text, None, 1
+        return match["value"], (("degree" + re.sub("[^CF]", "", match["degree"].replace(r"\circ", "")), 1),), 1
+    written = match["text"] or match["plain"] or match["foreign"]
+    spaced = not match["text"] or written.startswith(r"\text{ ")
+    words = re.sub(r"\\text\{([^{}]*(?:\^\{-?[0-9]\}[^{}]*)?)\}", r" \1", written).replace(r"\cdot", " ").strip()
+    factor = 1
+    if found := multiplier(words):
+        factor, words = found
+        if not words:
+            return match["value"], None, factor
+    unit = read_unit(words, spaced)
+    return (text, None, 1) if unit is None else (match["value"], unit, factor)
+
+
+def split_name(text: str) -> tuple[str, str] | None:
+    """Return the name and the rest of `name=value`, where the left side names a quantity; None for other equations."""
+    parts = split_top_level(text, "=")
+    left = parts[0]
+    if len(parts) > 1 and all(parts) and not _NOT_EQUAL.search(left) and len(left) <= _MAX_NAME:
+        if _SIMPLE_NAME.fullmatch(left):
+            return left, parts[-1]
+        if _QUANTITY.fullmatch(left) and not re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0]):
+            return left, parts[-1]
+    if match := _MEMBER.fullmatch(text):
+        return match[1], match[2]
+    return None
+
+
+def split_qualifier(text: str) -> str:
+    """Return `text` without a qualifier that does not restrict it, such as "for all real x" or "where c is a constant"."""
+    match = _QUALIFIER.search(text)
+    if match and match.start() > 0 and not _QUALIFYING.sub("", match["rest"]).strip(" '"):
+        return text[: match.start()].rstrip(" ,(")
+    return text
+
+
+# --- Stage 3: values -------------------------------------------------------------------------------------------------
+
+_MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
+_MAX_EXPONENT = 1000
+_MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 100, 60
+_MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, over all that follows it
+_DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
+_POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
+_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")
+_NUMBER = re.compile(
+    r"(?P<sign>[-+]?)(?:"
+    r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
+    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})"
+    rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
+    rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
+    r")(?P<percent>\\?%)?"
+)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as written.
+
+    Args:
+        value: without a percent sign, exactly.
+        percent: a percent sign follows.
+        literal_integer: no fraction bar. An integer ground truth wants such an answer: `\\frac{10}{2}` is a task, not a result.
+        last_place: the value of the last digit written, such as 0.1 for `9.6`; None for fractions and plain integers.
+    """
+
+    value: Fraction
+    percent: bool = False
+    literal_integer: bool = True
+    last_place: Fraction | None = None
+
+
+def read_number(text: str) -> Number | None:
+    r"""Return the number that `text` (normalized) writes, or None if it is anything else, even a sum of numbers.
+
+    Numbers are written as `-1234.5`, `\frac{3}{4}`, `1\frac{4}{5}`, `8.7\times10^{8}`, `0.\overline{3}` or `62.5\%`.
+    """
+    if GROUP in text:
+        text = text.replace(GROUP, "")
+    match = _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", text)) if len(text) <= _MAX_DIGITS else None
+    if match is None:
+        return None
+    sign, percent = -1 if match["sign"] == "-" else 1, match["percent"] is not None
+    if match["top"]:
+        whole, top, bottom = int(match["whole"] or 0), int(match["top"]), int(match["bottom"])
+        if bottom == 0 or (whole and min(top, bottom) < 0):
+            return None
+        return Number(sign * (whole + Fraction(top, bottom)), percent, literal_integer=False)
+    if match["period"]:
+        period = match["period"].strip("{}")
+        repeated = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(match["plain"]))
+        return Number(sign * (Fraction(match["before"] + "0") + repeated), percent)
+    exponent = int((match["a"] or match["b"] or match["c"] or "0").strip("{}"))
+    if abs(exponent) > _MAX_EXPONENT:
+        return None
+    mantissa = match["mantissa"] or "1"
+    scale = Fraction(10) ** exponent
+    decimals = len(mantissa.partition(".")[2])
+    rounded = match["mantissa"] is not None and (decimals > 0 or exponent != 0)
+    return Number(sign * Fraction(mantissa) * scale, percent, last_place=scale / 10**decimals if rounded else None)
+
+
+VALUE, WORD, RELATION, LIST, UNION, MATRIX, WITHOUT, RATIO, CHOICE = (
+    "value", "word", "relation", "list", "union", "matrix", "without", "ratio", "choice",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    r"""An answer as it was read: a single value, or several.
+
+    Args:
+        kind: of a single value VALUE, WORD (written as `\text{...}`) or RELATION (an equation or inequality that is more than
+            a name and a value); of several LIST (unordered), UNION, MATRIX (of rows), WITHOUT (a set and what is left out of
+            it), RATIO (`3:2`), CHOICE (a letter and, if given, its value), or the two brackets, such as `(]`.
+        text: of a single value, without the name in front (`x=`) and the unit behind; of a CHOICE the letter.
+        items: of several.
+        name: left of `=` or `\in`, or the variable of an inequality.
+        unit: names of the unit with their powers.
+        number: of a VALUE that is a number.
+        last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
+    """
+
+    kind: str
+    text: str = ""
+    items: tuple[Form, ...] = ()
+    name: str | None = None
+    unit: Unit | None = None
+    number: Number | None = None
+    last: Form | None = None
+
+
+_RELATION = re.compile(r"\\leq(?![a-zA-Z])|\\geq(?![a-zA-Z])|[<>]")
+_ANY_RELATION = re.compile(
+    r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
+)
+_MATRIX = re.compile(r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL)
+_REAL_LINE = Form("()", items=(Form(VALUE, r"-\infty"), Form(VALUE, r"\infty")))
+_TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")
+_NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")
+_NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{([0-9]+)\})")  # 52_8: another base is part of the answer
+_SET_OF = re.compile(
+    rf"\\\{{({_VARIABLE})(?:\\in(?:\\mathbb\{{R\}}|\s*\(-\\infty,\+?\\infty\)))?(?:\\mid|:|\\vert|\|)(.+)\\\}}",
+    re.DOTALL,
+)
+_FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")
+_UNMERGED = re.compile(rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}")
+
+
+def read_forms(text: str) -> tuple[Form, ...]:
+    """Return the readings of a normalized text; two where commas may separate thousands or values, as in `1,234`."""
+    if (
+        any(depth > _MAX_NESTING for _, depth in _walk(text))
+        or text.count(r"\in") + text.count(r"\approx") > _MAX_NAMES
+    ):
+        return (Form(VALUE, text),)
+    if match := _CHOICE.fullmatch(text):
+        value = (match["value"] or "").strip()
+        return (Form(CHOICE, (match["a"] or match["b"] or match["c"]).upper(), items=(_read(value),) if value else ()),)
+    text = split_qualifier(text)
+    if GROUP not in text:
+        return (_read(text),)
+    kept = _UNMERGED.sub(lambda match: match[0].replace(GROUP, ","), text)
+    texts = dict.fromkeys([kept.replace(GROUP, ""), text.replace(GROUP, ",")])
+    return tuple(map(_read, texts))
+
+
+def _read(text: str) -> Form:
+    if (number := read_number(text)) is not None:
+        return Form(VALUE, text, number=number)
+    if len(split_top_level(text, ",")) > 1:
+        parts = _parts(text, ",")
+        return _read_list(parts) if parts else Form(VALUE, text)
+    if parts := _parts(text, r"\cup"):
+        return Form(UNION, items=tuple(map(_read, parts)))
+    if len(parts := _parts(text, r"\setminus")) == 2:
+        return Form(WITHOUT, items=tuple(map(_read, parts)))
+    if named := split_name(text):
+        form = _read(named[1])
+        if form.kind != RELATION:
+            return replace(form, name=named[0])
+    if (match := _NAME_BEHIND.fullmatch(text)) and (number := read_number(match[1])) is not None:
+        return Form(VALUE, match[1], name=match[2], number=number)
+    if text == r"\mathbb{R}":
+        return _REAL_LINE
+    return (
+        _read_set_builder(text) or _read_inequality(text) or _read_bracketed(text) or _read_ratio(text) or _read_single(text)
+    )
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """Return the parts of `text`; none where it has one part, or too many, or an empty one."""
+    parts = split_top_level(text, separator)
+    return parts if 1 < len(parts) <= _MAX_ITEMS and all(parts) else []
+
+
+def _read_list(parts: list[str]) -> Form:
+    items: list[Form] = []
+    for part in parts:
+        form = _read(part)
+        # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
+        flat = form.kind == LIST and form.name is None and not part.startswith(r"\{")
+        items.extend(form.items if flat else [form])
+    return Form(LIST, items=tuple(items))
+
+
+def _read_set_builder(text: str) -> Form | None:
+    r"""Read `\{x\mid1<x<2\}` as the interval."""
+    match = _SET_OF.fullmatch(text)
+    form = _read(match[2]) if match else None
+    return form if match and form and form.name == match[1] and form.kind not in (VALUE, WORD) else None
+
+
+def _read_bracketed(text: str) -> Form | None:
+    if match := _MATRIX.fullmatch(text):
+        rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
+        return Form(MATRIX, items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
+    if (match := _FRENCH.fullmatch(text)) and (match[1] == "]" or match[3] == "["):
+        text = ("(" if match[1] == "]" else "[") + match[2] + (")" if match[3] == "[" else "]")
+    if text.startswith(r"\{") and enclosed(text):
+        form = _read(text[2:-2])
+        return form if form.kind == LIST else Form(LIST, items=(form,))
+    if text.startswith(r"\langle") and text.endswith(r"\rangle"):
+        text = f"({text[7:-7].strip()})"
+    if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
+        if parts := _parts(text[1:-1], ","):
+            return Form(text[0] + text[-1], items=tuple(map(_read, parts)))
+        if text[0] + text[-1] == "()":
+            return _read(text[1:-1])
+    return None
+
+
+def _read_inequality(text: str) -> Form | None:
+    r"""Read `a<x\leq b`, `x>a`, `x\neq a` and the like as sets of the variable."""
+    if match := re.fullmatch(rf"({_VARIABLE})\\neq ?(.+)", text):
+        return Form(WITHOUT, items=(_REAL_LINE, Form(LIST, items=(_read(match[2]),))), name=match[1])
+    signs = _RELATION.findall(text)
+    parts = [part.strip() for part in _RELATION.split(text)]
+    if len(signs) not in (1, 2) or "=" in text or not all(parts):
+        return None
+    if signs[0] in (">", r"\geq"):
+        turned = {">": "<", r"\geq": r"\leq", "<": ">", r"\leq": r"\geq"}
+        parts, signs = parts[::-1], [turned[sign] for sign in reversed(signs)]
+    if len(signs) == 1:
+        before = re.fullmatch(_VARIABLE, parts[0]) is not None
+        parts, signs = ([r"-\infty", *parts], ["<", *signs]) if before else ([*parts, r"\infty"], [*signs, "<"])
+    if not re.fullmatch(_VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
+        return None
+    brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
+    return Form(brackets, items=(_read(parts[0]), _read(parts[2])), name=parts[1])
+
+
+def _read_ratio(text: str) -> Form | None:
+    """Read `3:2`, `3 to 2` and times of day such as `12:30 pm`."""
+    value, unit, _ = split_unit(text)
+    parts = _parts(re.sub(r"\\text\{ ?to ?\}", ":", value), ":")
+    if not parts or _ANY_RELATION.search(value):
+        return None
+    return Form(RATIO, ":".join(parts), items=tuple(map(_read, parts)), unit=unit)
+
+
+def _read_single(text: str) -> Form:
+    if match := _TEXT_ALONE.fullmatch(text):
+        return Form(WORD, match[1].strip().strip("()").strip())
+    if match := _NUMERAL.fullmatch(text):
+        return Form(WORD, f"{match[1]}_{match[2] or match[3]}")
+    if _PLUS_MINUS.search(text):
+        plus = _PLUS_MINUS.sub(lambda sign: "+" if sign[0] == r"\pm" else "-", text)
+        minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
+        return Form(LIST, items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
+    value, unit, factor = split_unit(text)
+    number = read_number(value)
+    if number is not None and factor != 1:
+        place = number.last_place and number.last_place * factor
+        number = replace(number, value=number.value * factor, last_place=place)
+        value = str(number.value)
+    elif factor != 1:
+        value, unit = text, None
+    if _ANY_RELATION.search(value):
+        return Form(RELATION, value, unit=unit, last=_last_value(text))
+    return Form(VALUE, value, unit=unit, number=number)
+
+
+def _last_value(text: str) -> Form | None:
+    """Return what follows the last `=`, if the text has no other relation and that is a single value."""
+    *left, last = split_top_level(text, "=")
+    signs = set(_ANY_RELATION.findall(text))
+    if not left or not all(left) or not last or signs != {"="} or any(map(_NOT_EQUAL.search, left)):
+        return None
+    form = _read(last)
+    return None if form.items or form.kind == RELATION else form
+
+
+# --- Sets of real numbers --------------------------------------------------------------------------------------------
+
+Piece = tuple[Fraction | float, bool, Fraction | float, bool]
+"""An interval: low end, whether it belongs, high end, whether it belongs."""
+
+
+def real_set(form: Form) -> tuple[Piece, ...] | None:
+    r"""Return a set of real numbers as sorted, merged intervals; None where its ends are not numbers or it is another thing.
+
+    `[0,1)\cup[1,2]` and `[0,2]` are equal, and so are `x\neq2` and `(-\infty,2)\cup(2,\infty)`.
+    """
+    pieces = _pieces(form)
+    if pieces is None:
+        return None
+    merged: list[Piece] = []
+    for low, low_in, high, high_in in sorted(pieces, key=lambda p: (p[0], not p[1])):
+        if merged and (low < merged[-1][2] or (low == merged[-1][2] and (low_in or merged[-1][3]))):
+            last = merged[-1]
+            end = max((last[2], last[3]), (high, high_in))
+            merged[-1] = (last[0], last[1], *end)
+        else:
+            merged.append((low, low_in, high, high_in))
+    return tuple(merged)
+
+
+def _pieces(form: Form) -> list[Piece] | None:
+    if form.kind in ("()", "(]", "[)", "[]") and len(form.items) == 2:
+        low, high = map(_end, form.items)
+        valid = low is not None and high is not None and low < high
+        return [(low, form.kind[0] == "[", high, form.kind[1] == "]")] if valid else None  # type: ignore[list-item]
+    if form.kind == WITHOUT:
+        kept, out = map(_pieces, form.items)
+        return None if kept is None or out is None else _difference(kept, out)
+    if form.kind in (UNION, LIST):
+        parts = [_pieces(item) for item in form.items]
+        return None if None in parts else [piece for part in parts for piece in part or []]
+    if form.kind == VALUE and form.number is not None and not form.unit:
+        return [(form.number.value, True, form.number.value, True)]
+    return None
+
+
+def _end(form: Form) -> Fraction | float | None:
+    infinity = {r"\infty": float("inf"), r"+\infty": float("inf"), r"-\infty": float("-inf")}.get(form.text)
+    return form.number.value if form.number is not None else infinity
+
+
+def _difference(kept: list[Piece], out: list[Piece]) -> list[Piece]:
+    for low, low_in, high, high_in in out:
+        rest: list[Piece] = []
+        for a, a_in, b, b_in in kept:
+            left = (a, a_in, *min((b, b_in), (low, not low_in)))
+            start_in = (a_in or a < high) and (not high_in or high < a)
+            right = (max(a, high), start_in, b, b_in)
+            rest += [p for p in (left, right) if p[0] < p[2] or (p[0] == p[2] and p[1] and p[3])]
+        kept = rest
+    return kept
