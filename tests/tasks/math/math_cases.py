@@ -88,7 +88,7 @@ RIGHT = {
     "sum in front": ("10", "x+y=10"),
     "value of a function": ("10", "f(2)=10"),
     "probability": ("10", "P(3)=10"),
-    "words in front": ("10", r"\text{Area} = 10"),
+    "name of words": ("10", r"\text{Area} = 10"),
     "triangle in front": ("10", r"\triangle ABC = 10"),
     "segment in front": ("10", r"\overline{AB}=10"),
     "angle in front": ("60", r"\angle A=60^\circ"),
@@ -141,6 +141,8 @@ RIGHT = {
     "product of capitals as gold": (r"RT \cdot N", "NRT"),
     "formulas of a tuple": ("(x+1,5)", "(1+x,5)"),
     "no answer as gold": ("$", "$"),
+    "words in front": ("7", "the answer is 7"),
+    "base left out": ("52_8", "52"),
 }
 
 WRONG = {
@@ -181,7 +183,6 @@ WRONG = {
     "retraction": ("7", r"7 \text{ is not it, } 8"),
     "unit with a second answer": ("5", r"5 \text{ or six}"),
     "number in place of a unit": ("5", r"5 \text{ 7}"),
-    "text around": ("7", "the answer is 7"),
     "braces only": ("7", "{}"),
     "spaces only": ("7", "  "),
     "closed for open": ("(1,2]", "[1,2]"),
@@ -197,7 +198,7 @@ WRONG = {
     "part of a union": (r"(0,9) \cup (9,36)", "(0,9)"),
     "points for union": ("(0,9) \\cup (9,36)", "(0,9), (9,36)"),
     "matrix transposed": (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 & 2 \end{pmatrix}"),
-    "another base": ("52_8", "52"),
+    "another base": ("52", "52_8"),
     "value in another base": ("52_8", "42"),
     "another variable": (r"$\frac{n}{2}$", r"\frac{m}{2}"),
     "almost the formula": (r"$\frac{n}{2}$", r"\frac{n}{2} + 10^{-30}"),
@@ -267,3 +268,91 @@ WRONG = {
     "two letters as units": ("6", "6gs"),
     "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
 }
+
+# By kind of spelling: (gold, answer) that are right, and those that are wrong.
+KINDS = {
+    "thousands": (
+        [("1234.5", "1,234.5"), ("1234.5", r"\$1{,}234.50"), ("70000", r"x = \$70,000"), ("2500", r"2\,500"), ("1000000", "N = 1 000 000"),
+         ("(1000,2000)", "(1,000, 2,000)"), (r"\frac{1}{10,500}", r"\frac{1}{10500}"), ("1,250, 1,300", "1300, 1250"), ("1234567", "12,34,567"),
+         (r"1,250 \text{ miles}", "1250"), (r"1250\pi", r"1,250\pi"), ("1000000", r"1\text{,}000\text{,}000")],
+        [("(1,250)", "1250"), ("1250", "1,25,0"), (r"2, 500 \text{ m}", r"2500 \text{ m}"), ("1,2,3,4", "1234"), ("27,93", "2793"),
+         ("1,234", "1.234"), ("1000000", "1000,000")],
+    ),
+    "currency and units": (
+        [("29", r"\pounds 29"), ("29", "¥29"), (r"6.5 \text{ cents}", "6.5¢"), (r"12 \text{ square inches}", "12 in^2"),
+         (r"36 \text{ sq. units}", r"36 \text{ square units}"), (r"36 \text{ cu in}", r"36 \text{ in}^3"), (r"60 \text{ miles per hour}", "60 mph"),
+         (r"6 \text{ m/s}", r"6 \frac{\text{m}}{\text{s}}"), ("9.8", r"9.8\ \mathrm{m\,s^{-2}}"), ("5", r"5\text{ }\mu\text{m}"), ("12", "12 people"),
+         ("5", "5厘米"), (r"9\text{ min}", r"9 \text{ minutes}"), ("1000000", r"1,000,000 \text{ K}"), (r"30^\circ C", "30℃")],
+        [(r"12 \text{ cm}", r"12 \text{ mm}"), (r"5 \text{ s}", r"5 \text{ S}"), (r"5 \text{ m}", r"5 \text{ m}^{-1}"), ("5", r"5\text{K}"),
+         ("5", "5万"), ("20 \\text{ dollars}", r"20 \text{ euros}"), (r"5 \text{ Bob}", "5"), ("3", r"3\text{x}"), ("n", r"n\mathrm{P}")],
+    ),
+    "number words": (
+        [("1500000", r"1.5 \text{ million}"), ("36", r"3 \text{ dozen}"), (r"\$5 \text{ million}", "5000000")],
+        [("5", r"5 \text{ million}"), (r"5 \text{ million}", "5"), ("5", r"5 \text{ hundred}"), ("5", r"5\text{ thirds}"), ("5", r"5\text{ squared}"),
+         ("5", r"5\text{ over two}"), ("5", r"5\text{ less than ten}"), ("5", r"5\text{ other answers exist}"), ("5", r"5 \text{ is wrong}")],
+    ),
+    "upright letters": (
+        [("2-3i", r"2 - 3\mathrm{i}"), ("e^2", r"\mathrm{e}^{2}"), (r"\ln 2", r"\mathrm{ln}\,2"), (r"\arcsin x", r"\operatorname{arcsin} x"),
+         (r"\frac34", r"\mathrm{\frac{3}{4}}")],
+        [("5", r"5\mathrm{i}"), ("2", r"2\mathrm{e}"), ("3+4", r"3+4\mathrm{i}"), ("x", r"x\mathrm{y}")],
+    ),
+    "functions": (
+        [(r"\log_{2}(5)", r"\log_2 5"), (r"\log_2(3)", r"\frac{\ln 3}{\ln 2}"), (r"\sin^2 x", r"\sin^2(x)"), (r"\sin^3(x)", r"\sin(x)^3"),
+         (r"x\sin^2(x)", r"x\sin^2 x"), (r"\frac{1}{2 \ln^2 3}", r"\frac{1}{2 \ln^2(3)}"), (r"2\sin 15^\circ", r"\frac{\sqrt6-\sqrt2}{2}"),
+         (r"m+n-\gcd(m,n)", r"m+n-\gcd(n,m)"), (r"\operatorname{lcm}(m,n)", r"\frac{mn}{\gcd(m,n)}"), (r"\phi(n)", r"\varphi(n)"),
+         (r"\frac{n(n-1)(n-2)}{6}", r"{n \choose 3}"), ("1/2x", r"\frac{x}{2}")],
+        [(r"\sin^2 x", r"\sin x^2"), (r"\sin 30^\circ", r"\sin 30"), (r"\tan 15", r"\tan 15^\circ"), (r"\gcd(m,n)", r"\gcd(m,k)"),
+         (r"\gcd(a,b)", r"-\gcd(a,b)"), (r"\frac{mn}{\gcd(m,n)}", r"mn\gcd(m,n)"), ("I(0)", "V(0)"), ("f(0)", "0"), (r"E(0)+1", "1"),
+         (r"\lceil x\rceil", r"\lfloor x\rfloor"), (r"\lfloor x\rfloor", "x"), (r"\log_2 3", r"\log_3 2"), ("1/2x", r"\frac{1}{2x}")],
+    ),
+    "derivatives and primes": (
+        [("y''+y=0", "y+y''=0"), (r"\frac{dv}{dt}+bv=f", r"\frac{dv}{dt}=f-bv"), (r"\dot{x}+3x=2", "x'+3x=2"), (r"y'+ry=0", r"\frac{dy}{dt}+ry=0"),
+         (r"I \frac{d \omega}{d t}+2 c \omega=T", r"2c\omega+I\frac{\mathrm{d}\omega}{\mathrm{d}t}=T")],
+        [("y''+y=0", "y'+y=0"), ("y'+3y=2", "y+3y=2"), (r"\frac{dy}{dx}", r"\frac{dx}{dy}"), (r"\frac{dy}{dx}", r"2\frac{dy}{dx}"),
+         (r"\frac{\partial u}{\partial t}", r"\frac{\partial u}{\partial x}"), (r"(S/S')^{\frac{1}{2}n}", "1"), (r"-kA\frac{dT}{dx}", r"\frac{dT}{dx}"),
+         (r"\frac{b'}{a'}<\frac{b}{a}", r"\frac{b}{a}<\frac{b'}{a'}"), (r"\frac{d^2v}{dt^2}", r"\frac{d^2v}{dt^3}")],
+    ),
+    "ratios and times": (
+        [("3:2", r"3\colon 2"), ("3:2", r"3 \text{ to } 2"), (r"12:30 \text{ p.m.}", "12:30 PM"), (r"7\!:\!45 \text{ p.m.}", r"\text{7:45 p.m.}"),
+         ("12:30", r"12:30 \text{ PM}"), ("5 am", r"5 \text{ a.m.}"), ("4:6:8", "2:3:4"), ("2/3", "2:3")],
+        [("3:4:5", "3:5:4"), ("12:30", "2:05"), ("6:40", "3:20"), ("10:15:6", "1:9"), ("3:2", "2:3"), ("1:2:3", "2:3:4"), ("2:1", "4:2"),
+         (r"5 \text{ am}", r"5 \text{ pm}"), ("5:00", "17:00"), ("12:30", "0.4")],
+    ),
+    "sets": (
+        [(r"(-\infty,2)\cup(2,\infty)", r"x\neq 2"), (r"(-\infty,1)\cup(1,2)\cup(2,\infty)", r"\mathbb{R}\setminus\{1,2\}"), ("[0,1)\\cup(1,2]", r"[0,2]\setminus\{1\}"),
+         ("[0,1)\\cup[1,2]", "[0,2]"), ("(1,2)", "]1,2["), ("(1,2)", r"\{x \mid 1<x<2\}"), (r"\{x|-2\leq x < 1\}", "[-2,1)"),
+         (r"(-\infty, 0) \cup\{1\}", r"x<0 \text{ or } x=1"), (r"\{x \mid x \ne 3\}", r"x\neq 3")],
+        [(r"x\neq2", r"x\neq3"), (r"(-\infty,2)\cup(2,\infty)", r"\mathbb{R}"), ("[0,1)\\cup(1,2]", "[0,2]"), (r"\mathbb{R}\setminus\{0\}", r"\mathbb{R}"),
+         ("(0,1)", "]0,1]"), (r"\{x:x>2\}", r"\{x:x>3\}"), ("[0,2]", r"[0,2]\setminus\{1\}")],
+    ),
+    "names": (
+        [("(1,2)", r"\vec{a} = \langle 1,2 \rangle"), ("(1,2)", "P(1,2)"), (r"\begin{bmatrix}1\\2\end{bmatrix}", r"\left(\begin{array}{c}1\\2\end{array}\right)"),
+         (r"\frac{x-1}{2}", r"f^{-1}(x)=\frac{x-1}{2}"), (r"\frac{a}{b}", r"\tan\theta=\frac{a}{b}"), ("2x", r"\frac{dy}{dx}=2x"), (r"\frac{n}{4}", r"\mathbb{E}[X]=\frac{n}{4}"),
+         (r"\angle ABC=45^\circ", "45"), ("f(x)=x+1", "f(t)=t+1"), ("(a,b)=(1,2)", "a=1, b=2"), ("(2,3)", "x=2, y=3"), ("AB=10", "10")],
+        [("2n", "a+b=2n"), ("2x", "3y=2x"), ("f(x)=x+1", "f(t)=x+1"), ("f(x)=x+1", "g(x)=x+1"), ("(a,b)=(1,2)", "a=2, b=1"), ("(2,3)", "y=2, x=3"),
+         ("SRAC=LRAC", "LRAC"), (r"P(1,2)", "P(2,1)")],
+    ),
+    "qualifiers": (
+        [("f(x)=x+1", r"f(x)=1+x \text{ for all real } x"), ("Ce^x", r"Ce^{x}, \text{ where } C \text{ is a constant}"), ("f(x)=0", "f(x)=0 for all x")],
+        [("|x|", r"x \text{ for all } x>0"), ("x", r"x \text{ for } x>0")],
+    ),
+    "choices and words": (
+        [("E", r"\textbf{(E) } 48"), (r"\textbf{(E)}\ 48", "48"), (r"\textbf{(E)}\ 48", "E"), ("E", r"\text{Option E}"), ("E", r"\text{E: A polygon}"),
+         (r"\text{A, D, F}", "D, A, F"), ("B, D", "BD"), ("odd", "Odd"), ("No", "NO"), (r"\text{ellipse}", r"\text{an ellipse}"), ("ab", "ba")],
+        [(r"\textbf{(E)}\ 48", "47"), (r"\textbf{(E)}\ 48", r"\textbf{(D)}\ 48"), ("E", r"\text{Option D}"), (r"\text{A, D, F}", "A, D"), ("odd", "ddo"),
+         ("no", "on"), ("Tom", "moT"), ("tea", "eat")],
+    ),
+    "characters": (
+        [("42", "𝟒𝟐"), ("42", "4\u200b2"), ("-5", "－5"), (r"\sqrt{13}", "√13"), (r"5\sqrt{2}", "5√(2)"), (r"\frac34", "¾"), ("x^2+1", "x²+1"), ("1011_2", "1011₂"),
+         (r"1.5\times10^{6}", "1.5 × 10⁶"), ("42", "42。"), ("42", "**42**"), ("42", "`42`"), ("42", r"\ 42\ "), ("42", r"\begin{aligned} x &= 42 \end{aligned}")],
+        [("42", "⁴²"), ("x^{10}", "x^10"), ("42", "24")],
+    ),
+    "rounded values": (
+        [("0.6666666667", r"\frac23"), ("0.30000001192092896", "0.3")],
+        [("0.6666666667", "0.67"), ("0.6666666667", r"\frac{2}{5}"), ("0.333", r"\frac13"), (r"\frac13", "0.3333333333")],
+    ),
+    "alternatives": (
+        [(r"0.09 \text{ OR } \frac{9}{100}", r"\frac{9}{100}"), (r"0.09 \text{ OR } \frac{8}{100}", "0.09"), (r"\[\boxed{2, 3, 7}\]", "2,3,7")],
+        [(r"0.09 \text{ OR } 0.08", "0.07"), (r"0.09 \text{ OR } 0.08", "0.09, 0.08")],
+    ),
+}  # fmt: skip

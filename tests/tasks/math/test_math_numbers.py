@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.answers import Number, enclosed, read_number, split_top_level
+from verl_trgrpo.tasks.math.answers import Number, enclosed, normalize, read_number, split_top_level
 from verl_trgrpo.tasks.math.equality import compare
 
 PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -22,7 +22,7 @@ def signed(sign: str, value: Fraction) -> Fraction:
 @given(SIGN, WHOLE, st.text("0123456789", max_size=9), st.booleans(), st.sampled_from(["", "%", r"\%"]))
 def test_integers_and_decimals(sign, n, digits, grouped, percent):
     whole, scale = (f"{n:,}" if grouped else f"{n}"), 10 ** len(digits)
-    number = read_number(f"{sign}{whole}{'.' if digits else ''}{digits}{percent}")
+    number = read_number(normalize(f"{sign}{whole}{'.' if digits else ''}{digits}{percent}"))
     value = Fraction(n * scale + int(digits or 0), scale)
     assert number == Number(signed(sign, value), percent != "", last_place=Fraction(1, scale) if digits else None)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tasks.math.math_cases import RIGHT, WRONG
+from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.equality import compare
 
@@ -22,6 +22,21 @@ def test_right(gold, answer):
 @pytest.mark.parametrize(("gold", "answer"), WRONG.values(), ids=WRONG.keys())
 def test_wrong(gold, answer):
     assert score(gold, answer) == {"score": 0.0, "acc": 0.0, "format_ok": 1.0, "f1": 0.0, **UNDERSTOOD}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "answer"), [(kind, *pair) for kind, (right, _) in KINDS.items() for pair in right]
+)
+def test_a_spelling_of_the_value_is_right(kind, gold, answer):
+    assert score(gold, answer)["acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "answer"), [(kind, *pair) for kind, (_, wrong) in KINDS.items() for pair in wrong]
+)
+def test_another_value_is_wrong(kind, gold, answer):
+    result = score(gold, answer)
+    assert (result["acc"], result["timed_out"]) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("response", ["5", r"\boxed{5", r"<think> \boxed{5}", ""])
@@ -66,7 +81,7 @@ def test_the_longest_gold_has_2000_characters():
     assert score("5".rjust(2000), "5")["acc"] == 1.0
 
 
-PROSE = "$f(x)=a x+b$, where $b$ is an arbitrary integer, and $a$ is positive"
+PROSE = "$f(x)=a x+b$, where $b$ is an odd integer, and $a$ is positive"
 
 
 def test_an_unparseable_gold_is_told_apart_from_a_wrong_answer():

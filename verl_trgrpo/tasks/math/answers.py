@@ -59,7 +59,7 @@ _COMMANDS = {
     "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
     "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
     "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
+    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000", "langle": "(", "rangle": ")",
 }  # fmt: skip
 _COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
 _LAYOUT = re.compile(
@@ -119,7 +119,7 @@ _LEAD = re.compile(
 _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
 _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
-    r"([a-zA-Z][a-zA-Z.]*[a-zA-Z.](?:\s+[a-zA-Z][a-zA-Z.]*){0,3})\s*$"
+    r"((?:[a-zA-Z]{2,}\.?|[a-zA-Z]\.[a-zA-Z]\.?)(?:\s+[a-zA-Z]+\.?){0,3}(?:\^\{?[23]\}?)?)\s*$"
 )
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
@@ -136,6 +136,9 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),
         (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),
         (r"\\dot\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]))", r"\1\2'"),
+        (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),
+        (r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}", r"\\text{ \1/\2\3}"),
+        (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", ","),
@@ -182,7 +185,7 @@ def normalize(text: str) -> str:
     text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
     if "," not in text:
         text = text.replace(";", ",")
-    return text[1:-1].strip() if text.startswith("{") and enclosed(text) else text
+    return text[1:-1].strip().rstrip(".") if text.startswith("{") and enclosed(text) else text
 
 
 def _plain_characters(text: str) -> str:
@@ -220,7 +223,7 @@ def _unwrap(match: re.Match[str]) -> str:
     r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
     inner = match[1].strip()
     words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
-    if inner in _FUNCTIONS:
+    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
         return rf"\{inner} "
     if not inner or inner == ",":
         return inner or " "
@@ -282,7 +285,7 @@ _QUALIFYING = re.compile(
 )
 _CHOICE = re.compile(
     r"\\text\{\s*(?:(?:option|choice|answer)?:?\s*\(?(?P<a>[A-J])\)|(?:option|choice|answer)[\s:]*(?P<b>[A-J]))\s*\}(?P<value>.*)"
-    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*\S.*\}",
+    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*(?:\S[^{}]*\}|\}.+)",
     re.IGNORECASE | re.DOTALL,
 )
 _UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
@@ -499,7 +502,11 @@ def _read(text: str) -> Form:
     if text == r"\mathbb{R}":
         return _REAL_LINE
     return (
-        _read_set_builder(text) or _read_inequality(text) or _read_bracketed(text) or _read_ratio(text) or _read_single(text)
+        _read_set_builder(text)
+        or _read_inequality(text)
+        or _read_bracketed(text)
+        or _read_ratio(text)
+        or _read_single(text)
     )
 
 
@@ -522,7 +529,7 @@ def _read_list(parts: list[str]) -> Form:
 def _read_set_builder(text: str) -> Form | None:
     r"""Read `\{x\mid1<x<2\}` as the interval."""
     match = _SET_OF.fullmatch(text)
-    form = _read(match[2]) if match else None
+    form = _read(match[2].strip()) if match else None
     return form if match and form and form.name == match[1] and form.kind not in (VALUE, WORD) else None
 
 
@@ -535,8 +542,6 @@ def _read_bracketed(text: str) -> Form | None:
     if text.startswith(r"\{") and enclosed(text):
         form = _read(text[2:-2])
         return form if form.kind == LIST else Form(LIST, items=(form,))
-    if text.startswith(r"\langle") and text.endswith(r"\rangle"):
-        text = f"({text[7:-7].strip()})"
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
         if parts := _parts(text[1:-1], ","):
             return Form(text[0] + text[-1], items=tuple(map(_read, parts)))

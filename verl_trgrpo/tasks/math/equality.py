@@ -194,12 +194,15 @@ class _Comparison:
         return ours is not None and ours == real_set(answer)
 
     def named_values(self, gold: Form, answer: Form) -> bool:
-        """Compare `(a,b)=(1,2)` with `a=1, b=2`."""
+        """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
-        if pair.kind != "()" or listed.kind != LIST or not pair.name or not pair.name.startswith("("):
+        if pair.kind != "()" or listed.kind != LIST:
             return False
-        names = pair.name[1:-1].split(",")
-        values = {item.name: item for item in listed.items}
+        values = {item.name or "": item for item in listed.items}
+        in_order = list(values) == sorted(values) and "" not in values
+        if not (pair.name or "").startswith("(") and not (pair.name is None and in_order):
+            return False
+        names = pair.name[1:-1].split(",") if pair.name else list(values)
         if len(values) != len(listed.items) or set(values) != set(names) or len(names) != len(pair.items):
             return False
         ordered = [values[name] for name in names]
@@ -359,12 +362,10 @@ def _is_choice_list(gold: Form, answer: Form) -> bool:
 
 
 def _are_words(gold: Form, answer: Form) -> bool:
+    """Whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
     texts = (gold.text, answer.text)
-    return (
-        all(map(_LETTER_RUN.fullmatch, texts))
-        and len(gold.text) == len(answer.text) > 2
-        and all(map(_VOWEL.search, texts))
-    )
+    known = len(gold.text) > 2 or not _SHORT_WORDS.isdisjoint(map(str.casefold, texts))
+    return known and all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)
 
 
 def _equation(form: Form) -> str | None:

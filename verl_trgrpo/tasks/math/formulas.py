@@ -30,7 +30,7 @@ _CAPITAL_I = re.compile(r"(\\[a-zA-Z]+|_\{[^{}]*\}|_\w)|I(?:_\w|_\{\w+\})?")
 _SYMBOL = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w+\}))?"
 _DERIVATIVE = re.compile(
     rf"\\frac\{{\s*(?P<kind>d|\\partial)\s*(?:\^\{{?(?P<order>[0-9])\}}?)?\s*(?P<of>{_SYMBOL})\s*\}}"
-    rf"\{{\s*(?:d|\\partial)\s*(?P<by>{_SYMBOL})\s*(?:\^\{{?[0-9]\}}?)?\s*\}}"
+    rf"\{{\s*(?:d|\\partial)\s*(?P<by>{_SYMBOL})\s*(?(order)\^\{{?(?P=order)\}}?)\s*\}}"
 )
 _PRIMED = re.compile(rf"(?P<of>{_SYMBOL})(?P<primes>'+)")
 _GREATEST_DIVISOR = re.compile(r"\\(gcd|lcm|phi|mathbb)(?:\(([^()]*)\)|\{([^{}]*)\})")
