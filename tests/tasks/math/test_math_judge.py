@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.judge import Judge, judge
-from verl_trgrpo.tasks.math.reward import score_math
+from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.math.reward import judge, score_math
 
+FUNCTION = "verl_trgrpo.tasks.math.formulas:same_formula"
 GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
 
 
@@ -157,17 +158,17 @@ def test_a_killed_judge_is_replaced():
 
 
 def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
-    client = Judge()
+    client = Judge(FUNCTION)
     try:
-        assert client.ask(r"2\pi", r"\pi+\pi", 5.0)[0]
+        assert client.ask(r"2\pi", r"\pi+\pi", limit=5.0)[0]
         old = client.process.pid
         for process in processes_of_session(old):
             os.kill(process, signal.SIGSTOP)
         with monkeypatch.context() as patch, pytest.raises(TimeoutError):
-            patch.setattr("verl_trgrpo.tasks.math.judge.WALL_SECONDS", 0.5)
-            client.ask(r"2\pi", r"\pi+\pi", 0.01)
+            patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 0.5)
+            client.ask(r"2\pi", r"\pi+\pi", limit=0.01)
         wait_until(lambda: not processes_of_session(old))
-        assert client.ask(r"2\pi", r"\pi+\pi", 5.0)[0]
+        assert client.ask(r"2\pi", r"\pi+\pi", limit=5.0)[0]
     finally:
         client.close()
 
@@ -175,9 +176,9 @@ def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
 def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     (tmp_path / "math_verify.py").write_text("raise ImportError('no such library here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    client = Judge()
+    client = Judge(FUNCTION)
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
-        client.ask("x", "y", 1.0)
+        client.ask("x", "y", limit=1.0)
     assert client.process is None
 
 
@@ -207,7 +208,7 @@ def test_the_judge_ends_with_its_user(ending):
 
 def test_the_calling_process_never_imports_the_libraries():
     code = (
-        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.math.judge' not in sys.modules; "
+        "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.judge' not in sys.modules; "
         rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
         "print(light, [name for name in ('sympy', 'math_verify', 'numpy', 'torch', 'verl') if name in sys.modules])"
     )

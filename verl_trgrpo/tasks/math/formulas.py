@@ -47,6 +47,12 @@ WARM_UP = (
 )  # fmt: skip
 
 
+def warm_up() -> None:
+    """Let the parser learn its grammar; see `WARM_UP`."""
+    for gold, answer in [("(x+1)^2", "x^2+2x+1"), *zip(WARM_UP, WARM_UP, strict=True)]:
+        same_formula(gold, answer)
+
+
 def same_formula(gold: str, answer: str) -> bool:
     """Return whether two LaTeX formulas are equal. For what they do not understand, the libraries raise errors of any kind.
 

@@ -16,11 +16,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import normalize, read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
-from verl_trgrpo.tasks.math.judge import judge
 from verl_trgrpo.tasks.score import Score
 
+judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
+"""This process's judge of formulas."""
 MAX_GOLD_CHARS = 2000
 MAX_ANSWER_CHARS = 1000
 """A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
@@ -64,9 +66,9 @@ def score_math(
 
     def same_formula(gold: str, answer: str) -> bool:
         nonlocal time_left
-        equal, seconds = judge.ask(gold, answer, time_left)
+        equal, seconds = judge.ask(gold, answer, limit=time_left)
         time_left = max(time_left - seconds, 1e-3)
-        return equal
+        return bool(equal)
 
     answer = extract_answer(response)
     try:
@@ -128,7 +130,7 @@ def _understood(gold: str, limit: float) -> bool:
     """Whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
         return all(
-            judge.ask(text, text, limit)[0] for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
+            judge.ask(text, text, limit=limit)[0] for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])
         )
     except TimeoutError:
         return True
