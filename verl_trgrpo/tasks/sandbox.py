@@ -15,17 +15,18 @@ import sys
 
 # System calls of a computation, by number on (x86-64, AArch64); None where the machine has no such call.
 _ALLOWED: dict[str, tuple[int | None, int]] = {
-    "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80), "lstat": (6, None), "poll": (7, None),
-    "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134),
-    "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "pread64": (17, 67), "readv": (19, 65), "writev": (20, 66),
-    "access": (21, None), "sched_yield": (24, 124), "mremap": (25, 216), "madvise": (28, 233), "nanosleep": (35, 101),
-    "setitimer": (38, 103), "getpid": (39, 172), "exit": (60, 93), "getcwd": (79, 17), "readlink": (89, None),
-    "gettimeofday": (96, 169), "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174),
-    "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177), "sigaltstack": (131, 132), "gettid": (186, 178),
-    "futex": (202, 98), "sched_getaffinity": (204, 123), "getdents64": (217, 61), "restart_syscall": (219, 128),
-    "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115), "exit_group": (231, 94),
-    "newfstatat": (262, 79), "readlinkat": (267, 78), "faccessat": (269, 48), "ppoll": (271, 73), "set_robust_list": (273, 99),
-    "getrandom": (318, 278), "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293),
+    "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80), "lstat": (6, None),
+    "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214),
+    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "pread64": (17, 67),
+    "readv": (19, 65), "writev": (20, 66), "access": (21, None), "sched_yield": (24, 124), "mremap": (25, 216),
+    "madvise": (28, 233), "nanosleep": (35, 101), "setitimer": (38, 103), "getpid": (39, 172), "exit": (60, 93),
+    "getcwd": (79, 17), "readlink": (89, None), "gettimeofday": (96, 169), "getrusage": (98, 165), "sysinfo": (99, 179),
+    "times": (100, 153), "getuid": (102, 174), "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177),
+    "sigaltstack": (131, 132), "gettid": (186, 178), "futex": (202, 98), "sched_getaffinity": (204, 123),
+    "getdents64": (217, 61), "restart_syscall": (219, 128), "clock_gettime": (228, 113), "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115), "exit_group": (231, 94), "newfstatat": (262, 79), "readlinkat": (267, 78),
+    "faccessat": (269, 48), "ppoll": (271, 73), "set_robust_list": (273, 99), "getrandom": (318, 278),
+    "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293),
 }  # type: ignore[dict-item]  # fmt: skip
 _OPENAT = (257, 56)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}

@@ -30,15 +30,13 @@ _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
 _DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
 _CURRENCIES = {_DOLLAR: "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
 _KEPT = frozenset("ℝℤℕℚℂ") | _CURRENCIES.keys()  # their compatibility form loses what they mean
+_GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
+_GREEK_NAMES = (
+    "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma tau phi phi chi psi omega "
+    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
+)
 _CHARACTERS = str.maketrans(
-    {
-        letter: rf"\{name} "
-        for letter, name in zip(
-            "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ",
-            ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "phi", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega"],
-            strict=True,
-        )
-    }
+    {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
     | dict.fromkeys("−‐‑‒–—―", "-")
     | dict.fromkeys("‘’′´", "'")
     | dict.fromkeys("∶꞉", ":")
@@ -59,7 +57,8 @@ _COMMANDS = {
     "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
     "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
     "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000", "langle": "(", "rangle": ")",
+    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
+    "langle": "(", "rangle": ")",
 }  # fmt: skip
 _COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
 _LAYOUT = re.compile(
@@ -72,34 +71,10 @@ _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTIONS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "coth",
-        "log",
-        "ln",
-        "exp",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "det",
-        "lim",
-        "arg",
-        "mod",
-    ]
+_FUNCTION_NAMES = (
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
 )
+_FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
@@ -112,8 +87,8 @@ _COMMA_GROUPS = re.compile(
 )
 _CONJUNCTION = r"(?:and|or)"
 _LEAD = re.compile(
-    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+"
-    r"|\\approx(?![a-zA-Z])|=(?!=))\s*",
+    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}"
+    r"|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+|\\approx(?![a-zA-Z])|=(?!=))\s*",
     re.IGNORECASE,
 )
 _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
@@ -194,7 +169,7 @@ def _plain_characters(text: str) -> str:
     text = text.replace(r"\$", _DOLLAR).replace("º", "°")
     if not text.isascii():
         text = _VULGAR_FRACTION.sub(
-            lambda m: r"\frac{%s}{%s}" % tuple(unicodedata.normalize("NFKC", m[0]).split("⁄")), text
+            lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text
         )
         text = "".join(
             c if c in _KEPT else unicodedata.normalize("NFKC", c)
@@ -265,8 +240,8 @@ def _walk(text: str, pattern: str = "") -> Iterator[tuple[re.Match[str], int]]:
 
 _VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
 _VARIABLES = rf"\({_VARIABLE}(?:,{_VARIABLE})*\)"
-_SIMPLE_NAME = re.compile(rf"{_VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{_VARIABLE}\}}?")
-_NAME_OF_FUNCTION = re.compile(rf"({_VARIABLE}(?:\^\{{-1\}})?)\(({_VARIABLE})\)")
+SIMPLE_NAME = re.compile(rf"{_VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{_VARIABLE}\}}?")
+NAME_OF_FUNCTION = re.compile(rf"({_VARIABLE}(?:\^\{{-1\}})?)\(({_VARIABLE})\)")
 _MEMBER = re.compile(rf"({_VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)
 _NAME_BEHIND = re.compile(rf"([^=]+)=({_VARIABLE})")
 # Left sides that name a quantity: |AB|, \angle ABC, \frac{dy}{dx}, \tan\theta, P(A|B), f(g(x)), \sum ..., \text{Area}
@@ -289,9 +264,10 @@ _CHOICE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
+_IN_TEXT = "[^{}0-9,;=<>]*"
 _SUFFIX = re.compile(
     rf"(?P<value>.*?[^\s\\=+*/^_<>(,-])(?:(?P<degree>\^\\circ ?(?:\\text\{{ ?[CF]\}}|[CF](?![a-zA-Z]))?)"
-    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{[^{{}}0-9,;=<>]*(?:\^\{{?-?[0-9]\}}?[^{{}}0-9,;=<>]*)*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
+    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
     rf"|(?<=[0-9}}) ])(?P<plain>(?:{PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
     rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
     re.DOTALL,
@@ -334,7 +310,7 @@ def split_name(text: str) -> tuple[str, str] | None:
     parts = split_top_level(text, "=")
     left = parts[0]
     if len(parts) > 1 and all(parts) and not _NOT_EQUAL.search(left) and len(left) <= _MAX_NAME:
-        if _SIMPLE_NAME.fullmatch(left):
+        if SIMPLE_NAME.fullmatch(left):
             return left, parts[-1]
         if _QUANTITY.fullmatch(left) and not re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0]):
             return left, parts[-1]

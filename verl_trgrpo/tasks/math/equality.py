@@ -8,13 +8,13 @@ from fractions import Fraction
 from math import gcd
 
 from verl_trgrpo.tasks.math.answers import (
-    _NAME_OF_FUNCTION,
-    _SIMPLE_NAME,
     CHOICE,
     GROUP,
     LIST,
+    NAME_OF_FUNCTION,
     RATIO,
     RELATION,
+    SIMPLE_NAME,
     UNION,
     VALUE,
     WITHOUT,
@@ -44,37 +44,8 @@ _CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")
 _CHOICES = re.compile(r"[A-J]+")
 _LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")
 _VOWEL = re.compile("[aeiouAEIOU]")
-_SHORT_WORDS = frozenset(
-    [
-        "no",
-        "yes",
-        "odd",
-        "even",
-        "one",
-        "two",
-        "six",
-        "ten",
-        "red",
-        "tie",
-        "win",
-        "all",
-        "any",
-        "nil",
-        "max",
-        "min",
-        "tom",
-        "bob",
-        "jan",
-        "feb",
-        "mon",
-        "tue",
-        "wed",
-        "thu",
-        "fri",
-        "sat",
-        "sun",
-    ]
-)
+_SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
+_SHORT_WORDS = frozenset(_SHORT.split(" "))
 _MIN_WORD_CHARS = 4
 """Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
 _CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")
@@ -260,7 +231,7 @@ class _Comparison:
 
     def renamed(self, gold: Form, answer: Form) -> bool:
         """Compare functions under another variable, `f(t)=t+1` and `f(x)=x+1`, and equations of two names turned round."""
-        ours, theirs = (_NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
+        ours, theirs = (NAME_OF_FUNCTION.fullmatch(form.name or "") for form in (gold, answer))
         if ours and theirs:
             variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
             same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
@@ -350,7 +321,7 @@ def _names_differ(gold: Form, answer: Form) -> bool:
 
 def _may_lose_name(gold: Form) -> bool:
     """Whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
-    return gold.number is not None or bool(_SIMPLE_NAME.fullmatch(gold.name or "") or _CONSTANT.fullmatch(gold.text))
+    return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or _CONSTANT.fullmatch(gold.text))
 
 
 def _is_choice_list(gold: Form, answer: Form) -> bool:

@@ -22,7 +22,8 @@ _PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,} [a-zA-Z]{2,}")
 _FACTORIAL_POWER = re.compile(r"([a-zA-Z0-9]|\([^()]*\))!\^")
 _TEXT = re.compile(r"\\text\{([a-zA-Z]+)\}")
 _SCRIPT = r"(?:\w|\{(?:[^{}]|\{[^{}]*\})*\})"
-_FUNCTION = rf"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|lg|exp|sqrt|frac|binom|min|max|left|right)h?(?![a-zA-Z])(?:_{_SCRIPT})?(?:\^{_SCRIPT})?"
+_NAMES = "sin|cos|tan|cot|sec|csc|log|ln|lg|exp|sqrt|frac|binom|min|max|left|right"
+_FUNCTION = rf"\\(?:arc)?(?:{_NAMES})h?(?![a-zA-Z])(?:_{_SCRIPT})?(?:\^{_SCRIPT})?"
 _PRODUCT = re.compile(
     rf"({_FUNCTION}|\\(?!pi|[a-z]*theta|alpha|beta|gamma|lambda|mu|phi|rho|sigma|omega)[a-zA-Z]+)|([a-zA-Z0-9)}}])(?=\()|(\))(?=[a-zA-Z0-9])"
 )

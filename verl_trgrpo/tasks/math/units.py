@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 # Spellings of one unit; the first is its name. One-letter symbols are compared with their case: S is not s.
 _SPELLINGS = (
     "m meter metre", "cm centimeter centimetre", "mm millimeter millimetre", "km kilometer kilometre", "nm nanometer nanometre",
     "in inch inche", "ft foot feet", "yd yard", "mi mile", "s second sec", "ms millisecond", "min minute", "h hour hr", "day",
-    "week", "month", "year yr", "g gram", "kg kilogram", "mg milligram", "lb pound lbs", "oz ounce", "t ton tonne", "L l liter litre",
-    "mL ml milliliter millilitre", "gal gallon", "dollar usd buck", "cent", "euro eur", "gbp", "yen jpy", "yuan rmb cny", "rupee inr",
-    "degree deg", "radian rad", "unit", "Hz hertz", "angstrom å Å", "am", "pm", "J joule", "kJ kilojoule", "N newton", "W watt",
+    "week", "month", "year yr", "g gram", "kg kilogram", "mg milligram", "lb pound lbs", "oz ounce", "t ton tonne",
+    "L l liter litre", "mL ml milliliter millilitre", "gal gallon", "dollar usd buck", "cent", "euro eur", "gbp", "yen jpy",
+    "yuan rmb cny", "rupee inr", "degree deg", "radian rad",
+    "unit", "Hz hertz", "angstrom å Å", "am", "pm", "J joule", "kJ kilojoule", "N newton", "W watt",
     "kW kilowatt", "V volt", "A ampere amp", "K kelvin", "Pa pascal", "kPa", "C coulomb", "F farad", "T tesla", "mol mole",
     "eV electronvolt", "erg", "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec",
-    "AU au", "square", "cubic", "person people", "way",
+    "AU au", "person people", "way",
 )  # fmt: skip
 _NAMES = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
-_EXACT = {word for word in _NAMES if len(word) <= 2 or word in ("kPa", "mol")}
+_SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
 _PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")
 # Written without \text, one letter is a variable: `6m` keeps its m.
 PLAIN = sorted(
@@ -31,117 +33,24 @@ MULTIPLIERS = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
 }  # fmt: skip
 # Words that change a value, or say that it is not the answer.
-_NOT_UNITS = (
-    frozenset(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "twenty",
-            "thirty",
-            "forty",
-            "fifty",
-            "half",
-            "halves",
-            "third",
-            "thirds",
-            "fourth",
-            "fourths",
-            "quarter",
-            "quarters",
-            "fifth",
-            "fifths",
-            "sixth",
-            "sixths",
-            "seventh",
-            "sevenths",
-            "eighth",
-            "eighths",
-            "ninth",
-            "ninths",
-            "tenth",
-            "tenths",
-            "hundredth",
-            "hundredths",
-            "squared",
-            "cubed",
-            "factorial",
-            "over",
-            "plus",
-            "minus",
-            "times",
-            "less",
-            "more",
-            "than",
-            "root",
-            "and",
-            "or",
-            "not",
-            "but",
-            "if",
-            "is",
-            "are",
-            "was",
-            "maybe",
-            "perhaps",
-            "either",
-            "no",
-            "none",
-            "to",
-            "with",
-            "where",
-            "when",
-            "for",
-            "other",
-            "others",
-            "another",
-            "answer",
-            "answers",
-            "about",
-            "approximately",
-            "around",
-            "between",
-            "least",
-            "most",
-            "mod",
-            "modulo",
-            "base",
-            "by",
-            "divided",
-            "multiplied",
-            "double",
-            "twice",
-            "thrice",
-            "triple",
-            "percent",
-            "except",
-            "without",
-            "also",
-            "possibly",
-            "wrong",
-            "correct",
-            "solution",
-            "solutions",
-            "infinity",
-        ]
-    )
-    | MULTIPLIERS.keys()
+_NUMBER_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty half halves third thirds "
+    "fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths "
+    "hundredth hundredths double twice thrice triple percent infinity"
 )
+_OPERATIONS = (
+    "squared cubed factorial over plus minus times less more than root mod modulo base by divided multiplied and or not but if "
+    "is are was maybe perhaps either no none to with without where when for other others another answer answers about "
+    "approximately around between least most except also possibly wrong correct solution solutions"
+)
+_NOT_UNITS = frozenset(f"{_NUMBER_WORDS} {_OPERATIONS}".split(" ")) | MULTIPLIERS.keys()
+_WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
 _TOKEN = re.compile(
-    r"/|(?P<word>\\mu ?[a-zA-Z]*|\\Omega|\\%|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+)\.?(?P<power>\^(?:\{?-?[0-9]\}?)|(?<=[a-zA-Z])[23](?![0-9]))?|\s+|[().·*-]|\\cdot ?"
+    rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
+    r"|(?P<other>.)"
 )
 _AREA = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
-_MAX_WORDS = 5
+_MAX_WORDS, _MAX_CHARS = 5, 80
 _CHINESE_NUMERALS = re.compile("[〇零一二三四五六七八九十百千万亿兆]")
 Unit = tuple[tuple[str, int], ...]
 """Names with their powers, sorted: `m/s^2` is (("m", 1), ("s", -2))."""
@@ -154,56 +63,42 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
 
     Args:
         text: what stands behind a value, without ``\text``, such as ``m/s^2``, ``square inches`` or ``p.m.``.
-        spaced: a space stands in front; without one, capital `K` and `M` are thousands and millions.
+        spaced: a space stands in front; without one, capital `K` is thousands.
     """
-    if _CHINESE_NUMERALS.search(text) or len(text) > 80:
+    tokens = list(_TOKEN.finditer(text)) if len(text) <= _MAX_CHARS else []
+    words = [token["word"] for token in tokens if token["word"]]
+    if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens) or _CHINESE_NUMERALS.search(text):
         return None
-    powers: dict[str, int] = {}
-    sign, prefix, words, position = 1, 0, 0, 0
-    for token in iter(lambda: _TOKEN.match(text, position), None):
-        if token.end() == position:
-            return None
-        position = token.end()
+    powers: Counter[str] = Counter()
+    sign, area = 1, 0
+    for token in tokens:
         word = token["word"]
-        if token[0] == "/" or (word and word.lower() == "per"):
+        if token["slash"] or (word and word.lower() == "per"):
             sign = -1
-            continue
-        if word is None:
-            continue
-        words += 1
-        if word.lower() in _AREA and word != text:
-            prefix = _AREA[word.lower()]
-            continue
-        name = _unit_name(word, spaced)
-        if name is None or words > _MAX_WORDS:
-            return None
-        power = prefix or int((token["power"] or "1").strip("^{}"))
-        for part, count in (("mi", 1), ("h", -1)) if name == "mph" else ((name, power),):
-            powers[part] = powers.get(part, 0) + sign * count
-        prefix = 0
-    if position != len(text) or not powers:
-        return None
-    return tuple(sorted(powers.items()))
+        elif word and word.lower() in _AREA and len(words) > 1:
+            area = _AREA[word.lower()]
+        elif word:
+            name = _unit_name(word, spaced)
+            if name is None:
+                return None
+            power = area or int((token["power"] or "1").strip("^{}"))
+            powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power})
+            area = 0
+    return tuple(sorted(powers.items())) if powers else None
 
 
 def _unit_name(word: str, spaced: bool) -> str | None:
     """Return the name of a known unit, or the singular of an unknown lower-case word; None for anything else."""
     compact = word.replace(".", "").replace(" ", "")
     lower = compact.lower()
-    if lower in ("am", "pm"):
+    if lower in ("am", "pm", "mph"):
         return lower
     if lower in _NOT_UNITS:
         return None
-    if compact in _EXACT and (spaced or compact not in ("K", "M")):
-        return _NAMES[compact]
-    if lower in ("mph", "kph", "kmh"):
-        return lower
-    for known in (lower, lower.removesuffix("s"), lower.removesuffix("es")):
-        if (
-            known in _NAMES
-            and len(known) > 1
-            and known not in _EXACT - {"in", "ft", "cm", "mm", "km", "kg", "hr", "lb", "yd"}
-        ):
+    if compact in _SYMBOLS:
+        return _NAMES[compact] if spaced or compact != "K" else None
+    for known in (lower, lower.removesuffix("s")):
+        if known in _NAMES and known not in _SYMBOLS:
             return _NAMES[known]
     if _PREFIXED.fullmatch(compact):
         return compact.replace("\\mu", "μ").replace("µ", "μ")
