@@ -25,6 +25,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.tasks.sandbox import restrict
+
 MEMORY_LIMIT = 2 << 30
 WALL_SECONDS = 60.0
 """Time to wait for the start or, beyond 20 limits of CPU time, for a reply; only a starved machine needs it."""
@@ -160,8 +162,6 @@ class _Worker:
 
 def _work(function: Any, connection: Connection) -> None:
     """Answer questions until the connection closes. Out of memory, the worker ends early."""
-    from verl_trgrpo.tasks.sandbox import restrict
-
     restrict(MEMORY_LIMIT, int(WALL_SECONDS))
     while True:
         try:
