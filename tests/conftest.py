@@ -1,4 +1,4 @@
-"""Fixtures shared by the slow tests: a tiny random model and a little data, both built on the spot."""
+"""Fixtures that tests of several packages share."""
 
 import random
 import signal
@@ -21,11 +21,6 @@ settings.load_profile("any machine")
 def pytest_sessionstart() -> None:
     """A shell that starts the tests in the background lets every process below ignore Ctrl-C; some tests send one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a broken formula should not wait for a training run."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
 @pytest.fixture(scope="session")

@@ -113,7 +113,6 @@ def test_a_nearly_certain_token_has_its_norm_by_parameters(policy, data):
     )
 
 
-@pytest.mark.slow
 def test_shares_by_parameters_are_those_of_single_backward_passes(policy, data):
     given = options(data, shaping=("linear:alpha=1.0",), parameters="layers.3.mlp", tokens=10**6)
     rollouts = sample_rollouts(*policy, given, no_progress)

@@ -55,8 +55,6 @@ def test_checkpoints_of_different_runs_and_steps_have_different_labels():
     assert model_label("Qwen/Qwen2.5-3B") == "Qwen-Qwen2.5-3B"
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
 def test_a_merge_that_fails_says_why_and_leaves_nothing(checkpoint, tmp_path):
     with pytest.raises(RuntimeError, match="veRL's model merger failed"):
         merged_model(find_model(str(checkpoint)), tmp_path / "out")

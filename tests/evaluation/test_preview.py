@@ -9,7 +9,6 @@ from verl_trgrpo.cli.main import main
 from verl_trgrpo.evaluation.preview import Scored, render, reward_function
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def scored(position, sample, score, text="so it is 4", **info):
@@ -41,16 +40,6 @@ def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):
         function = reward_function(OmegaConf.create({"reward": {"custom_reward_function": own}}))
         assert function(data_source="x", solution_str="four", ground_truth="", extra_info={}) == 12
     assert (tmp_path / "runs").read_text() == "x"  # one that loads a model, or registers itself, cannot be run again
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_the_tiny_model_s_responses_and_rewards_are_shown(puzzles, capsys):
-    words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
-             f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
-    assert main(["preview", "kk_quickstart", *words]) == 0
-    shown = capsys.readouterr().out
-    assert "24 responses to 3 prompts: mean reward" in shown and shown.count("-- reward") == 24
 
 
 def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 
 from tests.retrieval.servers import PASSAGES, command, serving, wait_for
 
-pytestmark = pytest.mark.slow
-
 TOKEN = "correct-horse-battery-staple"
 
 

@@ -1,7 +1,6 @@
 """Rows that the mathematics reward can score, none of which the warm start has seen."""
 
 import pyarrow.parquet as pq
-import pytest
 
 from verl_trgrpo.data.decontaminate import find_contamination
 from verl_trgrpo.data.options import ContaminationOptions
@@ -11,7 +10,6 @@ from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
 
 
-@pytest.mark.slow
 def test_test_train_and_warm_start_problems_are_different_ones(tmp_path):
     task = TASKS["word_problems"]
     assert task.build_dataset(tmp_path) and not task.build_dataset(tmp_path)

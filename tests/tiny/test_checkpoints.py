@@ -93,7 +93,6 @@ def answer(tokenizer, model, backend, question, searches=0):
     return None
 
 
-@pytest.mark.slow
 def test_the_search_model_finds_answers_in_a_new_world_when_made_to_search_and_rarely_otherwise(tmp_path):
     tokenizer, model = load(search.CHECKPOINT)
     world = make_world("training", 77)

@@ -45,7 +45,6 @@ def refuses(url):
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-@pytest.mark.slow
 def test_the_server_answers_within_the_block_and_is_gone_after_it(index, tmp_path):
     name = next(iter(WORLD.people))
     with retrieval_server(index, tmp_path / "log") as url:
@@ -60,7 +59,6 @@ def test_the_server_answers_within_the_block_and_is_gone_after_it(index, tmp_pat
         assert ask(url, name)
 
 
-@pytest.mark.slow
 def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_path):
     with retrieval_server(index, tmp_path / "log"):
         servers()[0].kill()
@@ -84,7 +82,6 @@ def start_parent(index, log):
     return process, server, url
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_path, number):
     process, server, url = start_parent(index, tmp_path / "log")
@@ -96,7 +93,6 @@ def test_a_parent_that_dies_without_a_word_leaves_no_server_behind(index, tmp_pa
     assert "Error" not in (tmp_path / "log").read_text()
 
 
-@pytest.mark.slow
 def test_a_server_that_cannot_start_is_an_error_with_its_reason(index, tmp_path):
     with pytest.raises(RuntimeError, match="log says why"), retrieval_server(tmp_path, tmp_path / "log"):
         pass

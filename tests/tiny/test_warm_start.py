@@ -49,7 +49,6 @@ def test_the_manifest_records_files_and_options(options):
     assert manifest["arguments"]["steps"] == 1
 
 
-@pytest.mark.slow
 def test_the_search_model_is_built_in_the_same_way(tmp_path):
     assert build(SearchWarmStart(out=tmp_path, **SHORT))["world"] == "search"
 

@@ -8,10 +8,8 @@ import sys
 
 import pytest
 
-from tests.runs.faults.training import ROOT
+from tests.cluster.training import ROOT
 from verl_trgrpo.runs.environment import training_environment
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ FRAME = """<title>waiting</title><script>addEventListener("message", event => {
   document.title = "measured " + JSON.stringify(event.data); });</script>
 <iframe src="measured.html" style="width: WIDTHpx; height: 2000px; border: 0"></iframe>"""
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")]
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -63,7 +63,6 @@ def test_all_problems_come_out_at_once(tmp_path):
     assert "are both grpo seed 0; tell them apart with LABEL=DIR" in message
 
 
-@pytest.mark.slow
 def test_verls_own_logger_is_read(tmp_path, monkeypatch):
     from verl.utils.tracking import Tracking
 

@@ -75,7 +75,6 @@ def test_an_unfinished_line_waits_and_a_damaged_one_is_an_error(tmp_path):
         read_samples(tmp_path, most=9)
 
 
-@pytest.mark.slow
 def test_what_verl_dumps_is_read(tmp_path):
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 

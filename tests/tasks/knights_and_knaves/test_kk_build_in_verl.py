@@ -1,12 +1,9 @@
 """The written files in veRL's own data set classes, with a real tokenizer and chat template."""
 
-import pytest
-
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 
 
-@pytest.mark.slow
 def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer):
     build(KkOptions(out=tmp_path / "kk", people=(2, 3), train=8, test=4))
     for split, count in (("train", 16), ("test", 8)):
@@ -28,7 +25,6 @@ def test_rlhf_dataset_loads_the_files(tmp_path, load_in_verl, tokenizer):
             assert info["split"] == split
 
 
-@pytest.mark.slow
 def test_rlhf_dataset_joins_files_of_different_builds_and_every_gold_scores_full_marks(tmp_path, load_in_verl):
     build(KkOptions(out=tmp_path / "a", people=(2, 3), train=8, test=4))
     build(KkOptions(out=tmp_path / "b", people=(5, 8), train=3, test=1))

@@ -167,7 +167,6 @@ def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, so
     assert files_in(out) == before
 
 
-@pytest.mark.slow
 def test_rlhf_dataset_reads_all_files_in_one_run(tmp_path, source, load_in_verl, tokenizer):
     build(tmp_path / "out", "--source", source)
     data, batch = load_in_verl([tmp_path / "out" / name for name in EXPECTED])

@@ -84,7 +84,6 @@ def test_a_fork_while_another_thread_asks_leaves_both_sides_working():
     assert not failures
 
 
-@pytest.mark.slow
 def test_inside_a_ray_worker():
     import ray
 

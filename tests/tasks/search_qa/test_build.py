@@ -119,7 +119,6 @@ HUB_CARD = "---\nconfigs:\n" + "".join(
 )
 
 
-@pytest.mark.slow
 def test_the_hubs_layout_gives_the_rows_of_its_files(tmp_path, monkeypatch, datasets_cache):
     hub = write_collection(tmp_path / "hub")
     (hub / "README.md").write_text(HUB_CARD + "---\n")

@@ -102,7 +102,6 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
     assert counts["nq/test for test"] == {"read": 4, "kept": 4, "dropped": {}}
 
 
-@pytest.mark.slow
 def test_rlhf_dataset_loads_all_files_together_and_golds_score_full_marks(tmp_path, load_in_verl, tokenizer):
     source = write_collection(tmp_path / "source", count=3)
     assert run(tmp_path / "out", "--source", source, "--val-per-set", "1") == 0

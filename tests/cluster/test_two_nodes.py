@@ -1,7 +1,7 @@
 """Two Ray nodes on one machine: a rank on the second is killed, and the same command goes on from the last checkpoint.
 
 Each node is a Ray daemon of its own with room for one rank. About ten minutes on two cores, so only when asked:
-``VERL_TRGRPO_TWO_NODES=1 pytest tests/verl_plugin/cpu/test_two_nodes.py``.
+``VERL_TRGRPO_TWO_NODES=1 pytest tests/cluster/test_two_nodes.py``.
 """
 
 import contextlib
@@ -17,16 +17,14 @@ import time
 import psutil
 import pytest
 
-from tests.runs.faults.training import Attempt, steps_of, tracked_step
+from tests.cluster.training import Attempt, steps_of, tracked_step
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.skipif("VERL_TRGRPO_TWO_NODES" not in os.environ, reason="ten minutes; set VERL_TRGRPO_TWO_NODES=1"),
-]
+pytestmark = pytest.mark.skipif(
+    "VERL_TRGRPO_TWO_NODES" not in os.environ, reason="ten minutes; set VERL_TRGRPO_TWO_NODES=1"
+)
 
 
 def overrides(puzzles, run_dir):

@@ -1,4 +1,4 @@
-"""The smallest real training, as a user starts it, and ways to look at its processes."""
+"""Start real trainings as a user does, hold them at a state, and watch their processes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).parents[3]
-# Seconds that any one thing may take on a busy machine: a start of veRL with two ranks took more than 400 beside another.
-LIMIT = 1200.0
+ROOT = Path(__file__).parents[2]
+# A reward that a random model can earn.
+REWARD = Path(__file__).with_name("length_reward.py")
+# Seconds after which waiting for a state, or for the end of a process, counts as a hang. No test is about speed.
+LIMIT = 3600.0
+# Seconds that killed processes get to disappear, freeing gigabytes on a busy machine.
+_SWEPT = 120.0
 
 
 def overrides(directory: Path, run_dir: Path, steps: int) -> list[str]:
-    """One rank, four prompts of two responses, a checkpoint after every step."""
+    """Return the smallest training: one rank, four prompts of two responses, a checkpoint after every step."""
     return [
         "algorithm=tr_grpo",
         f"data.train_files={directory / 'train.parquet'}",
@@ -36,8 +40,7 @@ def overrides(directory: Path, run_dir: Path, steps: int) -> list[str]:
         "actor_rollout_ref.rollout.n=2",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.agent.num_workers=1",
-        f"reward.custom_reward_function.path={ROOT / 'tests' / 'verl_plugin' / 'cpu' / 'length_reward.py'}",
-        "+trainer.v1.sampler.sampler_kwargs.poll_interval=0.2",
+        f"reward.custom_reward_function.path={REWARD}",
         "trainer.val_before_train=false",
         "trainer.test_freq=-1",
         "trainer.save_freq=1",
@@ -52,9 +55,9 @@ class Ended:
 
     Args:
         code: exit code of the launcher; negative for a signal.
-        output: what it printed.
+        output: its standard output and error.
         tracked: step of the checkpoint that the tracker file names, 0 without one.
-        left: processes of the attempt that are still there 20 seconds later, described.
+        left: descriptions of the attempt's processes that are still running.
     """
 
     code: int
@@ -64,7 +67,7 @@ class Ended:
 
 
 class Attempt:
-    """``python -m verl_trgrpo train`` in a process of its own; as a context it leaves nothing running, whatever happens."""
+    """``verl-trgrpo train`` in a process of its own; as a context it leaves nothing running, whatever happens."""
 
     def __init__(self, run_dir: Path, arguments: list[str]) -> None:
         self.run_dir = run_dir
@@ -90,7 +93,7 @@ class Attempt:
         return [process for process in self._seen if process.is_running()]
 
     def oldest(self, title: str) -> psutil.Process | None:
-        """The first descendant with ``title`` in its command line."""
+        """Return the first descendant with ``title`` in its command line."""
         for process in sorted(self.descendants(), key=psutil.Process.create_time):
             with contextlib.suppress(psutil.Error):
                 if title in " ".join(process.cmdline()):
@@ -98,7 +101,7 @@ class Attempt:
         return None
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        """What ``condition`` returns, once that is true."""
+        """Wait until ``condition`` returns something true, and return that; the launcher has to be alive."""
         deadline = time.monotonic() + LIMIT
         while not (found := condition()):
             self.descendants()
@@ -108,21 +111,24 @@ class Attempt:
             time.sleep(0.05)
         return found
 
-    def wait_for_step(self, step: int) -> None:
-        """Until the checkpoint of a step, or of a later one, is complete."""
-        self.wait_for(lambda: tracked_step(self.run_dir) >= step, f"checkpoint of step {step}")
-
-    def follow(self, process: psutil.Process) -> None:
-        """Count the descendants of one that has lost its launcher, too, until it ends."""
-        deadline = time.monotonic() + LIMIT
-        while process.is_running() and time.monotonic() < deadline:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                self._seen.update(process.children(recursive=True))
-            time.sleep(0.1)
-
     def kill(self, title: str) -> None:
-        """SIGKILL for the process with this title."""
+        """Send SIGKILL to the process with this title."""
         self.wait_for(lambda: self.oldest(title), f"process {title}").kill()
+
+    def kill_launcher(self) -> psutil.Process:
+        """Send SIGKILL to the launcher; return the training, which goes on."""
+        training = self.wait_for(lambda: self.oldest("verl.trainer.main_ppo"), "training process")
+        self.process.kill()
+        self.process.wait()
+        return training
+
+    def follow(self, training: psutil.Process) -> None:
+        """Wait until a training without its launcher ends; what it starts counts as the attempt's."""
+        deadline = time.monotonic() + LIMIT
+        while training.is_running() and time.monotonic() < deadline:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._seen.update(training.children(recursive=True))
+            time.sleep(0.1)
 
     def end(self) -> Ended:
         """Wait until the launcher and all that it started have ended."""
@@ -133,21 +139,56 @@ class Attempt:
         if self.process.poll() is None:
             self._abandon()
             raise AssertionError(f"the launcher did not end:\n{self._output.read_text()[-3000:]}")
-        _, alive = psutil.wait_procs(list(self._seen), timeout=20)
+        _, alive = psutil.wait_procs(list(self._seen), timeout=_SWEPT)
         left = tuple(filter(None, map(described, alive)))
         self._abandon()
         return Ended(self.process.wait(), self._output.read_text(), tracked_step(self.run_dir), left)
 
     def _abandon(self) -> None:
-        """Leave nothing running, whatever the state of the attempt."""
+        """End everything, whatever the state of the attempt."""
         for process in (self.process, *self.descendants()):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
 
 
+class HeldSave:
+    """A pipe in place of a checkpoint's file, made before the step: the save waits until :meth:`release` reads the pipe.
+
+    In a step veRL samples and trains, then saves, then sends the weights to vLLM, then validates, then writes the metrics.
+
+    Args:
+        step: of the checkpoint.
+        ranks: of the training; the pipe is rank 0's optimizer.
+    """
+
+    def __init__(self, run_dir: Path, step: int, ranks: int = 1) -> None:
+        self.checkpoint = run_dir / f"global_step_{step}"
+        self.name = f"actor/optim_world_size_{ranks}_rank_0.pt"
+        self._file = self.checkpoint / self.name
+        self._file.parent.mkdir(parents=True)
+        os.mkfifo(self._file)
+
+    def wait(self, attempt: Attempt) -> None:
+        """Wait until the weights, which are saved before the optimizer, are there."""
+        weights = self._file.with_name(self._file.name.replace("optim", "model"))
+        attempt.wait_for(lambda: weights.exists() and weights.stat().st_size, f"weights of {self.checkpoint.name}")
+
+    def release(self) -> None:
+        """Let the save go on, and put the file where the pipe was."""
+        content = self._file.read_bytes()
+        self._file.unlink()
+        self._file.write_bytes(content)
+
+    def cut_short(self) -> None:
+        """Leave what a killed save leaves: half a file, here of the tracked checkpoint's."""
+        whole = self.checkpoint.with_name(f"global_step_{tracked_step(self.checkpoint.parent)}") / self.name
+        self._file.unlink()
+        self._file.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+
+
 def described(process: psutil.Process) -> str:
-    """Who a process is; nothing for one that has ended, whether or not its parent has taken notice."""
+    """Describe a process; an empty string for one that has ended, whether or not its parent has waited for it."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return f"{process.pid} {process.status()} {' '.join(process.cmdline())[:200]}"
@@ -155,20 +196,20 @@ def described(process: psutil.Process) -> str:
 
 
 def tracked_step(run_dir: Path) -> int:
-    """The step of veRL's tracker file, 0 without one or while it is being written."""
+    """Return the step of veRL's tracker file, 0 without one or while it is being written."""
     with contextlib.suppress(OSError, ValueError):
         return int((run_dir / "latest_checkpointed_iteration.txt").read_text())
     return 0
 
 
 def resumed_from(run_dir: Path, attempt: int) -> int:
-    """The step that veRL says it resumed from in the log of an attempt, counted from 1."""
+    """Return the step that veRL says it resumed from in the log of an attempt, counted from 1."""
     text = (run_dir / f"train-{attempt}.log").read_text(errors="replace")
     found = [line.rsplit(" ", 1)[1] for line in text.splitlines() if "setting global step to" in line]
     return int(found[0]) if found else 0
 
 
 def steps_of(run_dir: Path, attempt: int) -> list[int]:
-    """Training steps that an attempt logged."""
+    """Return the training steps that an attempt logged."""
     lines = (run_dir / f"metrics-{attempt}.jsonl").read_text().splitlines()
     return [json.loads(line)["step"] for line in lines if line.startswith("{") and line.endswith("}")]

@@ -16,8 +16,6 @@ from verl_trgrpo.runs.train import run_training
 from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 from verl_trgrpo.tiny.search_server import retrieval_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
-
 STEPS = 7
 QUESTIONS, PROMPTS, RESPONSES = 16, 8, 4
 COUNTED = ("searches", "failed_searches")

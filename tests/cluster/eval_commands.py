@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from tests.runs.faults.training import LIMIT
+from tests.cluster.training import LIMIT
 from verl_trgrpo.tiny.puzzles import MAX_RESPONSE_TOKENS
 
 

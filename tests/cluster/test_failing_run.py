@@ -1,12 +1,8 @@
 """A training that fails, with a real driver, Ray and all."""
 
-import pytest
-
-from tests.runs.faults.training import Attempt, overrides
+from tests.cluster.training import Attempt, overrides
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
 def test_a_failing_run_says_why_and_leaves_nothing_running(tiny_run, tmp_path):
     run_dir, bad_reward = tmp_path / "run", tmp_path / "bad_reward.py"
     bad_reward.write_text("def compute_score(**_):\n    raise RuntimeError('the reward is broken')\n")

@@ -14,12 +14,10 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from tests.evaluation.commands import command, evaluate, greedy_by_transformers, responses
+from tests.cluster.eval_commands import command, evaluate, greedy_by_transformers, responses
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
-
-pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 K = 4
 
@@ -118,3 +116,11 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     result = subprocess.run(command(*words, f"url={url}"), capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert re.search(r"error: the rows need a search server, and http://\S+ does not work", result.stderr)
+
+
+def test_the_tiny_model_s_responses_and_rewards_are_shown(puzzles, capsys):
+    words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
+             f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
+    assert main(["preview", "kk_quickstart", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "24 responses to 3 prompts: mean reward" in shown and shown.count("-- reward") == 24
