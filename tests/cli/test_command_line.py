@@ -90,7 +90,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path, given):
     with (tmp_path / "stderr").open("w+") as error:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=error)
         process.stdout.close()
-        assert process.wait(timeout=300) == 141
+        assert process.wait(timeout=3600) == 141
         error.seek(0)
         said = error.read()
     assert "error" not in said.lower() and "Traceback" not in said, said

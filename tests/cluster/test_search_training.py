@@ -1,30 +1,34 @@
-"""Training that searches, through the launcher, while the retrieval server dies and comes back."""
+"""A training that searches: its retrieval server is killed and comes back, and at last vLLM's engine is killed.
 
-import contextlib
-import io
+Each happens while a save is held, between the training of one step and the validation after it; see :class:`HeldSave`.
+"""
+
 import json
 import math
-import threading
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cluster.training import Attempt, Ended, HeldSave
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.train import run_training
 from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 from verl_trgrpo.tiny.search_server import retrieval_server
 
-STEPS = 7
+# Steps whose saves are held. There is one more, since the engine's death shows where the next one would get its weights.
+SERVER_DIES, SERVER_RETURNS, ENGINE_DIES = 1, 2, 4
+LOGGED = [*range(ENGINE_DIES)]
 QUESTIONS, PROMPTS, RESPONSES = 16, 8, 4
-COUNTED = ("searches", "failed_searches")
 FAILURE = "<information>The search failed: "
 
 
 def overrides(directory: Path, url: str) -> list[str]:
-    run_dir = directory / "run"
+    run_dir, search = directory / "run", "actor_rollout_ref.rollout.custom.search"
     return [
+        "--config-name=search_demo",
         # An estimator that remembers, and a shaping that asks for the entropy: both through a whole training, here only.
         "algorithm=tr_ha_dw",
         "shaping=top_entropy",
@@ -36,125 +40,81 @@ def overrides(directory: Path, url: str) -> list[str]:
         f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={4 * RESPONSES}",
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={PROMPTS * RESPONSES}",
         f"actor_rollout_ref.rollout.n={RESPONSES}",
-        f"actor_rollout_ref.rollout.custom.search.url={url}",
-        "actor_rollout_ref.rollout.custom.search.retries=1",
-        f"trainer.total_training_steps={STEPS}",
+        f"{search}.url={url}",
+        f"{search}.retries=1",
+        f"{search}.deadline=600",  # no search fails because the machine is busy
+        f"trainer.total_training_steps={ENGINE_DIES + 1}",
         "trainer.test_freq=1",
-        "trainer.save_freq=-1",
+        "trainer.save_freq=1",
         f"trainer.default_local_dir={run_dir}",
         f"trainer.validation_data_dir={run_dir / 'validation'}",
         f"trainer.rollout_data_dir={run_dir / 'rollouts'}",
     ]
 
 
-def dump(directory: Path, step: int) -> list[dict]:
-    """Lines of one of veRL's dumps; none while it is not there."""
-    path = directory / f"{step}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+@dataclass(frozen=True)
+class Interrupted:
+    """The training, and what veRL dumped of its validations and rollouts by step."""
+
+    run_dir: Path
+    ended: Ended
+
+    def dump(self, kind: str, step: int) -> list[dict]:
+        return [json.loads(line) for line in (self.run_dir / kind / f"{step}.jsonl").read_text().splitlines()]
 
 
-def failures(run_dir: Path) -> float:
-    with contextlib.suppress(ValueError):  # half a line, for it is being written
-        return sum(row["failed_searches"] for step in range(2, STEPS) for row in dump(run_dir / "validation", step))
-    return 0.0
-
-
-def server_of(directory: Path) -> psutil.Process:
-    """The server among this process's children."""
+def kill_server(directory: Path) -> None:
     words = {"verl_trgrpo.tiny.search_server", str(directory / "index")}
-    (found,) = (child for child in psutil.Process().children() if words <= set(child.cmdline()))
-    return found
-
-
-class Outage(threading.Thread):
-    """Kills the server after the first step; starts it again on the same port once searches have failed."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        super().__init__(daemon=True)
-        self.directory, self.port = directory, port
-        self.over = threading.Event()  # set at the end of the test
-        self.killed_after = self.restarted_after = -1  # steps that were logged by then
-        self.restarts = contextlib.ExitStack()
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._kill_and_restart()
-        except BaseException as failure:
-            self.failure = failure  # for the fixture to raise
-
-    def _kill_and_restart(self) -> None:
-        run_dir = self.directory / "run"
-        if not self._wait(lambda: self._steps() >= 1):
-            return
-        server_of(self.directory).kill()
-        self.killed_after = self._steps()
-        if not self._wait(lambda: failures(run_dir) > 0):
-            return
-        self.restarts.enter_context(retrieval_server(self.directory / "index", self.directory / "log", self.port))
-        self.restarted_after = self._steps()
-
-    def _steps(self) -> int:
-        run_dir = self.directory / "run"
-        return max((step.number for step in MetricsLog(run_dir).read()), default=-1) if run_dir.is_dir() else -1
-
-    def _wait(self, condition) -> bool:
-        while not condition():
-            if self.over.wait(0.05):
-                return False
-        return True
+    (server,) = (child for child in psutil.Process().children() if words <= set(child.cmdline()))
+    server.kill()
+    server.wait()
 
 
 @pytest.fixture(scope="module")
-def interrupted(tmp_path_factory):
-    """A finished run whose server was killed and started again, and what happened when."""
+def interrupted(tmp_path_factory) -> Interrupted:
     directory = tmp_path_factory.mktemp("search_training")
     prepare(directory, seed=0)
     table = pq.read_table(directory / "data" / "test.parquet")
     pq.write_table(table.slice(0, QUESTIONS), directory / "few.parquet")
-    with retrieval_server(directory / "index", directory / "log") as url:
-        outage = Outage(directory, int(url.split("/retrieve")[0].rsplit(":", 1)[1]))
-        outage.start()
-        try:
-            run_training(overrides(directory, url), "search_demo", stream=io.StringIO())
-        finally:
-            outage.over.set()
-            outage.join(90)
-            outage.restarts.close()
-    if outage.failure:
-        raise outage.failure
-    return directory / "run", outage
+    run_dir, index, log = directory / "run", directory / "index", directory / "log"
+    dies, returns, engine = (HeldSave(run_dir, step) for step in (SERVER_DIES, SERVER_RETURNS, ENGINE_DIES))
+    with retrieval_server(index, log) as url, Attempt(run_dir, overrides(directory, url)) as attempt:
+        dies.wait(attempt)
+        kill_server(directory)
+        dies.release()
+        returns.wait(attempt)
+        with retrieval_server(index, log, urlsplit(url).port):
+            returns.release()
+            engine.wait(attempt)
+            attempt.kill("VLLM::EngineCore")
+            engine.release()
+            ended = attempt.end()
+    return Interrupted(run_dir, ended)
 
 
 def test_training_goes_on_while_the_server_is_dead_and_searches_again_after(interrupted):
-    run_dir, outage = interrupted
-    # The server may be back before the step whose validation failed is logged.
-    assert 1 <= outage.killed_after <= outage.restarted_after < STEPS
-    steps = [*range(STEPS + 1)]
-    assert [step.number for step in MetricsLog(run_dir).read()] == steps
-    validation = [dump(run_dir / "validation", step) for step in steps]
-    rollouts = [dump(run_dir / "rollouts", step) for step in steps[1:]]
+    validation = [interrupted.dump("validation", step) for step in LOGGED]
+    rollouts = [interrupted.dump("rollouts", step) for step in LOGGED[1:]]
     # No question and no response was lost.
     assert {len(rows) for rows in validation} == {QUESTIONS}
     assert {len(rows) for rows in rollouts} == {PROMPTS * RESPONSES}
-    searches, failed = ([sum(row[name] for row in rows) for rows in validation] for name in COUNTED)
-    # Before: whatever was asked was answered.
-    assert searches[0] > 0 == failed[0]
-    # Meanwhile: every search failed, which the model could read, and the answers came all the same.
-    dead = outage.killed_after + 1
-    assert searches[dead] == failed[dead] > 0
-    assert sum(row["answered"] for row in validation[dead]) > QUESTIONS / 2
-    assert any(FAILURE in row["output"] for rows in rollouts for row in rows)
-    # After: searches work again.
-    assert searches[STEPS] > 0 == failed[STEPS]
-    last = "".join(row["output"] for row in rollouts[-1])
-    assert "<information>Doc 1(Title: " in last
-    assert FAILURE not in last
+    searches, failed = (
+        [sum(row[name] for row in rows) for rows in validation] for name in ("searches", "failed_searches")
+    )
+    # Validations 0, 2 and 3 had a server, 1 had none: every search failed, and the answers came all the same.
+    assert min(searches) > 0
+    assert failed == [0, searches[1], 0, 0]
+    assert sum(row["answered"] for row in validation[SERVER_DIES]) > QUESTIONS / 2
+    # The model could read of it, in the one step that was sampled meanwhile.
+    texts = ["".join(row["output"] for row in rows) for rows in rollouts]
+    assert [FAILURE in text for text in texts] == ["<information>Doc 1(Title: " not in text for text in texts]
+    assert [FAILURE in text for text in texts] == [False, True, False]
 
 
 def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
-    run_dir, _ = interrupted
-    for step in MetricsLog(run_dir).read()[1:]:
+    steps = MetricsLog(interrupted.run_dir).read()
+    assert [step.number for step in steps] == LOGGED
+    for step in steps[1:]:
         metrics = step.metrics
         assert 0 <= metrics["critic/score/mean"] <= 1
         assert math.isfinite(metrics["actor/loss"]) and math.isfinite(metrics["actor/grad_norm"])
@@ -164,3 +124,10 @@ def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
         # The fifth of the tokens with the highest entropy, rounded up in each micro-batch.
         assert metrics["actor/tr_weight_mean"] == pytest.approx(0.215, abs=0.02)
         assert metrics["training/num_turns/max"] >= 4
+
+
+def test_an_engine_that_died_between_two_steps_ends_the_run_instead_of_hanging_it(interrupted):
+    ended = interrupted.ended
+    assert ended.code == 1 and ended.tracked == ENGINE_DIES and ended.left == ()
+    assert "waiting for a process that had died" in ended.output and "vLLM's engine process died" in ended.output
+    assert f"the same command goes on from the latest checkpoint, global_step_{ENGINE_DIES}" in ended.output

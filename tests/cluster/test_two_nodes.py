@@ -17,7 +17,7 @@ import time
 import psutil
 import pytest
 
-from tests.cluster.training import Attempt, steps_of, tracked_step
+from tests.cluster.training import LIMIT, Attempt, steps_of, tracked_step
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
@@ -69,7 +69,7 @@ def daemons(tmp_path, monkeypatch):
                 log = tmp_path / f"node-{number}.log"
                 with log.open("wb") as file:
                     processes.append(subprocess.Popen([*ray, *role], stdout=file, stderr=subprocess.STDOUT))
-                deadline = time.monotonic() + 120
+                deadline = time.monotonic() + LIMIT
                 while "Ray runtime started" not in log.read_text():
                     assert processes[-1].poll() is None and time.monotonic() < deadline, log.read_text()
                     time.sleep(0.2)
@@ -80,7 +80,7 @@ def daemons(tmp_path, monkeypatch):
             for process in [*processes, *started]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            psutil.wait_procs(started, timeout=20)
+            psutil.wait_procs(started, timeout=LIMIT)
 
 
 def ranks(daemon):

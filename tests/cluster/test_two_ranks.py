@@ -4,6 +4,7 @@ One training in two attempts. A rank is killed in the first one's save; ``make t
 its launcher is killed.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,10 +182,12 @@ def merged_by_hand(actor: Path) -> dict[str, torch.Tensor]:
 
 def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzles, resumed, tmp_path):
     trained, out = resumed.run_dir / f"global_step_{STEPS}", tmp_path / "out"
-    evaluate(
-        "--model", trained, "--data", puzzles / "test.parquet", "--limit", 64, "--max-tokens", MAX_RESPONSE_TOKENS,
-        "--out", out,
+    table = evaluate(
+        "--model", trained, "--data", puzzles / "test.parquet", "--limit", 64, "--preset", "kk",
+        "--max-tokens", MAX_RESPONSE_TOKENS, "--out", out,
     )  # fmt: skip
+    assert (out / "report.txt").read_text() in table
+    assert json.loads((out / "report.json").read_text())["sources"]["kk_3ppl"]["prompts"] == 64
     merged = trained / "merged_hf"
     assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf"}
 

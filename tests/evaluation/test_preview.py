@@ -6,9 +6,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.evaluation import generation
 from verl_trgrpo.evaluation.preview import Scored, render, reward_function
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def scored(position, sample, score, text="so it is 4", **info):
@@ -40,6 +42,24 @@ def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):
         function = reward_function(OmegaConf.create({"reward": {"custom_reward_function": own}}))
         assert function(data_source="x", solution_str="four", ground_truth="", extra_info={}) == 12
     assert (tmp_path / "runs").read_text() == "x"  # one that loads a model, or registers itself, cannot be run again
+
+
+def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, monkeypatch):
+    async def answer(options, model, jobs, store, progress):
+        """Stand in for vLLM: the first sample of each prompt is right."""
+        assert model == str(CHECKPOINT) and options.sampling.k == 8
+        for job in jobs:
+            right = f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
+            text = right if job.sample == 0 else "no answer at all"
+            store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
+
+    monkeypatch.setattr(generation, "make_responses", answer)
+    words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
+             f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
+    assert main(["preview", "kk_quickstart", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "24 responses to 3 prompts: mean reward" in shown
+    assert shown.count("-- reward") == 24 and shown.count("no answer that the reward could read") == 21
 
 
 def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):

@@ -20,7 +20,7 @@ def run(*arguments, cwd=None, **variables):
         env=environment | {"PATH": path} | variables,
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=3600,
         check=False,
     )
 

@@ -78,6 +78,23 @@ def test_no_signal_leaves_anything_running(tmp_path, numbers):
     assert not alive
 
 
+def test_what_a_killed_driver_started_is_ended_with_it(tmp_path, fake_driver):
+    go, log, seen = tmp_path / "go", tmp_path / "log", []
+    fake_driver(f"sleep 3600 & echo $!; until [ -e {go} ]; do sleep 0.1; done; kill -9 $$")
+
+    def tick():
+        """Let the driver die at the second look at its children that began after the child was there."""
+        if log.read_text().endswith("\n"):
+            seen.append(1)
+        if len(seen) == 2:
+            go.touch()
+
+    with TrainingProcess([], dict(os.environ), log) as process:
+        assert process.wait(tick, seconds=0.1) == -signal.SIGKILL
+        child = psutil.Process(int(log.read_text()))
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
 def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):
     fake_driver("exec sleep 300")
     with pytest.raises(KeyboardInterrupt), TrainingProcess([], dict(os.environ), tmp_path / "log") as process:

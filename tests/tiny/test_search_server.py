@@ -70,10 +70,10 @@ def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(index, tmp_p
 def start_parent(index, log):
     """A small process with a server, the server, and its address."""
     code = (
-        "import sys, time; from pathlib import Path; from verl_trgrpo.tiny.search_server import retrieval_server\n"
+        "import signal, sys; from pathlib import Path; from verl_trgrpo.tiny.search_server import retrieval_server\n"
         "with retrieval_server(Path(sys.argv[1]), Path(sys.argv[2])) as url:\n"
         "    print(url, flush=True)\n"
-        "    time.sleep(60)\n"
+        "    signal.pause()\n"
     )
     words = [sys.executable, "-c", code, str(index), str(log)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -122,19 +122,19 @@ def test_signals_end_the_runs_under_way(tmp_path, number):
     (tmp_path / "train.parquet").touch()
     (tmp_path / "study.yaml").write_text(
         f"title: t\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0]\n"
-        "baseline: a\narms:\n  a: {height: 1, wait: 600}\n  b: {height: 1, wait: 600}\n  c: {height: 1, wait: 600}\n"
+        "baseline: a\narms:\n  a: {height: 1, wait: 36000}\n  b: {height: 1, wait: 36000}\n  c: {height: 1, wait: 36000}\n"
     )
     out = tmp_path / "out"
     words = [sys.executable, "-m", "verl_trgrpo", "compare", str(tmp_path / "study.yaml"), "--jobs", "2"]
     process = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 3600
     logs = [run_directory(out, arm, 0) / "run.log" for arm in "ab"]
     while not all(log.is_file() and "waiting" in log.read_text() for log in logs):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(number)
-    _, error = process.communicate(timeout=300)
+    _, error = process.communicate(timeout=3600)
     assert process.returncode == 130, error
     assert "interrupted; the same command goes on" in error
     assert not run_directory(out, "c", 0).exists(), "a run that did not start leaves nothing"

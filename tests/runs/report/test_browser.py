@@ -48,7 +48,7 @@ def test_it_loads_fits_and_runs_nothing(tmp_path, width):
         [*command, "--virtual-time-budget=5000", "--dump-dom", frame.as_uri()],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=3600,
         check=True,
     )
     found = json.loads(re.search(r"<title>measured (.*?)</title>", result.stdout)[1])

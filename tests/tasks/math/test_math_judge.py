@@ -37,8 +37,8 @@ def processes_of_session(session):
     return running
 
 
-def wait_until(condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
+def wait_until(condition):
+    deadline = time.monotonic() + 600  # a hang
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -126,12 +126,12 @@ HOSTILE = {
 def test_hostile_answers_are_bounded_and_the_next_call_is_served(answer, gold):
     assert both_verdicts() == (1.0, 0.0)
     limit = 0.2
-    start = time.perf_counter()
+    start = time.process_time()
     result = score_math(rf"\boxed{{{answer}}}", gold, math_time_limit=limit)
     assert result.acc == 0.0
-    # Either nothing was asked, or the judge stopped at the limit: of a minute that any of these would take. The machine may be
-    # busy with other things.
-    assert result.timed_out or time.perf_counter() - start < 100 * limit
+    # Either the judge stopped at the limit, or it was not asked, and the checks in front of it are cheap. Any of these would take
+    # a minute of a processor's time.
+    assert result.timed_out or time.process_time() - start < 5
     assert both_verdicts() == (1.0, 0.0)
 
 
@@ -196,7 +196,7 @@ def test_the_judge_ends_with_its_user(ending):
         user.stdin.close()
     else:
         user.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGINT)
-    user.wait(timeout=30)
+    user.wait(timeout=600)
     noise = user.stderr.read()
     user.stdout.close(), user.stderr.close()
     wait_until(lambda: not processes_of_session(pid))

@@ -1,7 +1,6 @@
 """Searches of a rollout: what reaches the server, and what happens when it fails."""
 
 import asyncio
-import time
 
 import pytest
 from aiohttp import web
@@ -100,14 +99,9 @@ def test_a_dead_server_is_a_failure():
 
 def test_a_stalled_server_costs_the_deadline_and_no_more(with_server):
     async def scenario(server):
-        async def stall(_):
-            await asyncio.sleep(30)
-
-        server.behave = stall
-        start = time.monotonic()
+        server.behave = stalled
         result = await search(SearchClient(options(server, deadline=0.3)))
         assert result.failure == "the search engine did not answer in time"
-        assert time.monotonic() - start < 10  # of the 30 that the server wanted
 
     with_server(scenario)
 
@@ -182,7 +176,8 @@ def test_several_servers_share_the_searches_and_stand_in_for_each_other():
 
 
 async def stalled(_):
-    await asyncio.sleep(30)
+    """Never answer."""
+    await asyncio.Event().wait()
 
 
 SEARCH_R1_HITS = {
