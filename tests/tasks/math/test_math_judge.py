@@ -84,21 +84,6 @@ def test_a_fork_while_another_thread_asks_leaves_both_sides_working():
     assert not failures
 
 
-def test_inside_a_ray_worker():
-    import ray
-
-    ray.init(num_cpus=1, include_dashboard=False)
-    try:
-
-        @ray.remote
-        def score():
-            return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
-
-        assert ray.get(score.remote()) == (1.0, 0.0)
-    finally:
-        ray.shutdown()
-
-
 # Formulas that take the library long; each got past the cheap checks in front, or is the reason for one.
 HOSTILE = {
     "tower": r"9^{9^{9^{9^9}}}",
