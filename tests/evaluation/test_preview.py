@@ -7,10 +7,11 @@ from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.evaluation import generation
-from verl_trgrpo.evaluation.preview import Scored, render, reward_function
+from verl_trgrpo.evaluation.preview import Scored, render
 from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.verl_plugin.config import reward_function
 
 
 def scored(position, sample, score, text="so it is 4", **info):

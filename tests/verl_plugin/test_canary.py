@@ -14,7 +14,7 @@ from verl.utils.import_utils import load_class_from_fqn
 
 from verl_trgrpo.runs.checks.values import NAMES
 
-V1_TRAINER = "verl_trgrpo/verl_plugin/v1_replay_buffer.py"
+V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 
@@ -44,7 +44,7 @@ CALLED = {
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/reward_function.py and verl_trgrpo/runs/checks/reward_function.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/runs/checks/reward_function.py",
     ),
     "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
     "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
@@ -54,7 +54,7 @@ CALLED = {
     ),
     "verl.utils.reward_score.default_compute_score": (
         ("data_source", "solution_str", "ground_truth"),
-        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/reward_function.py",
+        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/config.py",
     ),
 }
 
@@ -138,7 +138,7 @@ def test_vllm_s_cpu_build_has_the_switch_that_keeps_weights():
     import vllm._custom_ops as ops
 
     assert hasattr(ops, "_supports_onednn"), (
-        "vLLM packs its layers by another switch; see verl_trgrpo/verl_plugin/cpu/vllm_plugin.py"
+        "vLLM packs its layers by another switch; see verl_trgrpo/verl_plugin/cpu/vllm.py"
     )
 
 

@@ -143,7 +143,7 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
     """
     from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
-    from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+    from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:

@@ -20,7 +20,6 @@ from verl_trgrpo.evaluation.responses import Response, open_store
 from verl_trgrpo.evaluation.rows import EvalRow, Job, load_rows
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
-from verl_trgrpo.verl_plugin.reward_function import reward_function
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
@@ -42,6 +41,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     as :func:`verl_trgrpo.evaluation.run.evaluate`.
     """
     from verl_trgrpo.evaluation.generation import make_responses  # imports vLLM
+    from verl_trgrpo.verl_plugin.config import reward_function  # imports veRL
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout

@@ -1,7 +1,8 @@
-"""veRL's replay buffer, which also says what a batch can teach, and can look for rollouts more often.
+"""Provide veRL's replay buffer with metrics of groups and a poll interval that can be configured.
 
-For ``trainer.v1.sampler.custom_sampler``, the extension point of veRL's v1 trainer: what ``sample`` returns beside the batch is
-logged with the step. veRL leaves group filtering (``algorithm.filter_groups``) to custom classes, and this one does not filter.
+For ``trainer.v1.sampler.custom_sampler``, the extension point of veRL's v1 trainer: the metrics that ``sample`` returns beside
+the batch are logged with the step. veRL leaves group filtering (``algorithm.filter_groups``) to custom classes, and this one
+does not filter.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from verl_trgrpo.core import group_metrics
 
 
 def replay_buffer(**arguments: Any) -> ReplayBuffer:
-    """The buffer of veRL's trainer mode, with metrics of groups.
+    """Build the buffer of veRL's trainer mode, with metrics of groups.
 
     Args:
-        **arguments: of veRL's ``ReplayBuffer``. ``sampler_kwargs.poll_interval`` is the time in seconds between two looks for
-            finished rollouts, which veRL does not let one configure; its own is 2.
+        **arguments: of veRL's ``ReplayBuffer``. ``sampler_kwargs.poll_interval`` is the time in seconds between two polls
+            for finished rollouts, which veRL does not let one configure; its own is 2.
     """
     interval = (arguments.get("sampler_kwargs") or {}).get("poll_interval")
     chosen = {} if interval is None else {"poll_interval": interval}
@@ -46,7 +47,7 @@ def _with_metrics(partition_id: str, batch: Any, metrics: dict[str, Any]) -> tup
         return batch, metrics
     groups = [key.rsplit("_", 2)[0] for key in batch.keys]  # keys are UID_SESSION_INDEX
     rewards = [float(scores.sum()) for scores in list(data["rm_scores"])]
-    # Plain dictionaries, or such in a wrapper of tensordict's.
+    # Plain dictionaries, or dictionaries in a wrapper of tensordict.
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
     return batch, metrics | group_metrics(groups, rewards, infos)
