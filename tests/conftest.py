@@ -29,8 +29,7 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-    from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, generate_puzzles
+    from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, format_solution, generate_puzzles
     from verl_trgrpo.tiny.puzzles import TOKENS, demonstration
     from verl_trgrpo.tiny.tokenizer import train_tokenizer
 

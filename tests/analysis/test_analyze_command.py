@@ -16,8 +16,7 @@ from verl_trgrpo.analysis.rollouts import load_policy, response_logits, sample_r
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
 from verl_trgrpo.tiny.puzzles import CHECKPOINT, prompt_messages
 
 

@@ -58,7 +58,7 @@ def test_limit_draws_rows_with_the_seed(tmp_path):
         ({"prompt": [{"role": "user", "content": "<|im_start|>user\nhi<|im_end|>"}]}, "adds such tags a second time"),
         ({"prompt": "text"}, "a list of chat messages"),
         ({"reward_model": {"style": "rule", "ground_truth": None}}, "ground_truth is None"),
-        ({"agent_name": "tool_agent"}, "agent_name tool_agent cannot be evaluated here"),
+        ({"agent_name": "tool_agent"}, "agent_name=tool_agent cannot be evaluated here"),
     ],
 )
 def test_a_row_that_cannot_be_evaluated_is_named(tmp_path, changes, message):

@@ -5,14 +5,14 @@ from dataclasses import asdict
 
 import pytest
 
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.figures import Verdict, render, score_responses, summarize
 from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.evaluation.rows import EvalRow
 
 
 def row(position, source="math500", text=None, gold="4"):
     messages = [{"role": "user", "content": text or f"question {position}"}]
-    return EvalRow(position, source, messages, gold, {"index": position}, "single_turn_agent")
+    return Row(position, source, messages, gold, {"index": position}, "single_turn_agent")
 
 
 def items(accs, source="math500", reason="timed_out", **fields):

@@ -6,16 +6,17 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation import generation
 from verl_trgrpo.evaluation.preview import Scored, render
 from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.evaluation.rows import EvalRow, load_rows
+from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.verl_plugin.config import reward_function
 
 
 def scored(position, sample, score, text="so it is 4", **info):
-    row = EvalRow(position, "math", [{"role": "user", "content": f"question {position}"}], "4", {}, "single_turn_agent")
+    row = Row(position, "math", [{"role": "user", "content": f"question {position}"}], "4", {}, "single_turn_agent")
     return Scored(row, Response(position, sample, text, 9, cut=False), score, {"score": score, **info})
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from verl_trgrpo.common.files import file_sha256, read_json
-from verl_trgrpo.data.parquet import MANIFEST
+from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.warm_start import build, is_built, main

@@ -14,9 +14,10 @@ from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.evaluation.rows import EvalRow, load_rows
+from verl_trgrpo.data.rows import Row
+from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 # A step takes about as long for 64 responses as for 8: what takes time is reading the weights.
 _RESPONSES_AT_ONCE = 64
@@ -106,7 +107,7 @@ def _left_padded(sequences: Sequence[torch.Tensor], value: int) -> torch.Tensor:
     return torch.nn.utils.rnn.pad_sequence([*sequences], batch_first=True, padding_value=value, padding_side="left")
 
 
-def _group(row: EvalRow, prompt: torch.Tensor, responses: Sequence[torch.Tensor], tokenizer: Any) -> list[Rollout]:
+def _group(row: Row, prompt: torch.Tensor, responses: Sequence[torch.Tensor], tokenizer: Any) -> list[Rollout]:
     """Score the responses to one prompt, and compare them."""
     texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
     rewards = [compute_score(row.data_source, text, row.ground_truth)["score"] for text in texts]

@@ -10,8 +10,8 @@ import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.runs.statistics import Estimate, interval_text, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
 
@@ -37,18 +37,16 @@ class Verdict:
     failed_searches: int = 0
 
 
-Item = tuple[EvalRow, Response, Verdict]
+Item = tuple[Row, Response, Verdict]
 
 
-def score_responses(
-    rows: Sequence[EvalRow], responses: Sequence[Response], progress: Progress = no_progress
-) -> list[Item]:
+def score_responses(rows: Sequence[Row], responses: Sequence[Response], progress: Progress = no_progress) -> list[Item]:
     """Return each response with its row and the verdict on it, in order; `rows` are those of one file, in any order."""
     by_position = {row.position: row for row in rows}
     return [_score(by_position[response.row], response) for response in progress(responses, len(responses), "scores")]
 
 
-def _score(row: EvalRow, response: Response) -> Item:
+def _score(row: Row, response: Response) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
         score = compute_score(row.data_source, response.text, row.ground_truth, {**row.extra_info, **response.extra})

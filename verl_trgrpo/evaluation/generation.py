@@ -17,7 +17,7 @@ from verl_trgrpo.common.text import first_line
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.responses import Response, ResponseStore
 from verl_trgrpo.evaluation.rows import Job
-from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 logger = logging.getLogger(__name__)
 

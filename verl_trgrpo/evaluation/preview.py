@@ -14,10 +14,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.core import group_metrics
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.responses import Response, open_store
-from verl_trgrpo.evaluation.rows import EvalRow, Job, load_rows
+from verl_trgrpo.evaluation.rows import Job, load_rows
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
 
@@ -28,7 +29,7 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 class Scored:
     """A response to a prompt, and what the run's reward function says of it."""
 
-    row: EvalRow
+    row: Row
     response: Response
     score: float
     info: dict[str, Any]
@@ -71,7 +72,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     return [_scored(by_position[response.row], response, reward) for response in responses]
 
 
-def _scored(row: EvalRow, response: Response, reward: Callable[..., Any]) -> Scored:
+def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
     found = reward(
         data_source=row.data_source,
         solution_str=response.text,

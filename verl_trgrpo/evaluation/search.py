@@ -10,8 +10,8 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.responses import Response
-from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 from verl_trgrpo.tasks.search_qa.options import read_options
@@ -37,7 +37,7 @@ async def close(settings: Mapping[str, Any]) -> None:
 
 
 async def searching_response(
-    row: EvalRow,
+    row: Row,
     sample: int,
     generate: Callable[..., Awaitable[Any]],
     tokenizer: Any,

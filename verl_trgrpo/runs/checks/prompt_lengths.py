@@ -10,8 +10,7 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.data.schema import is_chat
-from verl_trgrpo.data.tokens import load_tokenizer, prompt_length
+from verl_trgrpo.data.rows import is_chat, load_tokenizer, prompt_length
 from verl_trgrpo.runs.checks.files import DATA, local_data_files
 
 _LIMIT = "data.max_prompt_length"

@@ -19,7 +19,7 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.math.equality import compare, formulas
 from verl_trgrpo.tasks.math.judge import judge
 from verl_trgrpo.tasks.math.reading import normalize, read_forms
-from verl_trgrpo.tasks.score import Score
+from verl_trgrpo.tasks.registry import Score
 
 MAX_GOLD_CHARS = 2000
 MAX_ANSWER_CHARS = 1000

@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_trgrpo.tasks.score import Score
+from verl_trgrpo.tasks.registry import Score
 from verl_trgrpo.tasks.search_qa.turns import count_answer_tags, last_answer, model_turns
 
 MAX_ANSWER_TAGS = 10
