@@ -78,7 +78,7 @@ class EvalOptions:
             )
         try:
             if self.search:
-                from verl_trgrpo.tasks.search_qa.options import read_options
+                from verl_trgrpo.tasks.search_qa.search_options import read_options
 
                 read_options(self.search_settings)
         except ValueError as error:

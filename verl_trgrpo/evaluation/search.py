@@ -14,7 +14,7 @@ from verl_trgrpo.evaluation.responses import Response
 from verl_trgrpo.evaluation.rows import EvalRow
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
-from verl_trgrpo.tasks.search_qa.options import read_options
+from verl_trgrpo.tasks.search_qa.search_options import read_options
 
 
 async def probe(settings: Mapping[str, Any]) -> None:
