@@ -1,4 +1,4 @@
-"""A look at a run before it starts."""
+"""Previewing a run before it starts."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.evaluation import generation
 from verl_trgrpo.evaluation.preview import Scored, render, reward_function
-from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
@@ -18,13 +18,13 @@ def scored(position, sample, score, text="so it is 4", **info):
     return Scored(row, Response(position, sample, text, 9, cut=False), score, {"score": score, **info})
 
 
-def test_rewards_stand_beside_the_responses_and_the_summary_says_what_they_mean():
+def test_rewards_stand_beside_the_responses_and_the_summary_interprets_them():
     found = [scored(0, 0, 1.0, format_ok=1.0), scored(0, 1, 0.0, format_ok=0.0), scored(3, 0, 1.0, format_ok=1.0),
              scored(3, 1, 1.0, format_ok=1.0)]  # fmt: skip
     text = render(found, 0)
-    assert text.index("question 0") < text.index("reward 0, no answer") < text.index("question 3")
+    assert text.index("question 0") < text.index("-- reward 0, ") < text.index("question 3")
     assert "4 responses to 2 prompts: mean reward 0.750" in text
-    assert "learns nothing: 50%" in text and "could read: 25%" in text
+    assert "learns nothing: 50%" in text and "reward finds: 25%" in text
     assert "hardly learn" not in text
     assert "hardly learn" in render([scored(0, i, 0.0) for i in range(4)], 0)
 

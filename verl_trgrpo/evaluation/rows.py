@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,21 +27,6 @@ class EvalRow:
     ground_truth: Any
     extra_info: dict[str, Any]
     agent_name: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
-
-    file: int
-    row: EvalRow
-    sample: int
-    file_sha256: str
-
-    def seed(self, seed: int, turn: int = 0) -> int:
-        """Return the sampling seed of one turn: 0 to 2**63 - 1, the same whatever else is evaluated with `seed`."""
-        name = f"{seed}/{self.file_sha256}/{self.row.position}/{self.sample}/{turn}"
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
 def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True) -> list[list[EvalRow]]:
