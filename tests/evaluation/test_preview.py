@@ -6,7 +6,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.evaluation import generation
+from verl_trgrpo.evaluation import preview as preview_module
 from verl_trgrpo.evaluation.preview import Scored, render, reward_function
 from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.evaluation.rows import EvalRow, load_rows
@@ -53,13 +53,13 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
             text = right if job.sample == 0 else "no answer at all"
             store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
 
-    monkeypatch.setattr(generation, "make_responses", answer)
+    monkeypatch.setattr(preview_module, "make_responses", answer)
     words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
              f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
     assert main(["preview", "kk_quickstart", *words]) == 0
     shown = capsys.readouterr().out
     assert "24 responses to 3 prompts: mean reward" in shown
-    assert shown.count("-- reward") == 24 and shown.count("no answer that the reward could read") == 21
+    assert shown.count("-- reward") == 24 and shown.count("the reward found no answer") == 21
 
 
 def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):
