@@ -36,7 +36,7 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.agent_loop.AgentLoopBase": (
         ("trainer_config", "server_manager", "tokenizer", "processor", "dataset_cls", "data_config"),
-        "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/search.py",
+        "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/generation.py",
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),

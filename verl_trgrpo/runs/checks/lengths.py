@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.findings import Finding, findings_of, messages_of
 from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.model_files import context_length
-from verl_trgrpo.tasks.search_qa.options import read_options
+from verl_trgrpo.tasks.search_qa.search_options import read_options
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 

@@ -1,4 +1,4 @@
-"""From responses to figures: verdicts by the project's rewards, means with intervals per data source, and their table."""
+"""Score responses with the project's rewards, average them per data source with intervals, and format the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.runs.statistics import Estimate, interval_text, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
 
@@ -23,12 +23,13 @@ _METHOD = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the reward said about one response.
+    """The reward's verdict on one response.
 
-    acc: 1.0 right, 0.0 wrong, None not known.
-    reason: why it is not known: ``timed_out``, ``gold`` (the ground truth was not understood) or the reward's error.
-    format_ok: as in the reward's Score.
-    failed_searches: of a searching response.
+    Args:
+        acc: 1.0 right, 0.0 wrong, None not known.
+        format_ok: as in the reward's Score.
+        reason: why it is not known: ``timed_out``, ``gold`` (the ground truth was not understood) or the reward's error.
+        failed_searches: of a searching response.
     """
 
     acc: float | None
@@ -50,7 +51,7 @@ def _score(row: Row, response: Response) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
         score = compute_score(row.data_source, response.text, row.ground_truth, {**row.extra_info, **response.extra})
-    except Exception as error:  # a reward is anybody's code, and one row must not end the evaluation
+    except Exception as error:  # rewards are foreign code, and one row must not end the evaluation
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
     acc = None if reason else score["acc"]
@@ -61,11 +62,16 @@ def _score(row: Row, response: Response) -> Item:
 class Source:
     """The figures of one data source.
 
-    prompts: different prompts, the units of all intervals; `responses` to them.
-    avg: share of right responses, averaged over prompts; None without any known verdict.
-    pass_at_k: probability that at least one of k samples is right; None where no prompt has k known verdicts.
-    no_verdict: responses with an unknown verdict, which are in no other accuracy figure.
-    format_ok, tokens, cut: means over all responses (`cut`: share that ended at a limit of length).
+    Args:
+        prompts: different prompts, the units of all intervals.
+        responses: responses to them.
+        avg: share of right responses, averaged over prompts; None without any known verdict.
+        pass_at_k: probability that at least one of k samples is right; None if no prompt has k known verdicts.
+        no_verdict: responses with an unknown verdict; accuracies leave them out.
+        format_ok: mean over all responses.
+        tokens: mean over all responses.
+        cut: share of responses that ended at a length limit.
+        failed_searches: sum over all responses.
     """
 
     prompts: int
@@ -90,7 +96,7 @@ class Summary:
 
 
 def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
-    """Return the figures of an evaluation with `k` samples per row; `seed` is of the intervals.
+    """Compute the figures of an evaluation with `k` samples per row; `seed` is that of the intervals.
 
     Rows with the same data source and messages are one prompt: some test files repeat each problem.
     """
@@ -132,7 +138,7 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
 
 
 def render(summary: Summary) -> str:
-    """Return the table and what has to be said about it, ending with a line break."""
+    """Return the table with its notes, ending with a line break."""
     rows, notes = [], []
     for name, source in summary.sources.items():
         rows.append(
@@ -148,7 +154,7 @@ def render(summary: Summary) -> str:
             }
         )
         if source.no_verdict:
-            notes.append(f"{name}: responses without a verdict are in no accuracy (reasons: the .verdicts.jsonl file)")
+            notes.append(f"{name}: accuracies leave out responses without a verdict (reasons: .verdicts.jsonl file)")
         if source.failed_searches:
             notes.append(f"{name}: {source.failed_searches} searches failed; see the search server's log")
     if summary.mean_of_sources:

@@ -1,4 +1,4 @@
-"""Responses on disk: what survives a kill, and what must not be mixed."""
+"""Responses on disk survive a kill and are never mixed with those of another evaluation."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from verl_trgrpo.evaluation.responses import Response, open_store
+from verl_trgrpo.evaluation.response_store import Response, open_store
 
 
 def response(row, sample, text="text"):
@@ -42,7 +42,7 @@ def test_responses_of_a_killed_process_are_there(tmp_path):
     code = f"""
 import signal
 from pathlib import Path
-from verl_trgrpo.evaluation.responses import Response, open_store
+from verl_trgrpo.evaluation.response_store import Response, open_store
 with open_store(Path({str(tmp_path / "out")!r}), {{}}, [Path("a.parquet")]) as store:
     for row in range(100):
         store.append(0, Response(row, 0, "x" * 1000, 1, False))

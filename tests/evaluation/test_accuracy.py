@@ -6,8 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.figures import Verdict, render, score_responses, summarize
-from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation.accuracy import Verdict, render, score_responses, summarize
+from verl_trgrpo.evaluation.response_store import Response
 
 
 def row(position, source="math500", text=None, gold="4"):
@@ -44,7 +44,7 @@ def test_unknown_verdicts_are_left_out_and_counted():
     assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
     assert source.no_verdict == 3
     assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
-    assert "responses without a verdict" in render(summary)
+    assert "verdicts.jsonl" in render(summary)
 
 
 def test_a_problem_that_a_file_repeats_is_one_prompt():

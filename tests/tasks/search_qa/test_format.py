@@ -1,17 +1,13 @@
-"""The text of a searching trajectory: actions, observations, and what the model wrote."""
+"""Search-R1's format: actions, observations, and what the model wrote."""
+
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_trgrpo.retrieval.protocol import Hit
-from verl_trgrpo.tasks.search_qa.tags import (
-    Action,
-    model_text,
-    observation_frame,
-    passages_text,
-    read_action,
-)
+from verl_trgrpo.retrieval.index import Hit
+from verl_trgrpo.tasks.search_qa.format import Action, model_text, observation_frame, passages_text, read_action
 
 ACTIONS = {
     "<think>a</think><search>Rome</search>": Action("search", "Rome"),
@@ -20,6 +16,7 @@ ACTIONS = {
     "<search>a<search>b</search>": Action("search", "b"),
     "<answer><search>a</search>": Action("search", "a"),
     "<search>a</search><answer>b</answer>": Action("search", "a"),
+    "<answer>a<search>b</search></answer>": Action("answer", "a<search>b</search>"),
     "<search>Rome": Action("malformed"),
     "Rome</search>": Action("malformed"),
     "<search>  </search>": Action("malformed"),
@@ -35,11 +32,19 @@ def test_actions(turn):
     assert read_action(turn) == ACTIONS[turn]
 
 
-@given(st.text(alphabet="<>/searchanswer \n"))
-def test_reading_an_action_never_fails(turn):
-    action = read_action(turn)
-    assert action.kind in ("search", "answer", "malformed")
-    assert bool(action.content) == (action.kind != "malformed")
+def by_regular_expression(turn):
+    """Read an action by the definition, in quadratic time."""
+    match = re.search(r"<(search|answer)>(.*?)</\1>", turn, re.DOTALL)
+    content = re.split(f"<{match[1]}>", match[2])[-1].strip() if match else ""
+    return Action(match[1], content) if content else Action("malformed")
+
+
+PIECES = ["<search>", "</search>", "<answer>", "</answer>", "<", "</", "search>", "a", " ", "\n"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text())
+def test_an_action_is_the_first_complete_block(turn):
+    assert read_action(turn) == by_regular_expression(turn)
 
 
 def test_passages_are_shown_as_search_r1_shows_them():

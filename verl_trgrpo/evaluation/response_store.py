@@ -1,4 +1,4 @@
-"""Responses on disk: one JSON line each, appended as they finish, so that an evaluation can go on where it stopped."""
+"""Store responses on disk, one JSON line each, appended as they finish, so that an evaluation can continue where it stopped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ ARGUMENTS = "arguments.json"
 class Response:
     """One finished response.
 
-    row: position of its row in its file, from 0.
-    sample: number of the sample of that row, from 0.
-    text: what the model wrote; with searches, observations included.
-    tokens: how many tokens the model wrote itself.
-    cut: whether it ended at a limit of length.
-    extra: what the reward needs beside the text (``model_text``, ``rollout_metrics`` of searching responses).
+    Args:
+        row: position of its row in its file, from 0.
+        sample: number of the sample of that row, from 0.
+        text: the decoded response; with searches, observations included.
+        tokens: number of tokens that the model wrote itself.
+        cut: True if it ended at a length limit.
+        extra: further input of the reward (``model_text``, ``rollout_metrics`` of searching responses).
     """
 
     row: int
@@ -60,7 +61,7 @@ class ResponseStore:
         return sorted((Response(**json.loads(line)) for line in lines), key=lambda found: (found.row, found.sample))
 
     def append(self, number: int, response: Response) -> None:
-        """Write a response to data file `number`; it survives whatever happens to this process afterwards."""
+        """Append a response to data file `number`; it survives if this process is killed afterwards."""
         with self.path(number).open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(response)) + "\n")
 
@@ -71,7 +72,7 @@ def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Pat
 
     Args:
         directory: created if needed.
-        arguments: everything that decides what the responses are, as JSON types.
+        arguments: everything that determines the responses, as JSON types.
         data: the data files; each gets a file of responses.
 
     Raises:
