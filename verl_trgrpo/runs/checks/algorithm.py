@@ -73,10 +73,12 @@ def _points(algorithm: str) -> Iterator[str]:
 
 def _value(config: DictConfig, key: str, written: Any = None) -> Any:
     """The value of a key in a run, or what it would be if `written` stood there."""
-    if written is not None:
+    if isinstance(written, str) and "${" in written:
         config = config.copy()
         OmegaConf.set_struct(config, False)
         OmegaConf.update(config, key, written, force_add=True)
+    elif written is not None:
+        return written
     value = OmegaConf.select(config, key)
     return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 

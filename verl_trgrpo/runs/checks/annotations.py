@@ -5,9 +5,10 @@ from __future__ import annotations
 import pydoc
 import types
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 _WORDS: dict[Any, str] = {
     bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list", tuple: "a list",
@@ -37,9 +38,14 @@ def field_types(config: DictConfig) -> dict[str, Any]:
 
 def target_of(node: DictConfig) -> Any:
     """The class or function that a section names in its ``_target_``; None where there is none that can be imported."""
-    target = OmegaConf.to_container(node, resolve=False).get("_target_")  # type: ignore[union-attr]
+    target = node._get_node("_target_", validate_access=False)
+    return _located(str(target)) if target is not None else None
+
+
+@cache
+def _located(name: str) -> Any:
     try:
-        return pydoc.locate(str(target)) if target else None
+        return pydoc.locate(name)
     except Exception:  # an import raises anything; what cannot be built is reported elsewhere
         return None
 
@@ -82,6 +88,7 @@ def fits(value: Any, hint: Any) -> bool:
     return value is None
 
 
+@cache
 def _hints(found: Any) -> dict[str, Any]:
     try:
         return get_type_hints(found) if is_dataclass(found) else {}

@@ -138,6 +138,7 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
     findings = []
 
     def visit(node: DictConfig, prefix: str) -> None:
+        written: Any = OmegaConf.to_container(node, resolve=False)
         name: Any
         for name in node:
             key = f"{prefix}{name}"
@@ -146,10 +147,10 @@ def _values(config: DictConfig, defaults: DictConfig) -> tuple[dict[str, Any], l
                 if default is not None:  # others belong to parts of veRL that a run may not use
                     findings.append(Finding.error(key, f"{key} has no value; give one ({_REMEDIES.get(key, default)})"))
                 continue
-            text = OmegaConf.to_container(node, resolve=False)[name]  # type: ignore[call-overload, index]
             try:
                 value = node[name]
             except OmegaConfBaseException as problem:
+                text = written[name]
                 reason = str(problem).splitlines()[0]
                 named = re.search(r"'([^']+)'", reason)
                 if named is None or named[1] in text:  # and not what refers to it in turn
