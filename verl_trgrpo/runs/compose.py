@@ -97,7 +97,7 @@ def compose(
         [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
     )
     arguments = (*primary, *options, *chosen, *naming, *overrides)
-    return ComposedRun(config, arguments, choices, frozenset(_added(overrides) - set(choices)))
+    return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
 
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
@@ -153,7 +153,7 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _added(overrides: Sequence[str]) -> set[str]:
+def added_keys(overrides: Sequence[str]) -> set[str]:
     """Keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
