@@ -46,9 +46,10 @@ def composed(
     groups = [override for override in parsed if "." not in override.key_or_group or "@" in override.input_line]
     base = _composed_once(source, tuple(override.input_line for override in groups), platform)
     config = base.config.copy()
-    ConfigLoaderImpl._apply_overrides_to_config([override for override in parsed if override not in groups], config)
+    values = [override for override in parsed if override not in groups]
+    ConfigLoaderImpl._apply_overrides_to_config(values, config)
     added = frozenset(added_keys(overrides) - set(base.choices))
-    return replace(base, config=config, arguments=(*base.arguments, *overrides), added=added)
+    return replace(base, config=config, arguments=(*base.arguments, *(each.input_line for each in values)), added=added)
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,9 @@ import pytest
 import tyro
 
 from tests.conftest import composed
-from verl_trgrpo.runs.checks.values import value_findings
+from verl_trgrpo.runs.checks.types import type_findings
 from verl_trgrpo.runs.compare.runner import Inputs, run_command
 from verl_trgrpo.runs.compare.study import read_study
-from verl_trgrpo.runs.compose import defaults_of
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "compare"
 STUDIES = {path.stem: read_study(path) for path in sorted(FOLDER.glob("*.yaml"))}
@@ -38,4 +37,4 @@ def test_the_overrides_of_verl_compose_and_have_sound_types():
             words = run_command(study, INPUTS, arm, 7, Path("/run"))
             run = composed(words[words.index(study.config_name) + 1 :], study.config_name)
             assert run.config.data.seed == 7 and run.choices["algorithm"] == settings["algorithm"]
-        assert value_findings(run.config, defaults_of(run.choices))[0] == []
+        assert type_findings(run.config, run.defaults) == []
