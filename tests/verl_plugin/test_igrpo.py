@@ -102,7 +102,7 @@ def test_wrong_input_is_named(tokenizer):
 
 def test_validate_reads_its_options_and_looks_for_room():
     overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
-    [room] = length_findings(compose_run(overrides=overrides).config)
-    assert "max_prompt_length=100 does not hold a prompt and a draft" in room.message
-    [wrong] = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
+    room, *_ = length_findings(compose_run(overrides=overrides).config)
+    assert room.message.startswith("data.max_prompt_length=100: ")
+    wrong, *_ = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
     assert wrong.level is Level.ERROR and "drafts=0" in wrong.message

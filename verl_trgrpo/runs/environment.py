@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import timeit
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points, version
 from pathlib import Path
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
 
+@cache
 def accelerator_found() -> bool:
-    """Whether torch sees a GPU or another accelerator in this process."""
+    """Return True if torch can use a GPU or another accelerator in this process.
+
+    torch, whose import takes seconds, is not asked if it was built for CPUs alone and nothing extends it.
+    """
+    if version("torch").endswith("+cpu") and not entry_points(group="torch.backends"):
+        return False
     import torch
 
     return torch.accelerator.is_available()

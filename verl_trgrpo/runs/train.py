@@ -16,8 +16,8 @@ from omegaconf import ListConfig, OmegaConf
 
 from verl_trgrpo.common.files import lock, name_holder, replaced_file
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.runs.check_process import CheckProcess
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
-from verl_trgrpo.runs.checks.sections import early_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
@@ -26,6 +26,7 @@ from verl_trgrpo.runs.process import TrainingProcess
 from verl_trgrpo.runs.progress import Progress
 from verl_trgrpo.runs.record import environment, read_record, write_record
 from verl_trgrpo.runs.resume import CONFIG_FILE, check_same_run, next_start
+from verl_trgrpo.runs.validate import Report, early_findings
 
 LOCK_FILE = "run.lock"
 
@@ -68,8 +69,9 @@ def run_training(
         TrainingFailedError: when the training process fails.
         KeyboardInterrupt: after a signal, when everything has been stopped; it says what the same command will do next time.
     """
-    run = compose_here(source, overrides)
-    total_steps = _check(run, stream)
+    with CheckProcess() as process:
+        run = compose_here(source, overrides)
+        total_steps = _refuse_errors(run, process.check(run), stream)
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
     log_file = None
@@ -85,26 +87,18 @@ def run_training(
 
 
 def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
-    """Compose the run for this machine, without an accelerator with platform=cpu.
+    """Compose the run for this machine: with platform=cpu where there is no accelerator.
 
     Raises:
-        InvalidInputError: missing files, too, before torch and veRL are imported, which takes many seconds.
+        InvalidInputError: the run cannot be composed, lacks sections, or names files that do not exist.
     """
-    try:
-        run = compose(source, overrides)
-    except InvalidInputError:
-        if accelerator_found():
-            raise
-        return compose(source, overrides, platform="cpu")  # overrides may be of keys that only this platform has
+    run = compose(source, overrides, platform=None if accelerator_found() else "cpu")
     raise_invalid([finding.message for finding in early_findings(run)])
-    return run if accelerator_found() else compose(source, overrides, platform="cpu")
+    return run
 
 
-def _check(run: ComposedRun, stream: TextIO) -> int | None:
-    """Check the run; returns its number of steps, at most, where that is known."""
-    from verl_trgrpo.runs.validate import check
-
-    report = check(run)
+def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | None:
+    """Raise the errors of a report and print its warnings; return the number of steps, at most, where it is known."""
     problems = report.messages(Level.ERROR)
     if run.config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
         problems.append(
