@@ -16,7 +16,7 @@ from verl_trgrpo.analysis.tokens import Token, choose, look_at, write_tokens
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, model_label
-from verl_trgrpo.runs.record import environment
+from verl_trgrpo.runs.run_directory import provenance
 
 
 def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
@@ -36,7 +36,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         raise ValueError(f"--data {options.data} does not exist; name a parquet file with prompts")
     options.directory.mkdir(parents=True, exist_ok=True)
     policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
-    results: dict[str, Any] = {"options": asdict(options)} | environment(Path(__file__).parent)
+    results: dict[str, Any] = {"options": asdict(options)} | provenance(Path(__file__).parent)
     within_envelope = True
     if options.sharpness:
         path = options.directory / "sharpness.json"

@@ -16,7 +16,7 @@ from verl_trgrpo.analysis.options import UNIFORM
 from verl_trgrpo.analysis.sharpness import Sharpness
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.runs.statistics import interval_text
+from verl_trgrpo.runs.compare.table import interval_text
 
 _HEAD = (
     "p of the quarter's tokens",
