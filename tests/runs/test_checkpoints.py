@@ -129,7 +129,7 @@ def test_the_launcher_repairs_before_it_starts_and_shows_a_run_that_turns_out_fi
 
 @pytest.mark.parametrize(
     ("tracked", "content", "message"),
-    [("", None, "shaping.tau: 9.0 there, 6 asked for"), ("4", "data: {train_files: [", r"config\.yaml cannot be read")],
+    [("", None, "shaping.tau: 9.0 there, 6 asked for"), ("4", "data: {train_files: [", r"config\.yaml is damaged")],
 )
 def test_a_checkpoint_has_to_be_of_this_run(run_dir, tracked, content, message):
     """One whose tracker had to be repaired, and one whose configuration is damaged."""

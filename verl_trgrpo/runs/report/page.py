@@ -88,12 +88,10 @@ def build_report(options: ReportOptions) -> Report:
     page = render_page(
         _TEMPLATE,
         {"data_uri": _data_uri, "verdict": VERDICTS.__getitem__},
-        title=f"A training run: {runs[0].name}" if len(runs) == 1 else "Training runs compared",
-        one_run=len(runs) == 1,
         upto=upto,
         summary=about,
         notes=remarks,
-        tables=_figure_tables(comparison, baseline, primary, margin, len(runs) == 1),
+        tables=comparison_tables(comparison, baseline, primary, margin),
         figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
         plots=plot_arms(arms, options.metric, upto),
         samples=_samples(arms),
@@ -140,12 +138,8 @@ def compare_arms(
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
     """Return a sentence for each arm: its validation accuracy, and whether it differs from the baseline's."""
     found = []
-    one_run = len(comparison) == 1 and all(entry.runs == 1 for entry in comparison[baseline].values())
     for arm, row in comparison.items():
         if (entry := row.get(OUTCOME)) is None:
-            continue
-        if one_run:
-            found.append(f"{arm}: {what} {entry.estimate.mean:.3f}")
             continue
         if arm == baseline:
             verdict = "the baseline"
@@ -204,16 +198,6 @@ def _not_finite(run: Run) -> list[str]:
             if not math.isfinite(value):
                 first.setdefault(metric, step.number)
     return [f"{metric} of {run.name} from step {number}" for metric, number in sorted(first.items())]
-
-
-def _figure_tables(
-    comparison: Comparison, baseline: str, primary: str, margin: float | None, one_run: bool
-) -> list[Table]:
-    """Return the tables that `verl-trgrpo compare` prints; for one run its figures."""
-    if not one_run:
-        return comparison_tables(comparison, baseline, primary, margin)
-    rows = [[words(name), interval_text(entry.estimate)] for name, entry in comparison[baseline].items()]
-    return [Table("Figures of the run.", ["figure", "value"], rows)]
 
 
 def _run_tables(arms: Sequence[Arm]) -> list[Table]:
