@@ -124,7 +124,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
     from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
     from verl_trgrpo.analysis.sharpness import analyze_sharpness
     from verl_trgrpo.analysis.tokens import write_tokens
-    from verl_trgrpo.runs.record import environment
+    from verl_trgrpo.runs.run_directory import provenance
 
     places = {name: find_model(name) for name in options.model}
     if options.directory.is_file():
