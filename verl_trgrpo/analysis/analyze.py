@@ -133,7 +133,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         raise ValueError(f"data={options.data} does not exist; give a Parquet file with prompts")
     options.directory.mkdir(parents=True, exist_ok=True)
     policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
-    results: dict[str, Any] = {"options": asdict(options)} | environment(Path(__file__).parent)
+    results: dict[str, Any] = {"options": asdict(options)} | provenance(Path(__file__).parent)
     within_bounds = True
     if options.sharpness:
         path = options.directory / "sharpness.json"

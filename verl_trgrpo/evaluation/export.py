@@ -20,6 +20,7 @@ from verl_trgrpo.runs.run_directory import (
     base_model,
     read_record,
     run_settings,
+    short_path,
 )
 
 _CARD = "README.md"
