@@ -16,9 +16,9 @@ task ?= word_problems
 overrides ?=
 versions ?=
 
-# Tests at once: those that stay within a process or two, and those that start Ray or vLLM, which take up to 10 GiB each.
-workers ?= 2
-# Two of the latter need 22 GiB, of the machine and, in a container, of its limit.
+# Processes that run tests, and those that run tests which start Ray or vLLM: these take up to 10 GiB each, so a second one needs
+# 22 GiB of the machine and, in a container, of its limit.
+workers ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 cluster_workers ?= $(shell { cat /sys/fs/cgroup/memory.max || true; awk '/^MemTotal/ { printf "%.0f\n", $$2 * 1024 }' /proc/meminfo || true; } \
 	2>/dev/null | grep -E '^[0-9]+$$' | sort -n | awk 'NR == 1 && $$1 > 22 * 2^30 { n = 2 } END { print n ? n : 1 }')
 
@@ -31,7 +31,9 @@ help:
 	@echo "make quickstart   train a tiny model on Knights-and-Knaves puzzles (algorithm=tr_grpo seed=0 overrides=...)"
 	@echo "make small-lm     train SmolLM2-135M-Instruct on word problems (the same settings, task=puzzles)"
 	@echo "make search-demo  train a tiny model to search, with a real index and server (the same settings)"
-	@echo "make test         lint, types and tests (make lint test-fast for the fast ones; workers=2 cluster_workers=1 TESTFLAGS=...)"
+	@echo "make test         lint, types, tests, and a two-rank training that is killed in a save; ten minutes on two cores"
+	@echo "make test-all     the same and the rest of tests/cluster, which starts Ray and vLLM; what CI runs"
+	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
 	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
@@ -78,15 +80,32 @@ lint: install
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
+# Tests start many processes; without bytecode each of them would compile the package again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --durations=10
+
 .PHONY: test-fast
 test-fast: install
-	$(BIN)/python -m pytest -m "not slow" -n $(workers) --dist loadfile $(TESTFLAGS)
+	$(PYTEST) --ignore=tests/cluster -n $(workers) --dist loadfile $(TESTFLAGS)
+
+# The first attempt of the two-rank training; tests/cluster goes on from there.
+.PHONY: test-killed
+test-killed: install
+	$(PYTEST) tests/cluster/test_two_ranks.py::test_a_rank_killed_in_a_save_is_named_and_the_checkpoint_before_counts $(TESTFLAGS)
 
 # A training of a few steps is mostly start-up, which uses one core: two at once take hardly longer than one.
+.PHONY: test-cluster
+test-cluster: install
+	$(PYTEST) tests/cluster -n $(cluster_workers) --dist loadfile $(TESTFLAGS)
+
+# At once, for the same reason.
 .PHONY: test
-test: lint
-	$(BIN)/python -m pytest -m "not cluster" -n $(workers) --dist loadfile --durations=10 $(TESTFLAGS)
-	$(BIN)/python -m pytest -m cluster -n $(cluster_workers) --dist loadfile --durations=10 $(TESTFLAGS)
+test: install
+	$(MAKE) --no-print-directory --jobs=3 lint test-fast test-killed
+
+.PHONY: test-all
+test-all: install
+	$(MAKE) --no-print-directory --jobs=2 lint test-fast
+	$(MAKE) --no-print-directory test-cluster
 
 .PHONY: bench
 bench: install

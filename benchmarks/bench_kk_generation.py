@@ -15,9 +15,9 @@ from pathlib import Path
 
 from reasoning_gym.logic.knights_knaves import KKProblemSampler, KnightsKnavesDataset
 
-from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.rows import KkOptions, build
 
 
 def generated_here(n_people: int, seed: int) -> Iterator[object]:

@@ -1,18 +1,7 @@
-"""Write Knights-and-Knaves puzzles as train.parquet and test.parquet for veRL, with manifest.json.
-
-Every puzzle has exactly one solution and occurs once, also up to names and order: no test puzzle is in the train file in other
-words.
-
-examples:
-  python data_prep/kk.py --out data/kk --people 3 4 5 --train 900 --test 100
-  python data_prep/kk.py --out data/kk --paper
-  python data_prep/kk.py --out data/kk --paper --source hf
-"""
+"""Run ``verl-trgrpo data build kk``."""
 
 import sys
 
-from verl_trgrpo.data.build import run_builder
-from verl_trgrpo.tasks.knights_and_knaves.build import KkOptions, build
+from verl_trgrpo.cli.main import main
 
-if __name__ == "__main__":
-    sys.exit(run_builder(KkOptions, build, "data_prep/kk.py", __doc__))
+sys.exit(main(["data", "build", "kk", *sys.argv[1:]]))

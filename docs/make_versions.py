@@ -87,8 +87,6 @@ def try_version(version: str) -> tuple[list[str], bool]:
         str(python),
         "-m",
         "pytest",
-        "-m",
-        "not slow",
         "-n",
         "auto",
         "--dist",

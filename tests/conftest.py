@@ -1,12 +1,17 @@
-"""Fixtures shared by the slow tests: a tiny random model and a little data, both built on the spot."""
+"""Fixtures that tests of several packages share."""
 
 import random
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
 # Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:
@@ -23,9 +28,28 @@ def pytest_sessionstart() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a broken formula should not wait for a training run."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+# Composing reads some forty YAML files, a second of a processor; copying a composition takes a twentieth of that.
+_composed_once = cache(compose)
+
+
+def composed(
+    overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, platform: str | None = None
+) -> ComposedRun:
+    """Return what ``compose(source, overrides, platform)`` returns, from one composition for each set of group choices.
+
+    Overrides of values are applied to a copy by Hydra's own code. Tests of errors while composing need ``compose`` itself.
+    """
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    groups = [override for override in parsed if "." not in override.key_or_group or "@" in override.input_line]
+    base = _composed_once(source, tuple(override.input_line for override in groups), platform)
+    config = base.config.copy()
+    values = [override for override in parsed if override not in groups]
+    ConfigLoaderImpl._apply_overrides_to_config(values, config)
+    added = frozenset(added_keys(overrides) - set(base.choices))
+    return replace(base, config=config, arguments=(*base.arguments, *(each.input_line for each in values)), added=added)
 
 
 @pytest.fixture(scope="session")
@@ -34,8 +58,7 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-    from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, generate_puzzles
+    from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, format_solution, generate_puzzles
     from verl_trgrpo.tiny.puzzles import TOKENS, demonstration
     from verl_trgrpo.tiny.tokenizer import train_tokenizer
 

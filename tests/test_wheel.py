@@ -11,8 +11,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.slow
-
 
 def tracked_files(*directories: str) -> list[str]:
     command = ["git", "ls-files", "-z", *directories]

@@ -52,7 +52,7 @@ def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp
 WRONG = {
     "check without files": (["check"], "no file is given"),
     "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
-    "bad threshold": (["decontaminate", "{train}", "--against", "{test}", "--threshold", "7"], "threshold is 7.0"),
+    "bad threshold": (["decontaminate", "{train}", "--against", "{test}", "--threshold", "7"], "threshold=7.0"),
 }
 
 
@@ -69,7 +69,7 @@ def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train, test_file
 def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, capsys):  # noqa: N802
     (tmp_path / "my_family_of_rewards.py").write_text(
         "from verl_trgrpo.tasks import Score, register_reward\n"
-        "@register_reward('my_family', right_response=lambda gold: f'={gold}')\n"
+        "@register_reward('my_family', reference_response=lambda gold: f'={gold}')\n"
         "def score(response, ground_truth, extra_info):\n"
         "    return Score(1.0, acc=float(response == f'={ground_truth}'))\n"
     )
@@ -77,7 +77,7 @@ def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, 
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "no_such_module_here")
     assert main(["data", "check", "--train", data]) == 2
-    assert "VERL_USE_EXTERNAL_MODULES names no_such_module_here" in capsys.readouterr().err
+    assert "VERL_USE_EXTERNAL_MODULES=no_such_module_here" in capsys.readouterr().err
     environment = os.environ | {
         "VERL_USE_EXTERNAL_MODULES": "my_family_of_rewards",
         "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),

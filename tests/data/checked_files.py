@@ -1,11 +1,14 @@
-"""What the tests of `check_files` need: rows without a defect, files of them, and the findings by name."""
+"""Rows without a defect, files of them, and the findings of `check_files` by name."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_trgrpo import tasks
-from verl_trgrpo.data.check import CheckOptions, check_files
-from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key
+from verl_trgrpo.data_check import CheckOptions, check_files
+
+# A puzzle, the same with other names, and another one.
+STATEMENTS = "(('lying', 1), ('telling-truth', 0), ('and', ('lying', 0), ('telling-truth', 1)))"
+RENAMED = "(('telling-truth', 2), ('and', ('telling-truth', 0), ('lying', 2)), ('lying', 0))"
+OTHER = "(('lying', 1), ('telling-truth', 0), ('and', ('lying', 0), ('telling-truth', 2)))"
 
 
 def row(i, split="train", **changes):
@@ -34,7 +37,7 @@ def clean(split="train", count=6):
 
 
 def report(*train, **options):
-    return check_files(CheckOptions(train=train, **options), tasks, puzzle_key)
+    return check_files(CheckOptions(train=train, **options))
 
 
 def results(*train, **options):

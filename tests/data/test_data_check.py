@@ -1,11 +1,16 @@
-"""`check_files`: every defect of a row is found in a planted one, and the clean files trigger no finding."""
+"""`check_files`: every planted defect of rows, columns and files is found, and clean files have no finding."""
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.data.checked_files import clean, report, results, row, truth, user, write
-from verl_trgrpo.data.check import CHECKS, CheckOptions
+from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
+from verl_trgrpo.data_check import CHECKS, CheckOptions
+from verl_trgrpo.tasks import Score
+from verl_trgrpo.tasks.registry import Task, _tasks, register_reward
 
 
 def test_clean_files_have_no_finding(tmp_path):
@@ -28,12 +33,12 @@ ROW_DEFECTS = {
     "no prompt": ({"prompt": None}, "prompt", "error", "the prompt is None"),
     "unknown role": ({"prompt": turns("human")}, "prompt", "error", "role 'human'"),
     "empty content": ({"prompt": user(" \n")}, "prompt", "error", "message 0 (user) is empty"),
-    "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is the assistant's"),
+    "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is 'assistant'"),
     "chat tags": ({"prompt": user("<|im_start|>user\nHi<|im_end|>")}, "chat tags", "error", "<|im_start|>, <|im_end|>"),
     "opened think": ({"prompt": user("Solve it. <think>\n")}, "chat tags", "error", "<think>"),
     "unknown source": ({"data_source": ""}, "data source", "error", "no reward for ''"),
-    "empty truth": (truth(" "), "ground truth", "error", "says nothing"),
-    "no truth": (truth(None), "ground truth", "error", "says nothing"),
+    "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
+    "no truth": (truth(None), "ground truth", "error", "must not be empty"),
     "malformed truth": (truth("Zoey is a knight"), "reward of gold", "error", "Error: malformed"),
     "duplicate": (row(1), "duplicates", "warning", "same prompt as data.parquet row 1"),
     "duplicate in capitals": (
@@ -89,7 +94,7 @@ WRONG_OPTIONS = {
         ["a.parquet is not a file", "b.parquet is not"],
     ),
     "given twice": ({"train": (__file__,), "test": (__file__,)}, ["more than once"]),
-    "limit": ({"train": ("a.parquet",), "max_prompt_length": 0}, ["max_prompt_length is 0", "a.parquet"]),
+    "limit": ({"train": ("a.parquet",), "max_prompt_length": 0}, ["max_prompt_length=0", "a.parquet"]),
 }
 
 
@@ -110,3 +115,256 @@ def test_the_report_is_plain_text_that_cannot_drive_a_terminal(tmp_path):
     assert "evil" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     assert [name for name in CHECKS if not any(line.startswith(name) for line in text.splitlines())] == []
+
+
+def drop(*names):
+    return lambda rows: [{name: value for name, value in r.items() if name not in names} for r in rows]
+
+
+def replace(**values):
+    return lambda rows: [r | values for r in rows]
+
+
+COLUMN_DEFECTS = {
+    "no data source": (drop("data_source"), "columns", "error", "missing column data_source"),
+    "no extra_info": (drop("extra_info"), "columns", "warning", "missing column extra_info"),
+    "extra_info a text": (replace(extra_info="from AoPS"), "columns", "error", "extra_info is string"),
+    "prompt a text": (replace(prompt="Who is who?"), "prompt", "error", "must be a list of chat messages"),
+    "prompt without role": (replace(prompt=[{"content": "Who?"}]), "prompt", "error", "the role None"),
+    "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),
+    "no ground truth": (replace(reward_model={"style": "rule"}), "ground truth", "error", "is None"),
+}
+
+
+@pytest.mark.parametrize("name", COLUMN_DEFECTS)
+def test_a_wrong_column_is_found(tmp_path, name):
+    change, check, status, example = COLUMN_DEFECTS[name]
+    found = results(write(tmp_path / "data.parquet", change(clean())))[check]
+    assert found.status == status
+    assert any(example in text for text in found.examples), found
+
+
+def damaged(path):
+    content = write(path, clean(count=2000)).read_bytes()
+    middle = len(content) // 4
+    path.write_bytes(content[:middle] + b"\xff" * 2000 + content[middle + 2000 :])
+
+
+def not_utf8(path):
+    table = pa.Table.from_pylist(clean(count=1))
+    bad = pa.array([b"kk\xff"], pa.binary()).view(pa.string())
+    pq.write_table(table.set_column(table.column_names.index("data_source"), "data_source", bad), path)
+
+
+FILE_DEFECTS = {
+    "no parquet": (lambda path: path.write_text("{}"), "not a readable Parquet file"),
+    "empty file": (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
+    "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
+    "damaged": (damaged, "is damaged"),
+    "not UTF-8": (not_utf8, "is damaged"),
+}
+
+
+@pytest.mark.parametrize("name", FILE_DEFECTS)
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name):
+    make, example = FILE_DEFECTS[name]
+    make(tmp_path / "bad.parquet")
+    good = write(tmp_path / "good.parquet", [row(0, data_source="")])
+    found = results(tmp_path / "bad.parquet", good)
+    assert (found["file"].status, found["file"].count) == ("error", 1)
+    assert found["file"].examples[0].startswith("bad.parquet: ")
+    assert example in found["file"].examples[0]
+    assert any("good.parquet row 0" in text for text in found["data source"].examples)
+
+
+def test_train_and_test_files_must_not_share_prompts(tmp_path):
+    test = clean("test", 4)
+    test[3]["prompt"] = user(row(5)["prompt"][0]["content"].upper())
+    test_file = write(tmp_path / "test.parquet", test)
+    found = results(write(tmp_path / "train.parquet", clean()), test=(test_file,))["overlap"]
+    assert (found.status, found.count) == ("error", 1)
+    assert found.examples == ["test.parquet row 3: same prompt as train.parquet row 5"]
+    alone = results(test=(test_file,))["overlap"]
+    assert alone.status == "not checked" and "--train" in alone.note
+
+
+def puzzle(i, split, statements):
+    made = row(i, split, extra_info={"index": i, "split": split, "statements": statements})
+    return made | {"prompt": user(f"A puzzle told in words of its own, {split} {i}")}
+
+
+def test_puzzles_with_renamed_people_are_equal(tmp_path):
+    train = write(tmp_path / "train.parquet", [puzzle(0, "train", STATEMENTS)])
+    for statements, status in ((RENAMED, "error"), (OTHER, "ok"), ("__import__('os')", "ok")):
+        found = results(train, test=(write(tmp_path / "test.parquet", [puzzle(0, "test", statements)]),))
+        assert found["overlap"].status == status
+    twice = results(write(train, [puzzle(0, "train", STATEMENTS), puzzle(1, "train", RENAMED)]))
+    assert twice["duplicates"].examples == ["train.parquet row 1: same puzzle as train.parquet row 0, names aside"]
+    assert twice["duplicates"].status == "warning", "other names, so another ground truth"
+
+
+TYPES = {
+    "equal": (row(0), row(0), "ok", None),
+    "order of fields": (row(0), row(0, extra_info={"split": "train", "index": 3}), "ok", None),
+    "float truth": (row(0), row(0) | truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
+    "list truth": (row(0), row(0) | truth(["1"]), "error", ("reward_model.ground_truth", "string", "list<")),
+    "field missing": (
+        row(0),
+        row(0, extra_info={"split": "train"}),
+        "warning",
+        ("extra_info.index", "int64", "missing"),
+    ),
+    "column missing": (row(0), drop("ability")([row(0)])[0], "warning", ("ability", "string", "missing")),
+    "null column": (row(0), row(0, ability=None), "ok", None),
+    "nested": (
+        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]}),
+        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": "1"}]}),
+        "error",
+        ("extra_info.steps[].a", "int64", "string"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
+    import datasets
+
+    one, other, status, difference = TYPES[name]
+    paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
+    found = results(*paths, no_rewards=True)["columns"]
+    assert found.status == status
+    if difference:
+        path, here, there = difference
+        assert f"{path} is {here} in a.parquet and {there}" in found.examples[0]
+    loaded = [datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache")) for path in paths]
+    if status == "error":
+        with pytest.raises((ValueError, TypeError)):
+            datasets.concatenate_datasets(loaded)
+    else:
+        assert len(datasets.concatenate_datasets(loaded)) == 2
+
+
+def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
+    test = write(tmp_path / "test.parquet", [row(0, "test") | truth(1.0)])
+    found = results(write(tmp_path / "train.parquet", clean()), test=(test,), no_rewards=True)["columns"]
+    assert (found.status, found.note) == ("ok", "")
+
+
+@pytest.fixture
+def families():
+    before = dict(_tasks)
+    yield
+    _tasks.clear()
+    _tasks.update(before)
+
+
+def exact(response, ground_truth, extra_info):
+    return Score(1.0, acc=float(response == f"ANSWER={ground_truth}"))
+
+
+def test_the_reference_response_of_a_reward_is_tried(tmp_path, families):
+    register_reward("unusual")(exact)
+    data = write(tmp_path / "data.parquet", [row(0, data_source="unusual")])
+    assert results(data)["reward of gold"].status == "error", "none of the usual forms is right here"
+    _tasks.pop("unusual")
+    register_reward("unusual", reference_response=lambda gold: f"ANSWER={gold}")(exact)
+    assert results(data)["reward of gold"].status == "ok"
+
+
+@pytest.mark.parametrize("form", ["<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>"])
+def test_the_usual_forms_of_answers_are_tried(tmp_path, families, form):
+    register_reward("usual")(
+        lambda response, gold, info: Score(1.0, acc=float(response == form.format(gold["target"][1])))
+    )
+    rows = [row(i, data_source="usual") | truth({"target": ["wrong", f"gold {i}"]}) for i in range(3)]
+    assert results(write(tmp_path / "data.parquet", rows))["reward of gold"].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status", "example"),
+    [
+        ({"acc": 0.0}, "error", "gets acc 0.0"),
+        ({"acc": 1.0, "gold_unparseable": 1.0}, "error", "cannot read the ground truth"),
+        ({"acc": 0.0, "timed_out": 1.0}, "warning", "timed out"),
+    ],
+)
+def test_verdicts_other_than_right_are_findings(tmp_path, families, verdict, status, example):
+    register_reward("moody")(lambda response, gold, info: Score(0.0, **verdict))
+    found = results(write(tmp_path / "data.parquet", [row(0, data_source="moody")]))["reward of gold"]
+    assert found.status == status
+    assert example in found.examples[0]
+
+
+def test_what_was_not_checked_is_reported(tmp_path, families):
+    _tasks.clear()
+    register_reward("here")(exact)
+    _tasks["broken"] = Task("no_such_module_at_all:score")
+    data = write(tmp_path / "data.parquet", [row(0, data_source="broken"), row(1, data_source="unknown")])
+    found = results(data)["reward of gold"]
+    assert found.status == "not checked"
+    assert "the reward of 'broken' cannot be imported" in found.note
+    assert "no reward for 'unknown'" in found.note
+    assert results(data, no_rewards=True)["reward of gold"].note == "--no-rewards"
+
+
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{% if 'forbidden' in m['content'] %}{{ raise_exception('not this word') }}{% endif %}"
+    "<|turn|>{{ m['role'] }}\n{{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    """Directory of a tokenizer in which every byte is a token, and <|turn|> is one."""
+    import tokenizers
+    import transformers
+
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=257, initial_alphabet=alphabet, special_tokens=["<|turn|>"], show_progress=False
+    )
+    model.train_from_iterator([], trainer)
+    directory = tmp_path_factory.mktemp("tokenizer")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=model, chat_template=CHAT_TEMPLATE)
+    fast.save_pretrained(directory)
+    return directory
+
+
+def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
+    contents = ["x" * n for n in (10, 20, 30, 40, 100)]
+    data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
+    made = report(data, tokenizer=tokenizer, max_prompt_length=57, no_rewards=True)
+    # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
+    assert made.files == [f"{data}: 5 rows, train; tokens of a prompt: min 28, median 48, p95 118, max 118"]
+    found = {check.name: check for check in made.checks}
+    assert (found["prompt length"].status, found["prompt length"].count) == ("warning", 2)
+    assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
+    assert found["chat template"].status == "ok"
+    fits = results(data, tokenizer=tokenizer, max_prompt_length=118, no_rewards=True)
+    assert fits["prompt length"].status == "ok"
+
+
+def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer):
+    rows = clean()
+    rows[4]["prompt"] = user("a forbidden word")
+    found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, no_rewards=True)["chat template"]
+    assert (found.status, found.count) == ("error", 1)
+    assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
+
+
+def test_a_limit_without_a_tokenizer_is_not_checked(tmp_path):
+    made = report(write(tmp_path / "a.parquet", clean()), max_prompt_length=1)
+    found = {check.name: check for check in made.checks}["prompt length"]
+    assert (found.status, "--tokenizer" in found.note, "tokens" in made.files[0]) == ("not checked", True, False)
+
+
+@pytest.mark.parametrize(("content", "reason"), [(None, "is not a directory"), ({}, "cannot be loaded")])
+def test_a_tokenizer_that_cannot_be_loaded_is_wrong_input(tmp_path, content, reason):
+    if content is not None:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "config.json").write_text(json.dumps(content))
+    data = write(tmp_path / "data.parquet", clean())
+    with pytest.raises(ValueError, match=reason):
+        report(data, tokenizer=tmp_path / "model")

@@ -1,6 +1,7 @@
-"""The clean file is the rest of the train rows; refusals, failures and stops destroy nothing."""
+"""Contaminated train rows are found, instructions are not; the clean file is the rest, and nothing is destroyed."""
 
 import json
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,24 +9,169 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.data.contaminated_files import pairs, texts, write
+from tests.data.checked_files import OTHER, RENAMED, STATEMENTS
 from verl_trgrpo.common.files import file_sha256
-from verl_trgrpo.data.decontaminate import (
+from verl_trgrpo.decontaminate import (
     ContaminationOptions,
     find_contamination,
     manifest_path,
     render,
+    words_of,
     write_clean,
 )
 
 
-def no_key(row):
-    return None
+def texts(count, words=30, seed=0, alphabet="abcdefghij"):
+    """Random texts whose words hardly ever meet."""
+    rng = random.Random(seed)
+    return [" ".join("".join(rng.choices(alphabet, k=8)) for _ in range(words)) for _ in range(count)]
+
+
+def row(i, content, split="train", **extra):
+    return {
+        "data_source": "math",
+        "prompt": [{"role": "user", "content": content}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": str(i)},
+        "extra_info": {"index": i, "split": split, **extra},
+    }
+
+
+def write(path, contents, **extra):
+    pq.write_table(pa.Table.from_pylist([row(i, content, **extra) for i, content in enumerate(contents)]), path)
+    return path
+
+
+def pairs(found):
+    return [(match.train_row, match.test_file, match.test_row, match.reason) for match in found.matches]
+
+
+@pytest.fixture
+def find(tmp_path):
+    """Contamination of a train file by test files, each given by its prompts."""
+
+    def find(train, *tests, **options):
+        paths = [write(tmp_path / f"test{i}.parquet", contents) for i, contents in enumerate(tests)]
+        train_path = write(tmp_path / "train.parquet", train)
+        return find_contamination(ContaminationOptions(train_path, tuple(paths), **options))
+
+    return find
+
+
+def test_words_keep_signs_of_arithmetic_and_drop_other_punctuation():
+    assert words_of(r'"\frac{X^2}{y}" + z_1 = 3.5!') == ["frac", "x", "^", "2", "y", "+", "z_1", "=", "3", "5"]
+
+
+def test_equal_prompts_are_found_in_any_test_file(find):
+    train, one, other = texts(10), texts(5, seed=1), texts(5, seed=2)
+    train[3], train[7], train[8] = one[4].upper(), f"  {other[0]}", one[4]
+    found = find(train, one, other)
+    assert pairs(found) == [
+        (3, "test0.parquet", 4, "equal prompt"),
+        (7, "test1.parquet", 0, "equal prompt"),
+        (8, "test0.parquet", 4, "equal prompt"),
+    ]
+    assert found.tests == {"test0.parquet": (5, 1), "test1.parquet": (5, 1)}
+
+
+def oracle_share(train, test, n):
+    """Share of the test words that lie in a run of n words which the train text has, by brute force."""
+    train, test = train.lower().split(), test.lower().split()
+    train_runs = [train[i : i + n] for i in range(len(train) - n + 1)]
+    covered = [
+        any(test[start : start + n] in train_runs for start in range(max(0, i - n + 1), min(i, len(test) - n) + 1))
+        for i in range(len(test))
+    ]
+    return sum(covered) / len(test)
+
+
+@given(st.data())
+def test_the_share_is_that_of_the_definition(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("share")
+    n = data.draw(st.integers(1, 5))
+    words = st.lists(st.sampled_from("abcd"), min_size=n, max_size=15).map(" ".join)
+    train, test = data.draw(st.lists(words, min_size=1, max_size=3)), data.draw(words)
+    paths = write(directory / "train.parquet", train), (write(directory / "test.parquet", [test]),)
+    found = find_contamination(ContaminationOptions(paths[0], paths[1], ngram=n, threshold=0.0001))
+    shares = {match.train_row: match.share for match in found.matches}
+    for number, text in enumerate(train):
+        assert shares.get(number, 0.0) == pytest.approx(oracle_share(text, test, n), abs=1e-4)
+
+
+def test_a_changed_word_does_not_hide_a_prompt_but_many_do(find):
+    test = texts(1, words=60, seed=1)
+    words = test[0].split()
+    one_changed = " ".join([*words[:30], "changed", *words[31:]])
+    every_tenth = " ".join("changed" if i % 10 == 5 else word for i, word in enumerate(words))
+    first_half = " ".join(words[:30])
+    inside = f"{texts(1, seed=2)[0]} {test[0]} {texts(1, seed=3)[0]}"
+    found = find([one_changed, every_tenth, first_half, inside, *texts(10)], test)
+    assert [(match.train_row, match.share) for match in found.matches] == [(0, round(59 / 60, 4)), (3, 1.0)]
+    assert {match.reason for match in found.matches} == {"overlap"}
+
+
+def test_threshold_and_run_length_are_obeyed(find):
+    words = texts(1, words=40, seed=1)[0].split()
+    half = " ".join(words[:20])
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.5)) == [(0, "test0.parquet", 0, "overlap")]
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.51)) == []
+    assert pairs(find([half, *texts(5)], [" ".join(words)], threshold=0.5, ngram=21)) == []
+
+
+def test_short_prompts_have_to_be_equal_as_a_whole(find):
+    test = ["Who wrote the book Emma?"]
+    train = [
+        "who wrote the book emma",
+        "Tell me: who wrote the book Emma? And when was it?",
+        "Who wrote the book Emily?",
+    ]
+    assert pairs(find(train, test)) == [(0, "test0.parquet", 0, "overlap")]
+
+
+INSTRUCTION = " Let us think step by step and put the final answer of the problem into a box at the very end."
+
+
+def test_the_question_that_a_builder_recorded_counts_and_not_its_instruction(tmp_path):
+    def file(name, questions):
+        rows = [row(i, question + INSTRUCTION, question=question) for i, question in enumerate(questions)]
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+        return tmp_path / name
+
+    train, test = texts(10, words=5), texts(10, words=5, seed=1)
+    train[7] = test[3]
+    found = find_contamination(ContaminationOptions(file("train", train), (file("test", test),)))
+    assert pairs(found) == [(7, "test", 3, "equal prompt")]
+
+
+def test_puzzles_are_compared_by_their_statements(tmp_path):
+    story = texts(1, words=40)[0]
+    train = tmp_path / "train.parquet"
+    rows = [row(0, "One wording", statements=RENAMED), row(1, story, statements=OTHER), row(2, story, statements=None)]
+    pq.write_table(pa.Table.from_pylist(rows), train)
+    test = write(tmp_path / "test.parquet", [story + " more"], split="test", statements=STATEMENTS)
+    found = find_contamination(ContaminationOptions(train, (test,)))
+    assert pairs(found) == [(0, "test.parquet", 0, "equal puzzle"), (2, "test.parquet", 0, "overlap")]
+
+
+WRONG = {
+    "no tests": ({"against": ()}, "against is empty"),
+    "ngram": ({"ngram": 0}, "ngram=0"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_options_are_refused(name):
+    changes, reason = WRONG[name]
+    here = Path(__file__)
+    with pytest.raises(ValueError, match=reason):
+        ContaminationOptions(**({"train": here, "against": (here.parent / "test_rows.py",)} | changes))
 
 
 def clean(options):
-    return write_clean(find_contamination(options, no_key), options)
+    return write_clean(find_contamination(options), options)
 
 
 @pytest.fixture
@@ -38,7 +184,7 @@ def dirty(tmp_path):
 
 
 def test_the_clean_file_has_the_other_rows_as_they_were(tmp_path, dirty):
-    found = find_contamination(dirty, no_key)
+    found = find_contamination(dirty)
     write_clean(found, dirty)
     manifest = json.loads(manifest_path(dirty.out).read_text())
     before, after = (pq.read_table(path) for path in (dirty.train, dirty.out))
@@ -52,7 +198,7 @@ def test_the_clean_file_has_the_other_rows_as_they_were(tmp_path, dirty):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "clean.manifest.json", "clean.parquet", "test.parquet", "train.parquet",
     ]  # fmt: skip
-    assert find_contamination(ContaminationOptions(dirty.out, dirty.against), no_key).matches == ()
+    assert find_contamination(ContaminationOptions(dirty.out, dirty.against)).matches == ()
 
 
 def test_a_file_without_extra_info_is_cleaned_too(tmp_path):
@@ -69,8 +215,8 @@ def test_outputs_that_would_destroy_something_are_refused(tmp_path, dirty):
     refused = {
         dirty.train: "one of the inputs",
         dirty.against[0]: "one of the inputs",
-        foreign: "exists; choose another name",
-        tmp_path / "clean.csv": "name it .parquet",
+        foreign: "exists",
+        tmp_path / "clean.csv": "end with .parquet",
     }
     for out, reason in refused.items():
         with pytest.raises(ValueError, match=reason):
@@ -88,7 +234,7 @@ def test_a_train_file_that_is_all_test_is_refused(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(dirty):
     clean(dirty)
-    found = find_contamination(dirty, no_key)
+    found = find_contamination(dirty)
     before = dirty.out.read_bytes()
     dirty.train.write_bytes(dirty.train.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"cannot write .*clean\.parquet"):
@@ -96,8 +242,8 @@ def test_a_failed_write_leaves_the_old_file(dirty):
     assert dirty.out.read_bytes() == before
 
 
-def test_the_result_as_text_names_rows_and_files(dirty):
-    found = find_contamination(dirty, no_key)
+def test_the_report_names_rows_and_files(dirty):
+    found = find_contamination(dirty)
     text = render(found, None)
     assert "2 of 2500 train rows contaminated; 2 equal prompt" in text
     assert "test.parquet: 2 of 5 rows in the train file" in text

@@ -54,7 +54,7 @@ def test_a_malformed_line_is_an_error_with_its_number(tmp_path, line, reason):
         ("a.json", b"{", "cannot read .*a.json"),
         ("a.json", b'{"n": 1}', "holds a dict"),
         ("a.json", b"[" * 100_000, "cannot read .*a.json"),
-        ("a.parquet", b"PAR1", "not a readable parquet file"),
+        ("a.parquet", b"PAR1", "not a readable Parquet file"),
         ("a.jsonl.gz", b"plain", "a.jsonl.gz is a damaged gzip file"),
     ],
 )

@@ -14,14 +14,11 @@ from verl_trgrpo.common.files import BusyError, lock, name_holder
 from verl_trgrpo.runs.process import TrainingProcess
 
 
-def test_the_child_runs_the_hosts_main_and_reports_its_exit_code(tmp_path):
+def test_the_child_runs_verls_main_and_reports_its_exit_code(tmp_path):
     ticks = []
-    with TrainingProcess(["--cfg", "hydra"], dict(os.environ), tmp_path / "good.log") as good:
-        assert good.wait(lambda: ticks.append(1), seconds=0.1) == 0
-    assert ticks and "hydra:" in (tmp_path / "good.log").read_text()
-    with TrainingProcess(["no.such.key=1"], dict(os.environ), tmp_path / "bad.log") as bad:
-        assert bad.wait(lambda: None, seconds=0.1) != 0
-    assert "no.such.key" in (tmp_path / "bad.log").read_text()
+    with TrainingProcess(["no.such.key=1"], dict(os.environ), tmp_path / "log") as process:
+        assert process.wait(lambda: ticks.append(1), seconds=0.1) != 0
+    assert ticks and "no.such.key" in (tmp_path / "log").read_text()
 
 
 STUBBORN = """
@@ -76,6 +73,23 @@ def test_no_signal_leaves_anything_running(tmp_path, numbers):
     assert b"KeyboardInterrupt" in error
     _, alive = psutil.wait_procs(started, timeout=600)
     assert not alive
+
+
+def test_what_a_killed_driver_started_is_ended_with_it(tmp_path, fake_driver):
+    go, log, seen = tmp_path / "go", tmp_path / "log", []
+    fake_driver(f"sleep 3600 & echo $!; until [ -e {go} ]; do sleep 0.1; done; kill -9 $$")
+
+    def tick():
+        """Let the driver die at the second look at its children that began after the child was there."""
+        if log.read_text().endswith("\n"):
+            seen.append(1)
+        if len(seen) == 2:
+            go.touch()
+
+    with TrainingProcess([], dict(os.environ), log) as process:
+        assert process.wait(tick, seconds=0.1) == -signal.SIGKILL
+        child = psutil.Process(int(log.read_text()))
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):

@@ -113,7 +113,6 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     assert not any(override.startswith("platform=cpu_bf16") for override in overrides), "what was asked for"
 
 
-@pytest.mark.slow
 def test_the_adapter_is_trained_from_demonstrations(wheel, tmp_path, capsys):
     small_lm_model.convert(wheel[0], tmp_path / "base")
     words = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "adapter"), "--steps", "2", "--batch", "2"]

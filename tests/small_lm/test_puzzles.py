@@ -7,14 +7,12 @@ from itertools import islice
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.data.decontaminate import find_contamination
-from verl_trgrpo.data.options import ContaminationOptions
+from verl_trgrpo.decontaminate import ContaminationOptions, find_contamination
 from verl_trgrpo.small_lm import puzzles
 from verl_trgrpo.small_lm.task import TASKS
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements, puzzle_key
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
 from verl_trgrpo.tiny.puzzles import HELD_OUT
 
 
@@ -52,7 +50,7 @@ def test_test_train_and_warm_start_puzzles_are_different_ones_in_all_names_and_o
 def test_the_contamination_check_finds_no_puzzle_of_the_test_file_in_the_train_file(directory):
     # All share the words around the claims, so that runs of words come back; whole puzzles do not, under any names.
     options = ContaminationOptions(directory / "train.parquet", (directory / "test.parquet",), threshold=1.0)
-    assert find_contamination(options, puzzle_key).matches == ()
+    assert find_contamination(options).matches == ()
 
 
 def test_the_reward_takes_the_solution_and_nothing_else(rows):

@@ -87,7 +87,7 @@ def test_a_user_adds_a_data_source(registry):
     assert {"capitals", "capitals_*"} < set(known_data_sources())
     # Options of one family do not disturb another: they come from one setting for the whole run.
     assert compute_score("kk_3ppl", RESPONSE, TRUTH, case_sensitive=True) == FULL_MARKS
-    with pytest.raises(ValueError, match=r"no reward has the options casesensitive; known are: .*case_sensitive"):
+    with pytest.raises(ValueError, match=r"no reward has the option casesensitive; known are .*case_sensitive"):
         compute_score("capitals", "paris", "Paris", casesensitive=True)
 
 
@@ -99,18 +99,18 @@ def test_a_data_source_cannot_be_taken_over(registry, names):
     assert known_data_sources() == before
 
 
-def test_right_responses_belong_to_their_names_and_a_name_as_it_stands_goes_before_a_pattern(registry):
+def test_reference_responses_belong_to_their_names_and_an_exact_name_takes_precedence(registry):
     def score_echo(response, ground_truth, extra_info):
         return Score(1.0, acc=1.0)
 
     def score_one(response, ground_truth, extra_info):
         return Score(0.5, acc=0.0)
 
-    register_reward("echo", "echo_*", right_response=str)(score_echo)
+    register_reward("echo", "echo_*", reference_response=str)(score_echo)
     register_reward("echo_1")(score_one)
-    assert registry.find_right_response("echo") is registry.find_right_response("echo_12") is str
+    assert registry.reference_response_of("echo") is registry.reference_response_of("echo_12") is str
     assert registry.find_reward("echo_1") is score_one and registry.find_reward("echo_2") is score_echo
-    assert registry.find_right_response("echo_1") is registry.find_right_response("nobody's") is None
+    assert registry.reference_response_of("echo_1") is registry.reference_response_of("nobody's") is None
 
 
 def test_what_the_agent_loop_counted_comes_back():

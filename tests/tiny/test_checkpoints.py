@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from tests.tiny.worlds import continued, unseen_puzzles
 from verl_trgrpo.common.files import file_sha256, read_json
-from verl_trgrpo.data.parquet import MANIFEST
+from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame, read_action
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution
+from verl_trgrpo.tasks.search_qa.format import STOP_STRINGS, observation_frame, read_action
 from verl_trgrpo.tiny import puzzles, search
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.search_world import make_world
@@ -93,7 +93,6 @@ def answer(tokenizer, model, backend, question, searches=0):
     return None
 
 
-@pytest.mark.slow
 def test_the_search_model_finds_answers_in_a_new_world_when_made_to_search_and_rarely_otherwise(tmp_path):
     tokenizer, model = load(search.CHECKPOINT)
     world = make_world("training", 77)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.tiny.worlds import unseen_puzzles
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution
 from verl_trgrpo.tiny.puzzle_dataset import FILES, TEST, TRAIN, build_dataset
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from verl_trgrpo.common.files import file_sha256, read_json
-from verl_trgrpo.data.parquet import MANIFEST
+from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.warm_start import build, is_built, main
@@ -49,7 +49,6 @@ def test_the_manifest_records_files_and_options(options):
     assert manifest["arguments"]["steps"] == 1
 
 
-@pytest.mark.slow
 def test_the_search_model_is_built_in_the_same_way(tmp_path):
     assert build(SearchWarmStart(out=tmp_path, **SHORT))["world"] == "search"
 

@@ -1,8 +1,6 @@
-"""iGRPO's two stages: in veRL's own agent loop with a scripted model, and through a real training."""
+"""iGRPO's two stages in veRL's own agent loop, with a scripted model."""
 
 import asyncio
-import io
-import json
 
 import pytest
 from hydra import compose, initialize_config_module
@@ -14,9 +12,6 @@ from verl.workers.rollout.replica import TokenOutput
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.lengths import length_findings
 from verl_trgrpo.runs.compose import compose as compose_run
-from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.train import run_training
-from verl_trgrpo.tiny.puzzle_dataset import build_dataset
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.verl_plugin.igrpo import DraftAgentLoop, DraftOptions
 
@@ -99,42 +94,15 @@ def test_a_draft_that_does_not_fit_the_prompt_is_left_out(tokenizer):
 def test_wrong_input_is_named(tokenizer):
     with pytest.raises(ValueError, match=r"extra_info\.split"):
         respond(tokenizer, [], [ROW | {"extra_info": {}}])
-    with pytest.raises(ValueError, match=r"(?s)drafts is 0.*request is 'x'"):
+    with pytest.raises(ValueError, match=r"(?s)drafts=0.*request='x'"):
         DraftOptions(drafts=0, request="x")
-    with pytest.raises(ValueError, match="unknown keys draft; known are drafts, request"):
+    with pytest.raises(ValueError, match=r"unknown key draft;.*drafts, request"):
         DraftOptions.of({"draft": 3})
 
 
 def test_validate_reads_its_options_and_looks_for_room():
     overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
-    [room] = length_findings(compose_run(overrides=overrides).config)
-    assert "max_prompt_length=100 does not hold a prompt and a draft" in room.message
-    [wrong] = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
-    assert wrong.level is Level.ERROR and "drafts is 0" in wrong.message
-
-
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_two_steps_train_on_prompts_with_drafts_and_validate_without(tmp_path):
-    build_dataset(tmp_path / "data", 0, {3: 64}, {3: 16})
-    run_dir = tmp_path / "run"
-    files = [
-        f"data.{split}_files={tmp_path}/data/{name}.parquet" for split, name in (("train", "train"), ("val", "test"))
-    ]
-    sizes = ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.rollout.n=4",
-             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16", "data.max_prompt_length=260",
-             "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
-             "actor_rollout_ref.rollout.max_model_len=440"]  # fmt: skip
-    run_training(
-        [*files, *sizes, "algorithm=tr_grpo", "agent=igrpo", f"actor_rollout_ref.model.path={CHECKPOINT}",
-         "trainer.total_training_steps=2", "trainer.test_freq=2", "trainer.save_freq=-1",
-         f"trainer.default_local_dir={run_dir}", f"trainer.rollout_data_dir={run_dir}/rollouts"],
-        "kk_quickstart", stream=io.StringIO(),
-    )  # fmt: skip
-    steps = MetricsLog(run_dir).read()
-    assert [step.number for step in steps] == [0, 1, 2]
-    # The tiny model is uncertain behind a prompt of this form: rounding moves a probability by more than elsewhere.
-    assert all(step.metrics["training/rollout_probs_diff_max"] < 2e-4 for step in steps[1:])
-    for folder, has_draft in (("rollouts", True), ("validation", False)):
-        rows = [json.loads(line) for line in (run_dir / folder / "2.jsonl").read_text().splitlines()]
-        assert rows and all((REQUEST in row["input"]) == has_draft for row in rows)
+    room, *_ = length_findings(compose_run(overrides=overrides).config)
+    assert room.message.startswith("data.max_prompt_length=100: ")
+    wrong, *_ = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
+    assert wrong.level is Level.ERROR and "drafts=0" in wrong.message

@@ -27,6 +27,7 @@ COMMANDS = {
     "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("export.run", "write a checkpoint as a Hugging Face directory with a model card, and push it to the hub"),
     "analyze": ("analyze.run", "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"),
+    "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
     "data check": ("data.check", "check parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),

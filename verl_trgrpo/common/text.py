@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+# Control, format (direction marks among them), surrogate, private, line and paragraph separators.
+_ACTING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -32,6 +36,19 @@ def shorten(value: Any, limit: int = 100) -> str:
     """Return `value` for a message, as Python would write it, in at most `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def escape_controls(text: str) -> str:
+    """Escape control characters, so that untrusted data cannot send terminal escape sequences.
+
+    Every character but line breaks and tabs that could act on a terminal is written as in Python (``\\x1b``).
+    """
+    return "".join(
+        char.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if char not in "\n\t" and unicodedata.category(char) in _ACTING
+        else char
+        for char in text
+    )
 
 
 def as_yaml(value: Any) -> str:

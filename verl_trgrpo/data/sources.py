@@ -1,4 +1,4 @@
-"""Rows of other people's files, one by one, each with the place it comes from, and how builders draw from them."""
+"""Read rows of public data files, each with its origin, and draw from them."""
 
 import json
 import logging
@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.parquet import UnreadableError, extra_info_of, read_rows, read_schema
+from verl_trgrpo.data.rows import extra_info_of, read_rows
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 
 _TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
 
-# Why rows are left out, in the manifest.
+# A reason for dropping rows, in the manifest.
 NOT_DRAWN = "not drawn for the limit"
 
 Item = TypeVar("Item")
@@ -27,9 +27,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Record:
-    """One row as it stands in its source, the source's short name and the row's number in it.
+    """One row as it stands in its source.
 
-    Rows count from 1. In ``.jsonl`` files the number is that of the line, empty lines counted.
+    Args:
+        row: its fields.
+        where: short name of the source.
+        number: the row's number in it, from 1; in ``.jsonl`` files that of the line, empty lines counted.
     """
 
     row: Mapping[str, Any]
@@ -43,26 +46,29 @@ class Record:
 
 
 def find_files(path: Path) -> list[Path]:
-    """Return `path` if it is a file, or the data files of that directory, in order of their names.
+    """Return `path` if it is a file, or the data files of that directory in order of their names.
 
-    Raises ValueError where there is none or the type is unknown.
+    Raises:
+        ValueError: there is none, or its type is unknown.
     """
+    endings = ", ".join(FILE_TYPES)
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and _is_data(file))
         if not files:
-            raise ValueError(f"{path} has no data files; expected some that end with {', '.join(FILE_TYPES)}")
+            raise ValueError(f"{path} has no data files; expected files that end with {endings}")
         return files
     if not path.is_file():
         raise ValueError(f"{path} does not exist; check the path")
     if not _is_data(path):
-        raise ValueError(f"{path} is of an unknown type; expected a file that ends with {', '.join(FILE_TYPES)}")
+        raise ValueError(f"{path} has an unknown type; expected a file that ends with {endings}")
     return [path]
 
 
 def read_records(path: Path, where: str = "") -> Iterator[Record]:
-    """Yield the rows of one file, which are from `where` (its name if left out).
+    """Yield the rows of one file, with `where` (default: its name) as their source.
 
-    Raises ValueError for a row that is no object, and where the file as a whole cannot be read.
+    Raises:
+        ValueError: a row is not an object, or the file cannot be read.
     """
     where = where or path.name
     try:
@@ -74,43 +80,6 @@ def read_records(path: Path, where: str = "") -> Iterator[Record]:
         raise ValueError(f"cannot read {path} ({error}); check the path, or get it again") from error
 
 
-def warn_of_test_files(paths: Iterable[Path]) -> None:
-    """Warn of files to train on that look like test files: by their name, or by ``split`` in their first row."""
-    for path in paths:
-        row = next((dict(record.row) for record in read_records(path)), {})
-        marks = [row.get("split"), extra_info_of(row).get("split")]
-        if named_like_test(path) or "test" in marks:
-            reason = "its name is that of a test file" if named_like_test(path) else "its rows say split: test"
-            logger.warning("%s is trained on, but %s; make sure that nothing is tested on it", path, reason)
-
-
-def named_like_test(path: Path) -> bool:
-    """Whether a file's name says that it is for tests."""
-    return bool(_TEST_NAME.search(path.name))
-
-
-def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:
-    """Yield what `parse` makes of each record; a ValueError that it raises then says which row it was."""
-    for record in records:
-        try:
-            item = parse(record)
-        except ValueError as error:
-            raise _malformed(record.where, record.number, str(error)) from error
-        yield item
-
-
-def _malformed(where: str, number: int, reason: str) -> ValueError:
-    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or take it out")
-
-
-def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
-    """Return `count` of the items, drawn with `seed`, in their order; all where `count` is None or there are no more."""
-    if count is None or count >= len(items):
-        return list(items)
-    positions = random.Random(seed).sample(range(len(items)), count)
-    return [items[position] for position in sorted(positions)]
-
-
 def load_hub(
     dataset: str,
     revision: str,
@@ -118,11 +87,12 @@ def load_hub(
     configuration: str | None = None,
     data_files: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Load one split of a data set on the Hugging Face hub and return its rows, which are from ``name/configuration/split``.
+    """Load one split of a data set on the Hugging Face hub; its rows have ``name/configuration/split`` as their source.
 
-    The files are cached where the `datasets` library keeps them (HF_HOME).
+    The `datasets` library caches the files (HF_HOME).
 
-    Raises ValueError where it cannot be loaded, offline for example.
+    Raises:
+        ValueError: the split cannot be loaded, offline for example.
     """
     where = "/".join(part for part in (dataset, configuration, split) if part)
     try:
@@ -137,20 +107,53 @@ def load_hub(
     return (Record(row, where, number) for number, row in enumerate(rows, start=1))
 
 
+def parse_records(records: Iterable[Record], parse: Callable[[Record], Item]) -> Iterator[Item]:
+    """Yield ``parse(record)`` for each record; a ValueError from `parse` is raised again with the row's number."""
+    for record in records:
+        try:
+            item = parse(record)
+        except ValueError as error:
+            raise _malformed(record.where, record.number, str(error)) from error
+        yield item
+
+
+def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
+    """Return `count` of the items, drawn with `seed`, in their order; all if `count` is None or not smaller."""
+    if count is None or count >= len(items):
+        return list(items)
+    positions = random.Random(seed).sample(range(len(items)), count)
+    return [items[position] for position in sorted(positions)]
+
+
+def warn_of_test_files(paths: Iterable[Path]) -> None:
+    """Warn if a train file is a test file by its name or by ``split`` in its first row."""
+    for path in paths:
+        row = next((dict(record.row) for record in read_records(path)), {})
+        by_name = named_like_test(path)
+        if by_name or "test" in (row.get("split"), extra_info_of(row).get("split")):
+            reason = "its name is that of a test file" if by_name else "its rows say split: test"
+            logger.warning("%s is used for training, but %s; make sure that no test uses it", path, reason)
+
+
+def named_like_test(path: Path) -> bool:
+    """Return whether a file's name says that it is for testing."""
+    return bool(_TEST_NAME.search(path.name))
+
+
+def _malformed(where: str, number: int, reason: str) -> ValueError:
+    return ValueError(f"{where}, row {number}: {reason}; correct the row in a copy of the source, or remove it")
+
+
 def _is_data(path: Path) -> bool:
     return path.name.endswith(FILE_TYPES) and not path.name.startswith(".")
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
-        return enumerate(read_rows(path, read_schema(path)[0].names), start=1)
+        return enumerate(read_rows(path, columns=None), start=1)
     if path.suffix == ".json":
-        return enumerate(_read_json(path), start=1)
+        rows = json.loads(path.read_bytes().strip() or b"[]")
+        if not isinstance(rows, list):
+            raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
+        return enumerate(rows, start=1)
     return json_lines(path)
-
-
-def _read_json(path: Path) -> list[Any]:
-    rows = json.loads(path.read_bytes().strip() or b"[]")
-    if not isinstance(rows, list):
-        raise UnreadableError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
-    return rows

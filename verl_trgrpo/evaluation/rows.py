@@ -2,92 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.data.parquet import COLUMNS, extra_info_of, read_rows
-from verl_trgrpo.data.schema import check_rows
+from verl_trgrpo.data.rows import SINGLE_TURN, Row
+from verl_trgrpo.data.rows import load_rows as load_data_rows
 from verl_trgrpo.tasks.registry import find_reward
-from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
-
-SINGLE_TURN = "single_turn_agent"
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 
-@dataclass(frozen=True)
-class EvalRow:
-    """One row of a test file; `position` counts from 0 in its file, `agent_name` says how a response comes about."""
-
-    position: int
-    data_source: str
-    messages: list[dict[str, str]]
-    ground_truth: Any
-    extra_info: dict[str, Any]
-    agent_name: str
-
-
-@dataclass(frozen=True)
-class Job:
-    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
-
-    file: int
-    row: EvalRow
-    sample: int
-    file_sha256: str
-
-    def seed(self, seed: int, turn: int = 0) -> int:
-        """Return the sampling seed of one turn: 0 to 2**63 - 1, the same whatever else is evaluated with `seed`."""
-        name = f"{seed}/{self.file_sha256}/{self.row.position}/{self.sample}/{turn}"
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
-
-
-def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True) -> list[list[EvalRow]]:
+def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True) -> list[list[Row]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
 
     With `own_rewards`, every data source needs a reward of this package or one that was registered with it.
 
-    Raises ValueError for files that cannot be read and rows that cannot be evaluated; the first few are named.
+    Raises:
+        InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.
     """
-    found, problems = [], []
+    found, messages = [], []
     for path in paths:
-        read = list(read_rows(path, (*COLUMNS, "agent_name")))
         try:
-            rows = _checked_rows(read, own_rewards)
-        except (ValueError, ImportError) as error:
-            problems.append(f"{path}: {error}")
+            rows = load_data_rows(path)
+            _check_evaluable(path, rows, own_rewards)
+        except ValueError as error:
+            messages.append(str(error))
             continue
         if limit is not None and limit < len(rows):
             rows = [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
         found.append(rows)
-    raise_invalid(problems)
+    raise_invalid(messages)
     return found
 
 
-def _checked_rows(rows: Sequence[Mapping[str, Any]], own_rewards: bool) -> list[EvalRow]:
-    if not rows:
-        raise ValueError("it has no rows; build it again")
-    check_rows(rows)
-    for data_source in {row.get("data_source") for row in rows} if own_rewards else ():
-        find_reward(data_source)
-    found = [
-        EvalRow(
-            position,
-            row["data_source"],
-            [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
-            row["reward_model"]["ground_truth"],
-            dict(extra_info_of(row)),
-            row.get("agent_name") or SINGLE_TURN,
-        )
-        for position, row in enumerate(rows)
-    ]
-    others = {row.agent_name for row in found} - {SINGLE_TURN, SEARCH_AGENT}
-    if others:
+def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool) -> None:
+    try:
+        for data_source in {row.data_source for row in rows} if own_rewards else ():
+            find_reward(data_source)
+    except (ValueError, ImportError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
         raise ValueError(
-            f"agent_name {', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build the data "
-            "for one of them, or validate with veRL (trainer.val_only=true)"
+            f"{path}: agent_name={', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build "
+            "the data for one of them, or validate with veRL (trainer.val_only=true)"
         )
-    return found

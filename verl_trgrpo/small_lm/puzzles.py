@@ -11,13 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, product
 
-import pyarrow as pa
-
-from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet
+from verl_trgrpo.data.write import DataFile
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response, format_solution, puzzle_prompt
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles, joined, quiz_text
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
+    Puzzle,
+    format_response,
+    generate_puzzles,
+    joined,
+    puzzle_prompt,
+    quiz_text,
+)
+from verl_trgrpo.tasks.knights_and_knaves.rows import kk_schema, puzzle_row
 from verl_trgrpo.tiny.puzzles import HELD_OUT, WARM_START, vary
 from verl_trgrpo.tiny.training import Demonstration, Segment
 
@@ -136,21 +140,14 @@ def _variants(puzzles: Sequence[Puzzle], rng: random.Random) -> Iterator[Puzzle]
                 yield replace(varied, quiz=quiz)
 
 
-def make_data_set() -> DataSet:
-    """Return the puzzles to train on and to test on, none of which the warm start has seen."""
+EXTRA_INFO = ("statements",)
+SCHEMA = kk_schema(EXTRA_INFO)
+
+
+def data_files() -> Iterator[DataFile]:
+    """Yield the puzzles to test on and to train on, none of which the warm start has seen."""
     held_out = [*generate_puzzles(PEOPLE, HALF, 0, exclude=WARM_START)]
     splits = {"test": (held_out[:TEST_PUZZLES], TEST), "train": (held_out[TEST_PUZZLES:], TRAIN)}
-    files = {
-        split: [
-            schema.build_row(
-                data_source=f"kk_{PEOPLE}ppl",
-                prompt=puzzle_prompt(puzzle),
-                ability="logic",
-                ground_truth=format_solution(puzzle.names, puzzle.solution),
-                extra_info={"statements": repr(puzzle.statements)},
-            )
-            for puzzle in islice(_variants(puzzles, random.Random(split)), count)
-        ]
-        for split, (puzzles, count) in splits.items()
-    }
-    return DataSet(files, schema.arrow_schema([pa.field("statements", pa.string())]))
+    for split, (puzzles, count) in splits.items():
+        variants = islice(_variants(puzzles, random.Random(split)), count)
+        yield DataFile(split, [puzzle_row(puzzle, extra_info=EXTRA_INFO) for puzzle in variants])

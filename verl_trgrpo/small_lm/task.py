@@ -1,10 +1,12 @@
 """What the small language model can be trained on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_trgrpo.data.build import DataSet, build_data_set
+import pyarrow as pa
+
+from verl_trgrpo.data.write import DataFile, write_dataset
 from verl_trgrpo.small_lm import puzzles, word_problem_dataset
 from verl_trgrpo.tiny.training import Demonstration
 
@@ -14,7 +16,8 @@ class Task(NamedTuple):
 
     builder: name of the data set's builder.
     arguments: what the data set depends on.
-    make_data_set: makes it.
+    data_files: yields its files.
+    schema: of its files.
     words: of the command that builds it, after ``verl-trgrpo small-lm``.
     libraries: that it depends on.
     demonstrations: what the warm start learns, by seed.
@@ -24,7 +27,8 @@ class Task(NamedTuple):
 
     builder: str
     arguments: Mapping[str, int]
-    make_data_set: Callable[[], DataSet]
+    data_files: Callable[[], Iterator[DataFile]]
+    schema: pa.Schema
     words: tuple[str, ...]
     libraries: tuple[str, ...]
     demonstrations: Callable[[int], list[Demonstration]]
@@ -38,8 +42,15 @@ class Task(NamedTuple):
             ValueError: the directory cannot be written or has data files of another origin.
         """
         command = ["verl-trgrpo", "small-lm", *self.words]
-        manifest = build_data_set(
-            self.builder, directory, self.arguments, self.make_data_set, command=command, libraries=self.libraries
+        manifest = write_dataset(
+            directory,
+            self.data_files(),
+            self.schema,
+            builder=self.builder,
+            made_from=self.arguments,
+            command=command,
+            libraries=self.libraries,
+            replace_other=True,
         )
         return manifest is not None
 
@@ -50,7 +61,8 @@ TASKS: dict[str, Task] = {
     "word_problems": Task(
         "small-lm",
         word_problem_dataset.ARGUMENTS,
-        word_problem_dataset.make_data_set,
+        word_problem_dataset.data_files,
+        word_problem_dataset.SCHEMA,
         (),
         ("reasoning-gym",),
         word_problem_dataset.warm_start_demonstrations,
@@ -60,7 +72,8 @@ TASKS: dict[str, Task] = {
     "puzzles": Task(
         "small-lm-puzzles",
         puzzles.ARGUMENTS,
-        puzzles.make_data_set,
+        puzzles.data_files,
+        puzzles.SCHEMA,
         ("--task", "puzzles"),
         ("reasoning-gym", "numpy"),
         puzzles.warm_start_demonstrations,

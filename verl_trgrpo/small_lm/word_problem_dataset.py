@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 import pyarrow as pa
 
-from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet
+from verl_trgrpo.data.rows import arrow_schema, build_row
+from verl_trgrpo.data.write import DataFile
 from verl_trgrpo.small_lm.demonstrations import demonstration
 from verl_trgrpo.small_lm.word_problems import LARGEST, LONGEST, WordProblem, two_step_problems
-from verl_trgrpo.tasks.math.build import INSTRUCTION
+from verl_trgrpo.tasks.math.rows import INSTRUCTION
 from verl_trgrpo.tiny.training import Demonstration, Segment
 
 TEST, TRAIN, WARM_START = 256, 2048, 1600
@@ -43,21 +43,21 @@ def _problems() -> dict[str, list[WordProblem]]:
     return {name: [*islice(stream, n)] for name, n in (("test", TEST), ("warm_start", WARM_START), ("train", TRAIN))}
 
 
-def make_data_set() -> DataSet:
-    """Return the problems to train on and to test on, none of which the warm start has seen."""
+SCHEMA = arrow_schema([pa.field("question", pa.string())])
+
+
+def data_files() -> Iterator[DataFile]:
+    """Yield the problems to train on and to test on, none of which the warm start has seen."""
     problems = _problems()
-    splits: dict[str, Sequence[WordProblem]] = {split: problems[split] for split in ("train", "test")}
-    files = {
-        split: [
-            schema.build_row(
+    for split in ("train", "test"):
+        rows = [
+            build_row(
                 data_source=DATA_SOURCE,
                 prompt=prompt_messages(problem),
                 ability="math",
                 ground_truth=str(problem.answer),
                 extra_info={"question": problem.question},
             )
-            for problem in found
+            for problem in problems[split]
         ]
-        for split, found in splits.items()
-    }
-    return DataSet(files, schema.arrow_schema([pa.field("question", pa.string())]))
+        yield DataFile(split, rows)

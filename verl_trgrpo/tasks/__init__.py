@@ -1,4 +1,4 @@
-"""Rule-based rewards, with the door that veRL calls.
+"""Rule-based rewards and builders of the tasks, and `compute_score`, which veRL calls.
 
 In a veRL run: `reward.custom_reward_function.path=pkg://verl_trgrpo.tasks` and
 `reward.custom_reward_function.name=compute_score`. The `pkg://` path imports this package by name, so the function can
@@ -10,19 +10,19 @@ from math import isfinite
 from typing import Any
 
 from verl_trgrpo.tasks.registry import (
+    Score,
     find_reward,
-    find_right_response,
     has_reward,
     known_data_sources,
     known_options,
     options_of,
+    reference_response_of,
     register_reward,
 )
-from verl_trgrpo.tasks.score import Score
 
-__all__ = ["Score", "compute_score", "find_right_response", "has_reward", "known_data_sources", "register_reward"]
+__all__ = ["Score", "compute_score", "has_reward", "known_data_sources", "reference_response_of", "register_reward"]
 
-# veRL's reward loop passes these where a reward model is configured; rule-based rewards have no use for them.
+# veRL's reward loop passes these if a reward model is configured; rule-based rewards do not use them.
 _FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
 
 
@@ -38,13 +38,13 @@ def compute_score(
     Args:
         data_source: chooses the reward; `known_data_sources()` lists the names.
         solution_str: the decoded response, without the prompt.
-        ground_truth: what the family's reward takes.
-        extra_info: the row's extra_info, with whatever the agent loop added to it.
-        **options: of any registered family, from `reward.custom_reward_function.reward_kwargs`; each goes to the
-            rewards that have it.
+        ground_truth: in the form that the task's reward takes.
+        extra_info: the row's extra_info, with the fields that the agent loop added to it.
+        **options: options of any registered reward, from `reward.custom_reward_function.reward_kwargs`; each is passed to
+            the rewards that have it.
 
     Returns:
-        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out; and what the agent loop counted
+        the fields of `Score`: score, acc, format_ok, f1, gold_unparseable, timed_out; and the agent loop's counts
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
@@ -58,7 +58,9 @@ def compute_score(
             f"the response is {type(solution_str).__name__}, not str; decode the tokens before scoring them"
         )
     if options:
-        options = _options_for(reward, options)
+        own = options_of(reward)
+        _refuse_unknown(options.keys() - own - _FROM_VERL)
+        options = {name: value for name, value in options.items() if name in own}
     extra_info = extra_info or {}
     fields = reward(solution_str, ground_truth, extra_info, **options).as_dict()
     # One NaN would spread to the advantages of its whole group.
@@ -71,13 +73,10 @@ def compute_score(
     return fields | {name: float(value) for name, value in counted.items()}
 
 
-def _options_for(reward: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options that `reward` has; an option that no family has is a mistake."""
-    own = options_of(reward)
-    foreign = options.keys() - own.keys() - _FROM_VERL
-    if foreign and (unknown := sorted(foreign - (known := known_options()))):
+def _refuse_unknown(names: set[str]) -> None:
+    """Raise a ValueError for options that no reward has; those of other rewards are fine."""
+    if names and (unknown := sorted(names - (known := known_options()))):
         raise ValueError(
-            f"no reward has the options {', '.join(unknown)}; known are: {', '.join(sorted(known)) or 'none'}. Correct "
+            f"no reward has the option {', '.join(unknown)}; known are {', '.join(sorted(known)) or 'none'}. Correct "
             "reward.custom_reward_function.reward_kwargs"
         )
-    return {name: value for name, value in options.items() if name in own}

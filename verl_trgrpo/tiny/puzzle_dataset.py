@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet, build_data_set
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, generate_puzzles
-from verl_trgrpo.tiny.puzzles import WARM_START, prompt_messages
+from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits, kk_schema, puzzle_row
+from verl_trgrpo.tiny.puzzles import WARM_START
 
 # Puzzles by number of people. With two people there are only 95 different ones, too few to learn from and be tested on.
 TRAIN = {3: 1024}
@@ -34,36 +31,21 @@ def build_dataset(
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
     }
-    manifest = build_data_set(
-        "quickstart",
+    manifest = write_dataset(
         directory,
-        {**counts, "seed": seed},
-        lambda: _make(seed, train, test),
+        _data_files(seed, train, test),
+        kk_schema(extra_info=()),
+        builder="quickstart",
+        made_from={**counts, "seed": seed},
         command=["verl-trgrpo", "quickstart"],
         libraries=["reasoning-gym", "numpy"],
+        replace_other=True,
     )
     return manifest is not None
 
 
-def _make(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> DataSet:
-    puzzles: dict[str, list[Puzzle]] = {"train": [], "test": []}
-    for n_people in sorted({*train, *test}):
-        tests = test.get(n_people, 0)
-        stream = generate_puzzles(n_people, tests + train.get(n_people, 0), seed, exclude=WARM_START)
-        # Test first: another number of train puzzles would leave the test set as it is.
-        puzzles["test"] += itertools.islice(stream, tests)
-        puzzles["train"] += stream
-    files = {}
-    for split, found in puzzles.items():
-        random.Random(f"{split}.parquet/{seed}").shuffle(found)
-        files[split] = [
-            schema.build_row(
-                data_source=f"kk_{len(puzzle.names)}ppl",
-                prompt=prompt_messages(puzzle),
-                ability="logic",
-                ground_truth=format_solution(puzzle.names, puzzle.solution),
-                extra_info={},
-            )
-            for puzzle in found
-        ]
-    return DataSet(files, schema.arrow_schema([]))
+def _data_files(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> Iterator[DataFile]:
+    splits = generate_splits(dict(sorted(train.items())), dict(sorted(test.items())), seed, exclude=WARM_START)
+    for split, puzzles in splits.items():
+        random.Random(f"{split}.parquet/{seed}").shuffle(puzzles)
+        yield DataFile(split, [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in puzzles])

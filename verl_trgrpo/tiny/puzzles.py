@@ -17,8 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, MAX_PEOPLE, Statement, evaluate
-from verl_trgrpo.tasks.knights_and_knaves.prompts import format_response
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, english, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
+    Puzzle,
+    choose_names,
+    english,
+    format_response,
+    generate_puzzles,
+)
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
 from verl_trgrpo.tiny.training import Demonstration, Segment, WarmStart
 

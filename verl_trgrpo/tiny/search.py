@@ -16,12 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.data import schema
-from verl_trgrpo.data.build import DataSet, build_data_set
-from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.data.rows import arrow_schema, build_row
+from verl_trgrpo.data.write import DataFile, write_dataset
 from verl_trgrpo.retrieval.index import Index, read_manifest
-from verl_trgrpo.tasks.search_qa.prompts import SEARCH_AGENT
-from verl_trgrpo.tasks.search_qa.tags import observation_frame, passages_text
+from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.tasks.search_qa.format import observation_frame, passages_text
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
 from verl_trgrpo.tiny.training import Demonstration, Segment, WarmStart
@@ -123,12 +123,18 @@ def prepare(directory: Path, seed: int) -> bool:
     """
     world = make_world("training", seed)
     arguments = {"train": TRAIN, "test": TEST, "seed": seed}
-    manifest = build_data_set(
-        "search demo",
+    manifest = write_dataset(
         directory / "data",
-        arguments,
-        lambda: _data_set(world, seed),
+        _data_files(world, seed),
+        arrow_schema(
+            [pa.field("searches", pa.int64())],
+            pa.struct([("target", pa.list_(pa.string()))]),
+            [pa.field("agent_name", pa.string())],
+        ),
+        builder="search demo",
+        made_from=arguments,
         command=["verl-trgrpo", "search", "demo"],
+        replace_other=True,
     )
     corpus = directory / "data" / CORPUS
     built = manifest is not None
@@ -140,7 +146,7 @@ def prepare(directory: Path, seed: int) -> bool:
     return built
 
 
-def _data_set(world: World, seed: int) -> DataSet:
+def _data_files(world: World, seed: int) -> Iterator[DataFile]:
     rng = random.Random(f"questions/{seed}")
     people = rng.sample([*world.people], TRAIN + TEST)
     questions = [
@@ -149,15 +155,9 @@ def _data_set(world: World, seed: int) -> DataSet:
     ]
     # Test first: another number of train questions would leave the test set as it is.
     splits = {"test": questions[:TEST], "train": questions[TEST:]}
-    arrow = schema.arrow_schema(
-        [pa.field("searches", pa.int64())],
-        pa.struct([("target", pa.list_(pa.string()))]),
-        [pa.field("agent_name", pa.string())],
-    )
-    files = {}
     for split, asked in splits.items():
-        files[split] = [
-            schema.build_row(
+        rows = [
+            build_row(
                 data_source="search_qa",
                 prompt=prompt_messages(question),
                 ability="fact-reasoning",
@@ -167,4 +167,4 @@ def _data_set(world: World, seed: int) -> DataSet:
             )
             for question in asked
         ]
-    return DataSet(files, arrow)
+        yield DataFile(split, rows)

@@ -20,7 +20,7 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
 from verl_trgrpo.common.options import run_program
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.parquet import MANIFEST
+from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.tiny.puzzles import PuzzleWarmStart
 from verl_trgrpo.tiny.search import SearchWarmStart
 from verl_trgrpo.tiny.training import WarmStart, train

@@ -8,10 +8,8 @@ import sys
 
 import pytest
 
-from tests.runs.faults.training import ROOT
+from tests.cluster.training import LIMIT, ROOT
 from verl_trgrpo.runs.environment import training_environment
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +18,7 @@ def found(tmp_path_factory):
     environment = training_environment(True, os.devnull)
     environment |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     command = [sys.executable, "-m", "tests.runs.faults.nan_worker", str(out)]
-    result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=400)
+    result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
     assert result.returncode == 0, result.stderr[-3000:]
     return json.loads(out.read_text())
 

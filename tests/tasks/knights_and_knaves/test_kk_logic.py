@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.data.checked_files import OTHER, RENAMED, STATEMENTS
 from tests.tasks.knights_and_knaves.kk_oracle import holds, random_statement, renamed, smallest_renaming, solutions
 from verl_trgrpo.tasks.knights_and_knaves.logic import (
     MAX_DEPTH,
@@ -16,6 +17,7 @@ from verl_trgrpo.tasks.knights_and_knaves.logic import (
     evaluate,
     misfits,
     parse_statements,
+    puzzle_key,
     unique_solution,
 )
 
@@ -167,3 +169,12 @@ def test_the_sides_of_an_implication_do_not_commute():
     one, other = ("telling-truth", 0), ("lying", 1)
     assert canonical_key((("->", one, other), one)) != canonical_key((("->", other, one), one))
     assert canonical_key((("<=>", one, other), one)) == canonical_key((("<=>", other, one), one))
+
+
+def test_statements_are_read_from_both_places_and_never_evaluated():
+    key = puzzle_key({"extra_info": {"statements": STATEMENTS}})
+    assert key is not None
+    assert key == puzzle_key({"reward_model": {"ground_truth": {"statements": RENAMED}}})
+    assert key != puzzle_key({"extra_info": {"statements": OTHER}})
+    for odd in ("exit()", "(('lying', 9),)", "", None, 3, ["x"]):
+        assert puzzle_key({"extra_info": {"statements": odd}, "reward_model": None}) is None

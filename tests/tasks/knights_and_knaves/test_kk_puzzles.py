@@ -8,10 +8,17 @@ import sys
 
 import pytest
 
-from tests.tasks.knights_and_knaves.kk_oracle import random_statement, smallest_renaming, solutions
+from tests.tasks.knights_and_knaves.kk_oracle import count_puzzles, random_statement, smallest_renaming, solutions
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key
-from verl_trgrpo.tasks.knights_and_knaves.prompts import INSTRUCTION
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import NAMES, SPEECH_TEMPLATES, english, generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
+    CAPACITY,
+    INSTRUCTION,
+    NAMES,
+    SPEECH_TEMPLATES,
+    english,
+    generate_puzzles,
+    puzzle_prompt,
+)
 
 
 @pytest.mark.parametrize("n_people", range(2, 9))
@@ -44,9 +51,19 @@ def test_excluded_puzzles_do_not_come_back():
     assert not {canonical_key(puzzle.statements) for puzzle in others} & test_keys
 
 
-def test_asking_for_more_than_exclusion_leaves_is_an_error_after_what_was_found(monkeypatch):
-    """Exactly 95 different puzzles with two people exist."""
-    monkeypatch.setattr("verl_trgrpo.tasks.knights_and_knaves.puzzles.MAX_BARREN_DRAWS", 20_000)
+@pytest.mark.parametrize("n_people", CAPACITY)
+def test_the_number_of_different_puzzles_is_known(n_people):
+    assert count_puzzles(n_people) == CAPACITY[n_people]
+
+
+@pytest.mark.parametrize(("n_people", "count"), [(2, 96), (2, 1_000_000), (3, 15_089), (4, 3_392_963)])
+def test_more_than_exist_are_refused_before_the_search(n_people, count):
+    with pytest.raises(ValueError, match=rf"people={n_people}: {count} .* {CAPACITY[n_people]} "):
+        next(generate_puzzles(n_people, count, 0))
+
+
+def test_the_search_ends_when_every_puzzle_was_met():
+    """95 different puzzles with two people exist."""
     excluded = {canonical_key(puzzle.statements) for puzzle in generate_puzzles(2, 90, seed=0)}
     found = []
     with pytest.raises(ValueError, match="only 5 of 6 different puzzles with 2 people"):
@@ -54,10 +71,31 @@ def test_asking_for_more_than_exclusion_leaves_is_an_error_after_what_was_found(
     assert len(found) == 5
 
 
+class Everything:
+    """Container of all keys."""
+
+    def __contains__(self, key):
+        return True
+
+
+def test_a_search_that_finds_nothing_warns_and_ends(monkeypatch, caplog):
+    monkeypatch.setattr("verl_trgrpo.tasks.knights_and_knaves.puzzles.FIRST_WARNING", 100)
+    monkeypatch.setattr("verl_trgrpo.tasks.knights_and_knaves.puzzles.MAX_BARREN_DRAWS", 500)
+    with pytest.raises(ValueError, match=r"only 0 of 6 .* 500 draws"):
+        next(generate_puzzles(5, 6, 1, Everything()))
+    assert [record.args[1] for record in caplog.records] == [100, 200, 400]
+
+
+def test_the_prompt_is_instructions_and_quiz():
+    (puzzle,) = generate_puzzles(3, 1, 0)
+    assert puzzle_prompt(puzzle) == [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
+    assert not [name for name in NAMES if name in INSTRUCTION], "the example must not name anybody"
+
+
 def test_importing_the_package_is_light():
-    names = "build logic prompts puzzles sources reward"
+    names = "logic puzzles reward rows"
     imports = "; ".join(f"import verl_trgrpo.tasks.knights_and_knaves.{name}" for name in names.split())
-    heavy = "{'verl', 'vllm', 'ray', 'torch', 'datasets', 'reasoning_gym'}"
+    heavy = "{'verl', 'vllm', 'ray', 'torch', 'datasets', 'reasoning_gym', 'pyarrow'}"
     code = f"import sys; {imports}; print(sorted({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

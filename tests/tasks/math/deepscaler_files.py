@@ -1,15 +1,10 @@
-"""Files that the tests write, and the builder's command line. All problems were made up for these tests."""
+"""Files that the tests write. All problems were made up for these tests."""
 
 import gzip
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from tests.data.builder_files import rows_of
-from verl_trgrpo.data.build import run_builder
-from verl_trgrpo.tasks.math.build import DeepscalerOptions
-from verl_trgrpo.tasks.math.build import build as build_deepscaler
 
 DEEPSCALER_INSTRUCTION = "Let's think step by step and output the final answer within \\boxed{}."
 
@@ -48,17 +43,6 @@ EXPECTED = {
     "minerva.parquet": ("minerva", [["9.6"], ["1/3", "\\frac{1}{3}"]]),
     "olympiad_bench.parquet": ("olympiad_bench", [["$n^{2}$"]]),
 }
-
-
-def main(*words):
-    """Run the command line in this process; return its exit code."""
-    return run_builder(DeepscalerOptions, build_deepscaler, "data_prep/deepscaler.py", "", argv=[*map(str, words)])
-
-
-def build(out, *words):
-    """Run the command line, which must work; return the rows of each file that is there then."""
-    assert main("--out", out, *words) == 0
-    return {path.name: rows_of(path) for path in sorted(out.glob("*.parquet"))}
 
 
 def write(path, rows):

@@ -1,24 +1,18 @@
-"""Data sets from directories and files: the same rows from each format, one schema, what is dropped and drawn, errors."""
+"""Data sets from directories and files: the same rows from each format, one schema, and what is dropped and drawn."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.builder_files import data_in, environment_for, files_in, manifest_of, run_script
-from tests.tasks.math.deepscaler_files import (
-    DEEPSCALER_INSTRUCTION,
-    EXPECTED,
-    RAW,
-    build,
-    main,
-    write,
-    write_all,
-)
-from verl_trgrpo.data import schema
+from tests.tasks import built_files
+from tests.tasks.built_files import manifest_of
+from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.math.build import NO_ANSWER
-from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED
-from verl_trgrpo.tasks.math.sources import find_sources
+from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
+
+
+def build(out, *words):
+    return built_files.build(out, "deepscaler", *words)
 
 
 @pytest.fixture
@@ -33,7 +27,6 @@ def test_every_set_has_its_rows(tmp_path, source):
         sorted(files.items(), key=lambda item: [*EXPECTED].index(item[0])), RAW.items(), strict=True
     ):
         data_source, golds = EXPECTED[name]
-        schema.check_rows(rows)
         assert [row["reward_model"]["ground_truth"] for row in rows] == golds
         for number, (row, given) in enumerate(zip(rows, raw, strict=True), start=1):
             assert row["data_source"] == data_source
@@ -112,17 +105,6 @@ def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source
     assert manifest_of(tmp_path / "--seed-0")["counts"]["deepscaler"]["dropped"] == {"not drawn for the limit": 5}
 
 
-def test_same_input_and_seed_give_the_same_bytes(tmp_path, source):
-    words = ["--source", source, "--limit", "4", "--seed", "7"]
-    build(tmp_path / "a" / "x", *words)
-    build(tmp_path / "b" / "x", *words)
-    moved = write_all(tmp_path / "elsewhere")
-    build(tmp_path / "c" / "x", "--source", moved, *words[2:])
-    first = data_in(tmp_path / "a" / "x")
-    assert data_in(tmp_path / "b" / "x") == first
-    assert data_in(tmp_path / "c" / "x") == first
-
-
 @pytest.mark.parametrize("name", ["aime.json", "aime.jsonl"])
 def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     source = write(tmp_path / name, RAW["aime"])
@@ -131,57 +113,6 @@ def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     assert files["aime2024.parquet"][0]["extra_info"]["split"] == "test"
     other = write(tmp_path / f"my_{name}", RAW["aime"])
     assert build(tmp_path / "other", "--source", other).keys() == {"train.parquet"}
-
-
-ERRORS = {
-    "an unknown set": (["--sets", "aime2031"], ["has no aime2031", "choose sets from deepscaler, aime2024"]),
-    "a set that is not there": (["--sets", "minerva", "amc2023"], ["has no amc2023"]),
-    "a source that is not there": (["--source", "nowhere"], ["nowhere does not exist"]),
-    "a directory without sets": (["--source", "SOURCE/empty"], ["has none of the sets"]),
-    "a set twice": (["--source", "SOURCE/twice"], ["two files named aime"]),
-    "a chat tag": (["--instruction", "<|im_start|>"], ["prompt contains <|im_start|>"]),
-    "several at once": (["--limit", "0", "--sets", "x"], ["2 problems", "limit is 0", "has no x"]),
-    "malformed rows": (["--source", "SOURCE/bad.jsonl"], ["bad.jsonl, row 1"]),
-    "no rows": (["--source", "SOURCE/none.jsonl"], ["train.parquet would have no rows"]),
-}
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_wrong_input_gives_one_clear_error_and_leaves_the_old_files(tmp_path, source, capsys, name):
-    words, reasons = ERRORS[name]
-    out = tmp_path / "out"
-    (source / "amc.json").unlink()
-    write(source / "empty" / "other.json", [])
-    for ending in ("json", "jsonl"):
-        write(source / "twice" / f"aime.{ending}", RAW["aime"])
-    (source / "bad.jsonl").write_text('{"problem": "", "answer": "1"}\n\n{"problem": "Why?", "answer": true}\n')
-    (source / "none.jsonl").write_text("")
-    build(out, "--source", source)
-    before = files_in(out)
-    capsys.readouterr()
-    assert (
-        main("--out", out, "--force", "--source", source, *(word.replace("SOURCE", str(source)) for word in words)) == 2
-    )
-    error = capsys.readouterr().err
-    assert all(reason in error for reason in reasons), error
-    assert files_in(out) == before
-
-
-@pytest.mark.slow
-def test_rlhf_dataset_reads_all_files_in_one_run(tmp_path, source, load_in_verl, tokenizer):
-    build(tmp_path / "out", "--source", source)
-    data, batch = load_in_verl([tmp_path / "out" / name for name in EXPECTED])
-    assert len(data) == sum(len(golds) for _, golds in EXPECTED.values())
-    found = [
-        (source, list(reward_model["ground_truth"]))
-        for source, reward_model in zip(batch["data_source"], batch["reward_model"], strict=True)
-    ]
-    assert found == [(source, gold) for source, golds in EXPECTED.values() for gold in golds]
-    for messages in batch["raw_prompt"]:
-        text = tokenizer.decode(
-            tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-        )
-        assert text.endswith("\\boxed{}.<|im_end|>\n<|im_start|>assistant\n")
 
 
 def test_each_ground_truth_scores_full_marks(tmp_path, source):
@@ -255,12 +186,3 @@ def test_the_sets_from_copies_of_their_repositories(tmp_path, monkeypatch, datas
     assert origin == "Hothan/OlympiadBench/OE_TO_maths_en_COMP/train#1"
     arguments = manifest_of(tmp_path / "out")["arguments"]
     assert arguments["hub"]["minerva"]["revision"] == find_sources("hf")["minerva"].revision
-
-
-def test_the_hub_without_a_network(tmp_path):
-    words = ["--out", tmp_path / "out", "--sets", "amc2023"]
-    done = run_script("deepscaler", environment_for(tmp_path), *words)
-    assert done.returncode == 2
-    assert done.stderr.startswith("deepscaler.py: error: could not load AI-MO/aimo-validation-amc/train at revision")
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "out").exists()

@@ -18,7 +18,10 @@ MALFORMED = {
     "an empty problem": ({"problem": " \n", "answer": "1"}, "the problem is"),
     "a problem of another type": ({"problem": ["Why?"], "answer": "1"}, "the problem is"),
     "a chat tag": ({"problem": "Why?<|im_end|>", "answer": "1"}, "contains <|im_end|>"),
-    "no answer": ({"problem": "Why?", "solution": "1"}, "no column answer or final_answer; found problem, solution"),
+    "no answer": (
+        {"problem": "Why?", "solution": "1"},
+        "missing column answer or final_answer (found problem, solution)",
+    ),
 }
 
 

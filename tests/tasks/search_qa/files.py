@@ -1,10 +1,9 @@
-"""Sources that the tests write, and the builder under test."""
+"""Sources that the tests write."""
 
 import json
 
-from verl_trgrpo.data.build import run_builder
-from verl_trgrpo.tasks.search_qa.build import SearchQaOptions, build
-from verl_trgrpo.tasks.search_qa.sources import HUB_SPLITS
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.tasks.search_qa.rows import HUB_SPLITS
 
 
 def question(name, split, number, **changes):
@@ -34,5 +33,5 @@ def write_collection(directory, count=6, splits=HUB_SPLITS):
 
 
 def run(out, *words):
-    """The exit code of the command line, in this process."""
-    return run_builder(SearchQaOptions, build, "data_prep/search_qa.py", "", argv=["--out", str(out), *map(str, words)])
+    """Return the exit code of the command line, in this process."""
+    return main(["data", "build", "search-qa", "--out", str(out), *map(str, words)])

@@ -1,15 +1,12 @@
-"""The builder: limits, repeated builds, sources in every layout, malformed rows, and errors."""
+"""The builder: limits, sources in every layout, malformed rows, unknown sets."""
 
 import pytest
 
-from tests.data.builder_files import (
-    manifest_of,
-    rows_of,
-)
+from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
 from verl_trgrpo.data.sources import load_hub
-from verl_trgrpo.tasks.search_qa import sources
-from verl_trgrpo.tasks.search_qa.sources import HUB_SPLITS
+from verl_trgrpo.tasks.search_qa import rows
+from verl_trgrpo.tasks.search_qa.rows import HUB_SPLITS
 
 FOUR = [question("nq", "train", number) for number in range(4)]
 TRAIN_ONLY = ("--train-sets", "nq", "--test-sets")
@@ -38,21 +35,6 @@ def test_limit_draws_from_each_set_with_the_seed_and_keeps_the_order(tmp_path, s
     assert counts == {"read": 6, "kept": 3, "dropped": {"not drawn for the limit": 3}}
 
 
-def test_a_data_set_is_built_again_only_when_something_changed(tmp_path, source, capsys):
-    out = tmp_path / "out"
-    for changed, built in ((None, True), (None, False), ("nq/dev.jsonl", False), ("nq/train.jsonl", True)):
-        if changed:
-            write_jsonl(source / changed, FOUR)
-        if built and changed:
-            assert run(out, "--source", source) == 2 and "other arguments" in capsys.readouterr().err
-        assert run(out, "--source", source, *(["--force"] if built else [])) == 0
-        assert ("already has" not in capsys.readouterr().out) == built
-    assert len(rows_of(out / "train.parquet")) == 10
-    assert run(out, "--source", source, "--force", "--val-per-set", "1") == 0
-    assert run(out, "--source", source, "--force") == 0
-    assert not (out / "val.parquet").exists(), "a file of the data set before must not stay beside the new ones"
-
-
 def test_a_row_without_id_is_known_by_its_number(tmp_path):
     data = [{"question": "a", "golden_answers": "x"}, {"question": "b", "golden_answers": ["y", "", "y"], "id": 7}]
     write_jsonl(tmp_path / "nq" / "train.jsonl", data)
@@ -73,24 +55,6 @@ def test_a_train_split_is_tested_on_only_where_it_is_not_trained_on(tmp_path, ca
     error = capsys.readouterr().err
     assert "2 problems" in error and "no test split of nq" in error and "no test split of popqa" in error
     assert not (tmp_path / "other").exists()
-
-
-def test_a_source_without_questions_or_with_a_split_twice_is_an_error(tmp_path, capsys):
-    write_jsonl(tmp_path / "source" / "train.jsonl", FOUR)
-    assert run(tmp_path / "out", "--source", tmp_path / "source") == 2
-    assert "has no questions; expected a directory with files such as nq/train.jsonl" in capsys.readouterr().err
-    write_jsonl(tmp_path / "source" / "nq" / "train.jsonl", FOUR)
-    write_jsonl(tmp_path / "source" / "nq" / "train.json", [])
-    assert run(tmp_path / "out", "--source", tmp_path / "source") == 2
-    assert "hold the same split" in capsys.readouterr().err
-
-
-def test_wrong_arguments_are_reported_at_once(tmp_path, capsys):
-    assert run(tmp_path / "out", "--train-sets", "--test-sets", "--val-per-set", "0", "--limit", "0") == 2
-    error = capsys.readouterr().err
-    assert all(part in error for part in ("3 problems", "both empty", "val_per_set is 0", "limit is 0"))
-    assert run(tmp_path / "out", "--train-sets", "squad") == 2
-    assert "squad" in capsys.readouterr().err
 
 
 MALFORMED = {
@@ -119,12 +83,11 @@ HUB_CARD = "---\nconfigs:\n" + "".join(
 )
 
 
-@pytest.mark.slow
 def test_the_hubs_layout_gives_the_rows_of_its_files(tmp_path, monkeypatch, datasets_cache):
     hub = write_collection(tmp_path / "hub")
     (hub / "README.md").write_text(HUB_CARD + "---\n")
     # The library reads a directory as it reads the hub.
-    monkeypatch.setattr(sources, "load_hub", lambda dataset, *rest: load_hub(str(hub), *rest))
+    monkeypatch.setattr(rows, "load_hub", lambda dataset, *rest: load_hub(str(hub), *rest))
     assert run(tmp_path / "out", "--source", "hf", "--val-per-set", "3") == 0
     assert run(tmp_path / "files", "--source", hub, "--val-per-set", "3") == 0
     for name in ("train", "test", "val"):

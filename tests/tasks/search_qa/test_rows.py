@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.data.builder_files import manifest_of, rows_of
+from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.prompts import build_prompt
-from verl_trgrpo.tasks.search_qa.sources import SETS
+from verl_trgrpo.tasks.search_qa.rows import SETS, search_prompt
 
 TEST_SPLITS = {
     "nq": "test",
@@ -47,7 +46,7 @@ def test_a_row_asks_its_question_and_accepts_its_answers(built):
             info = row["extra_info"]
             number = info["origin"].rpartition("_")[2]
             assert info["question"].endswith(f" number is {number}?")
-            assert row["prompt"] == build_prompt(info["question"])
+            assert row["prompt"] == search_prompt(info["question"])
             assert row["prompt"][0]["content"].endswith(f"\n\nQuestion: {info['question']}")
             assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": [number, f"number {number}"]}}
             assert row["ability"] == "fact-reasoning"
@@ -100,23 +99,3 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
         "dropped": {"repeats a question; its answers were added to the first": 2},
     }
     assert counts["nq/test for test"] == {"read": 4, "kept": 4, "dropped": {}}
-
-
-@pytest.mark.slow
-def test_rlhf_dataset_loads_all_files_together_and_golds_score_full_marks(tmp_path, load_in_verl, tokenizer):
-    source = write_collection(tmp_path / "source", count=3)
-    assert run(tmp_path / "out", "--source", source, "--val-per-set", "1") == 0
-    data, batch = load_in_verl([tmp_path / "out" / f"{name}.parquet" for name in ("train", "test", "val")])
-    assert len(data) == 2 * 3 + 7 * 3 + 7, "no prompt may be lost to an error in the chat template"
-    assert set(batch["agent_name"]) == {"trgrpo_search"}
-    for messages, source_name, reward_model, info in zip(
-        *(batch[key] for key in ("raw_prompt", "data_source", "reward_model", "extra_info")),
-        strict=True,
-    ):
-        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
-        text = tokenizer.decode(ids)
-        assert text.count("<|im_start|>") == 2
-        assert f"Question: {info['question']}<|im_end|>" in text
-        for answer in reward_model["ground_truth"]["target"]:
-            response = f"<think>x</think><answer>{answer}</answer>"
-            assert compute_score(source_name, response, reward_model["ground_truth"], dict(info))["score"] == 1.0

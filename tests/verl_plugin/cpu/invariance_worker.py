@@ -130,7 +130,7 @@ def run_ranks(batch: Batch, cases: Sequence[Case], world_size: int) -> list[Upda
     with mock.patch.dict(os.environ, environment), ProcessPoolExecutor(world_size, context) as pool:
         ranks = [pool.submit(run_rank, rank, batch, cases) for rank in range(world_size)]
         try:
-            done, _ = wait(ranks, timeout=1200, return_when=FIRST_EXCEPTION)
+            done, _ = wait(ranks, timeout=3600, return_when=FIRST_EXCEPTION)
             assert done, "no rank ended in time"
             return next(rank.result() for rank in done if rank.exception() or rank is ranks[0])
         finally:

@@ -10,8 +10,6 @@ import torch
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, make_batch, run_ranks
 from verl_trgrpo.runs.compose import compose
 
-pytestmark = pytest.mark.slow
-
 ALGORITHMS = sorted(path.stem for path in (resources.files("verl_trgrpo") / "config/algorithm").iterdir())
 # Groups of four: all right, one right, three right, all wrong.
 REWARDS = [1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]

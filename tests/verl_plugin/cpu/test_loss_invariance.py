@@ -10,8 +10,6 @@ from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_prob
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
-pytestmark = pytest.mark.slow
-
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"
 TR_GRPO = ("algorithm=tr_grpo",)

@@ -1,28 +1,37 @@
-"""Knights-and-Knaves puzzles with exactly one solution, generated without repetition and worded in English.
+"""Knights-and-Knaves puzzles with exactly one solution: generated without repetition and worded as prompts and answers.
 
-The statements come from the sampler of `reasoning-gym`, a port of the generator behind the public data set
+The statements come from the sampler of `reasoning-gym`, a port of the generator of the public data set
 `K-and-K/knights-and-knaves` (github.com/AlphaPav/mem-kk-logic, arXiv 2410.23123). Solving, the check for repetition
 and the wording are this package's own.
 """
 
+import logging
 import random
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, canonical_key, unique_solution
 
-# Draws in a row without a new puzzle after which the search ends.
+CAPACITY = {2: 95, 3: 15_088, 4: 3_392_962}
+"""Number of different puzzles that the sampler can make, by number of people; with more people there are over 10^8."""
+
+# Draws in a row without a new puzzle after which the search ends, and after which it warns for the first time.
 MAX_BARREN_DRAWS = 200_000
+FIRST_WARNING = 10_000
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Puzzle:
     """A puzzle with exactly one solution; person ``i`` is called ``names[i]`` and speaks ``statements[i]``.
 
-    quiz: the puzzle in English.
-    statements: see `logic`.
-    solution: True for a knight, one entry per person.
-    origin: where it comes from, such as ``kk.jsonl#12``.
+    Args:
+        quiz: the puzzle in English.
+        names: one per person.
+        statements: see `logic`.
+        solution: True for a knight, one entry per person.
+        origin: its source, such as ``kk.jsonl#12``.
     """
 
     quiz: str
@@ -32,6 +41,17 @@ class Puzzle:
     origin: str = ""
 
 
+def capacity_errors(n_people: int, count: int) -> list[str]:
+    """Return a message if fewer than `count` different puzzles with `n_people` people exist."""
+    capacity = CAPACITY.get(n_people)
+    if capacity is None or count <= capacity:
+        return []
+    return [
+        f"people={n_people}: {count} puzzles (train and test) were requested, but only {capacity} different ones exist; "
+        "request fewer puzzles, or more people in each"
+    ]
+
+
 def generate_puzzles(n_people: int, count: int, seed: int, exclude: Container[str] = ()) -> Iterator[Puzzle]:
     """Yield `count` puzzles, no two with the same `canonical_key`.
 
@@ -39,34 +59,42 @@ def generate_puzzles(n_people: int, count: int, seed: int, exclude: Container[st
 
     Args:
         n_people: 2 to 8.
-        count: how many.
+        count: number of puzzles.
         seed: any integer.
         exclude: canonical keys of puzzles that must not appear, such as those of a test set.
 
     Raises:
-        ValueError: many draws in a row bring nothing new, because there are hardly `count` puzzles: of two people there
-            are 95, of three 15,088, of four millions.
+        ValueError: `count` exceeds the `CAPACITY`, all other puzzles are excluded, or `MAX_BARREN_DRAWS` draws in a row
+            found nothing new, which is announced by warnings.
     """
     from reasoning_gym.logic.knights_knaves import KKProblemSampler  # slow import, needed for sampling only
 
+    if errors := capacity_errors(n_people, count):
+        raise ValueError(errors[0])
     # Both generators get a seed that also depends on the size: one stream of random numbers for all sizes would
     # make the puzzles of different sizes resemble each other.
     sampler = KKProblemSampler(random.Random(f"statements/{n_people}/{seed}").getrandbits(64), n_people)
     seen: set[str] = set()
-    barren = 0
+    excluded: set[str] = set()
+    barren, warn_at = 0, FIRST_WARNING
     while len(seen) < count:
+        found = f"{len(seen)} of {count} different puzzles with {n_people} people were found"
+        if len(seen) + len(excluded) == CAPACITY.get(n_people) or barren == MAX_BARREN_DRAWS:
+            raise ValueError(
+                f"only {found}, and none in the last {barren} draws; request fewer puzzles, or more people in each"
+            )
+        if barren == warn_at:
+            logger.warning("%s; none in the last %d draws, the search stops at %d", found, barren, MAX_BARREN_DRAWS)
+            warn_at *= 2
         statements = sampler.sample()
         solution = unique_solution(statements)
         key = canonical_key(statements) if solution else ""
         if not solution or key in seen or key in exclude:
             barren += 1
-            if barren == MAX_BARREN_DRAWS:
-                raise ValueError(
-                    f"only {len(seen)} of {count} different puzzles with {n_people} people were found in {barren} more "
-                    "draws; ask for fewer puzzles, or more people in each"
-                )
+            if key and key not in seen:
+                excluded.add(key)
             continue
-        barren = 0
+        barren, warn_at = 0, FIRST_WARNING
         rng = random.Random(f"wording/{n_people}/{seed}/{len(seen)}")
         seen.add(key)
         names = choose_names(n_people, rng)
@@ -110,6 +138,16 @@ SPEECH_TEMPLATES = (
 )
 
 
+INSTRUCTION = (
+    "Solve the following logic puzzle. First reason step by step inside <think> and </think>. Then state the identity "
+    "of each character inside <answer> and </answer>, one line per character in the order in which the puzzle "
+    "introduces them, for example:\n"
+    "<think>your reasoning</think>\n"
+    "<answer>(1) [first character] is a knight\n"
+    "(2) [second character] is a knave</answer>"
+)
+
+
 def choose_names(n_people: int, rng: random.Random) -> tuple[str, ...]:
     """Return `n_people` distinct names of `NAMES` in random order."""
     return tuple(rng.sample(NAMES, n_people))
@@ -126,8 +164,17 @@ def quiz_text(names: Sequence[str], statements: Sequence[Statement], rng: random
     return " ".join([OPENING, f"You meet {len(names)} inhabitants: {people}.", *speeches, CLOSING])
 
 
+def terse_quiz(names: Sequence[str], statements: Sequence[Statement]) -> str:
+    """Return the puzzle as one line per person, such as ``(1) Zoey: (2) is a knave or (1) is a knight``."""
+    numbers = [f"({number})" for number in range(1, len(names) + 1)]
+    return "\n".join(
+        f"{number} {name}: {english(statement, numbers, terse=True)}"
+        for number, name, statement in zip(numbers, names, statements, strict=True)
+    )
+
+
 def english(statement: Statement, names: Sequence[str], terse: bool = False) -> str:
-    """Return `statement` as a clause without a full stop; every composed operand stands in parentheses.
+    """Return `statement` as a clause without a full stop; every composed operand is in parentheses.
 
     With `terse`, "if and only if" becomes "iff" and "it is not the case that" becomes "not".
     """
@@ -153,3 +200,26 @@ def joined(operator: str, clauses: Sequence[str], terse: bool = False) -> str:
     if operator == "<=>":
         return f" {'iff' if terse else 'if and only if'} ".join(clauses)
     return f" {operator} ".join(clauses)
+
+
+def puzzle_prompt(puzzle: Puzzle, terse: bool = False) -> list[dict[str, str]]:
+    """Return the chat message ``{"role": ..., "content": ...}`` that asks for the solution of `puzzle`.
+
+    The content is `INSTRUCTION` and the quiz; with `terse` only the `terse_quiz`, for tiny models. The chat template of the
+    model adds its own tags.
+    """
+    quiz = terse_quiz(puzzle.names, puzzle.statements) if terse else f"{INSTRUCTION}\n\n{puzzle.quiz}"
+    return [{"role": "user", "content": quiz}]
+
+
+def format_solution(names: Sequence[str], solution: Sequence[bool]) -> str:
+    """Return the answer, a line ``(k) Name is a knight`` or ``(k) Name is a knave`` per person, k from 1."""
+    return "\n".join(
+        f"({number}) {name} is a {'knight' if is_knight else 'knave'}"
+        for number, (name, is_knight) in enumerate(zip(names, solution, strict=True), start=1)
+    )
+
+
+def format_response(reasoning: str, names: Sequence[str], solution: Sequence[bool]) -> str:
+    """Return a whole response, ``<think>...</think><answer>...</answer>``, with `format_solution` as the answer."""
+    return f"<think>{reasoning}</think><answer>{format_solution(names, solution)}</answer>"

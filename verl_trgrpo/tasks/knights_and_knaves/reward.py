@@ -37,7 +37,7 @@ from functools import lru_cache
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.score import Score
+from verl_trgrpo.tasks.registry import Score
 
 RIGHT = Score(3.0, acc=1.0)
 WRONG = Score(-0.5, acc=0.0)

@@ -19,7 +19,7 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import normalize, read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
-from verl_trgrpo.tasks.score import Score
+from verl_trgrpo.tasks.registry import Score
 
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
 """This process's judge of formulas."""

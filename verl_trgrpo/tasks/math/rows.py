@@ -1,24 +1,221 @@
-"""Problems from rows of DeepScaleR's raw files and of the hub's data sets."""
+"""Build DeepScaleR's train set and test sets for veRL: a Parquet file for each and ``manifest.json``.
+
+The rows come from the Hugging Face hub, a directory, or a file. The places on the hub have been read from local copies of
+their layout only. This is known about them:
+
+| set | rows | columns | known from |
+|---|---|---|---|
+| deepscaler | 40,315 | problem, answer, solution | the repository's pages; six rows have no answer (its discussion 4) |
+| aime2024 | 30 | problem, answer (text) | the repository's pages, programs that load it |
+| amc2023 | 83 | problem, answer (float) | the repository's pages, DeepScaleR's amc.json, made from it |
+| math500 | 500 | problem, answer, subject, level | the repository's pages, programs that load it |
+| minerva | 272 | question, answer | the repository's pages, programs that load it |
+| olympiad_bench | 674 | question, final_answer (list), subfield | programs that load it; DeepScaleR's file has 675 rows |
+
+The repositories have these commits. It is not known if olympiad_bench has its configuration at that commit.
+"""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.schema import CHAT_TAGS
-from verl_trgrpo.data.sources import Record
+from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
+from verl_trgrpo.data.sources import (
+    FILE_TYPES,
+    NOT_DRAWN,
+    Record,
+    draw,
+    find_files,
+    load_hub,
+    parse_records,
+    read_records,
+    warn_of_test_files,
+)
+from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, limit_problems, write_dataset
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Reasons for dropping rows, in the manifest.
 REPEATED = "repeats a problem with the same answer"
 CONTRADICTED = "the same problem with another answer"
+NO_ANSWER = "the row has no answer"
+
+INSTRUCTION = r"Let's think step by step and output the final answer within \boxed{}."
+"""The instruction that DeepScaleR's models were trained and tested with, appended to each problem after one space
+(github.com/agentica-project/rllm, commit 874daa4acb7f, scripts/data/deepscaler_dataset.py)."""
+
+
+@dataclass(frozen=True)
+class HubData:
+    """Place of a set on the hub."""
+
+    dataset: str
+    revision: str
+    split: str
+    configuration: str | None = None
+
+
+TRAIN = "deepscaler"
+
+# By name, which is also the `data_source`: the name in DeepScaleR's files, and the place on the hub.
+_SETS = {
+    TRAIN: (
+        "deepscaler",
+        HubData("agentica-org/DeepScaleR-Preview-Dataset", "b6ae8c60f5c1f2b594e2140b91c49c9ad0949e29", "train"),
+    ),
+    "aime2024": ("aime", HubData("HuggingFaceH4/aime_2024", "2fe88a2f1091d5048c0f36abc874fb997b3dd99a", "train")),
+    "amc2023": ("amc", HubData("AI-MO/aimo-validation-amc", "8ef249608d65c2de7763ca7525f438e540ba285e", "train")),
+    "math500": ("math", HubData("HuggingFaceH4/MATH-500", "6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be", "test")),
+    "minerva": ("minerva", HubData("math-ai/minervamath", "ee46ddc498933b1977577953250ca5c66be64f96", "test")),
+    "olympiad_bench": (
+        "olympiad_bench",
+        HubData("Hothan/OlympiadBench", "3b426ee1d587c71b495146dde9f3e995ee7ac59f", "train", "OE_TO_maths_en_COMP"),
+    ),
+}
+SETS = tuple(_SETS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepscalerOptions(BuilderOptions):
+    """Contents of a DeepScaleR data set.
+
+    Args:
+        source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
+            the name of one (aime.json), otherwise of train problems.
+        sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all of the source if
+            left out.
+        limit: at most this many rows per file, drawn with the seed; all if left out.
+        instruction: appended to each problem; empty for none.
+    """
+
+    source: str = "hf"
+    sets: tuple[str, ...] = ()
+    limit: int | None = None
+    instruction: str = INSTRUCTION
+
+    def problems(self) -> list[str]:
+        """Return a message for each invalid field."""
+        messages = limit_problems(self.limit)
+        try:
+            self.places()
+        except ValueError as error:
+            messages.append(str(error))
+        return messages
+
+    def places(self) -> dict[str, Path | HubData]:
+        """Return the places of the sets to build.
+
+        Raises:
+            ValueError: the source has none, or lacks one that is asked for.
+        """
+        available = find_sources(self.source)
+        if missing := [name for name in self.sets if name not in available]:
+            raise ValueError(f"{self.source} has no {', '.join(missing)}; choose sets from {', '.join(available)}")
+        return {name: available[name] for name in SETS if name in (self.sets or available)}
+
+
+def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+
+    Raises:
+        ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.
+    """
+    places = options.places()
+    files = {name: place for name, place in places.items() if isinstance(place, Path)}
+    warn_of_test_files([file for name, file in files.items() if name == TRAIN])
+    return write_dataset(
+        options.out,
+        data_files(options, places, progress),
+        math_schema(),
+        builder="deepscaler",
+        made_from=options.arguments(
+            hub={name: asdict(place) for name, place in places.items() if isinstance(place, HubData)}
+        ),
+        command=options.command("deepscaler"),
+        inputs=files,
+        libraries=["datasets"] if options.source == "hf" else [],
+        force=options.force,
+    )
+
+
+def data_files(
+    options: DeepscalerOptions, places: Mapping[str, Path | HubData], progress: Progress = no_progress
+) -> Iterator[DataFile]:
+    """Yield the file of each set."""
+    for name, place in places.items():
+        read = list(parse_records(progress(_read_set(place), None, name), read_problem))
+        problems = [problem for problem in read if problem.answers]
+        repeated = find_repetitions(problems)
+        rest = [problem for position, problem in enumerate(problems) if position not in repeated]
+        chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
+        dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
+        dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
+        rows = [_row(problem, name, options.instruction) for problem in chosen]
+        yield DataFile("train" if name == TRAIN else name, rows, {name: counts(len(chosen), dropped)})
+
+
+def _row(problem: "Problem", name: str, instruction: str) -> dict[str, Any]:
+    return build_row(
+        data_source=name,
+        prompt=[{"role": "user", "content": f"{problem.text} {instruction}".strip()}],
+        ability="math",
+        ground_truth=problem.answers,
+        extra_info={"question": problem.text, "origin": problem.origin},
+    )
+
+
+def math_schema() -> "pa.Schema":
+    """Return the Arrow schema of all sets; veRL concatenates only files of equal types."""
+    import pyarrow as pa
+
+    return arrow_schema(
+        [pa.field("question", pa.string()), pa.field("origin", pa.string())],
+        ground_truth=pa.list_(pa.string()),  # also if all rows have one answer
+    )
+
+
+def find_sources(source: str) -> dict[str, Path | HubData]:
+    """Return the place of each set of `source`: "hf" has all six, a directory those with files in it, a file one.
+
+    A file belongs to the set with its name, otherwise to the train set.
+
+    Raises:
+        ValueError: there are none, or two files of one set.
+    """
+    if source == "hf":
+        return {name: hub for name, (_, hub) in _SETS.items()}
+    path = Path(source)
+    known = {raw: name for name, (raw, _) in _SETS.items()}
+    found: dict[str, Path | HubData] = {}
+    for file in find_files(path):
+        stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
+        name = known.get(stem, "" if path.is_dir() else TRAIN)
+        if name in found:
+            raise ValueError(f"{path} has two files named {stem}; keep one of them")
+        if name:
+            found[name] = file
+    if not found:
+        raise ValueError(f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json")
+    return {name: found[name] for name in SETS if name in found}
+
+
+def _read_set(place: Path | HubData) -> Iterator[Record]:
+    if isinstance(place, Path):
+        return read_records(place)
+    return load_hub(place.dataset, place.revision, place.split, place.configuration)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem, its acceptable answers (none where the row's is null or blank, as in some public data) and its origin."""
+    """A problem, its acceptable answers (none if the row's is null or blank, as in some public data) and its origin."""
 
     text: str
     answers: list[str]
@@ -26,39 +223,40 @@ class Problem:
 
     @property
     def key(self) -> str:
-        """Return the text with its white space made equal: the same for repetitions of a problem."""
+        """Return the text with each run of white space as one space; repetitions of a problem share it."""
         return " ".join(self.text.split())
 
 
 def read_problem(record: Record) -> Problem:
     """Return the problem of a row with problem (or question) and answer (or final_answer).
 
-    Raises ValueError for a malformed row; the message says why.
+    Raises:
+        ValueError: the row is malformed.
     """
     row = record.row
     if "answer" not in row and "final_answer" not in row:
-        raise ValueError(f"the row has no column answer or final_answer; found {', '.join(row) or 'nothing'}")
+        raise ValueError(f"missing column answer or final_answer (found {', '.join(row) or 'nothing'})")
     problem = row.get("problem") or row.get("question")
     if not isinstance(problem, str):
-        raise ValueError(f"the problem is {shorten(problem)}; expected a text under problem or question")
+        raise ValueError(f"the problem is {shorten(problem)}; expected a string under problem or question")
     if tags := [tag for tag in CHAT_TAGS if tag in problem]:
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
     text = problem.strip()
     if not text:
-        raise ValueError(f"the problem is {shorten(problem)}; it has no words")
+        raise ValueError(f"the problem is {shorten(problem)}; it must not be empty")
     answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
     return Problem(text, read_answers(answer), record.origin)
 
 
 def read_answers(value: Any) -> list[str]:
-    r"""Return the acceptable answers of a row: texts without white space at their ends, each once.
+    r"""Return the acceptable answers of a row: strings without white space at their ends, each once.
 
-    A text stays as it is, with its leading zeros, `$` and commands: the reward understands those. A number becomes the
-    shortest decimal text that means it, without an exponent. The entries of a list are alternatives and stay apart.
+    A string stays as it is, with its leading zeros, `$` and commands, which the reward understands. A number becomes its
+    shortest decimal notation without an exponent. The entries of a list are alternatives and stay separate. Null, a blank
+    string and an empty list have no answers.
 
-    There are none for null, a blank text and an empty list.
-
-    Raises ValueError for anything else, NaN or infinity, or a text longer than the reward takes.
+    Raises:
+        ValueError: anything else, NaN or infinity, or a string longer than the reward takes.
 
     >>> read_answers(142.0), read_answers("025\n"), read_answers([0.5, r"$\frac{1}{2}$"])
     (['142'], ['025'], ['0.5', '$\\frac{1}{2}$'])
@@ -73,9 +271,9 @@ def read_answers(value: Any) -> list[str]:
 def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
     """Return the positions of the problems to drop, each with the reason.
 
-    Problems are the same if their texts differ in white space only. Where all copies have the first one's answer, the
-    first stays. Where one has another answer, none stays: nothing says which of the answers is right, and a wrong ground
-    truth punishes right responses.
+    Problems are the same if they differ in white space only. If all copies have the first one's answer, the first stays. If
+    one has another answer, none stays: it is unknown which answer is right, and a wrong ground truth punishes right
+    responses.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
@@ -95,6 +293,6 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
 
 def _number_text(value: int | float) -> str:
     """Return a finite number as a plain decimal: 142.0 as "142", 1e23 as "1" and 23 zeros, 0.5 as "0.5"."""
-    text = format(Decimal(repr(value)), "f")  # repr has the digits that somebody wrote, the exact value has more
+    text = format(Decimal(repr(value)), "f")  # repr has the digits as written, the exact value has more
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text == "-0" else text

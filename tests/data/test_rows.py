@@ -1,0 +1,129 @@
+"""Rows of data files: their layout, how they are read and checked, and when two prompts are equal."""
+
+import unicodedata
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.checked_files import row, user, write
+from verl_trgrpo.data.rows import (
+    SINGLE_TURN,
+    Row,
+    UnreadableError,
+    arrow_schema,
+    build_row,
+    check_rows,
+    load_rows,
+    normalize_text,
+    read_rows,
+    read_schema,
+    row_keys,
+)
+
+
+def good_row():
+    return build_row(
+        data_source="kk_3ppl",
+        prompt=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who is a knight?"}],
+        ability="logic",
+        ground_truth="(1) Zoey is a knight",
+        extra_info={"index": 4, "split": "train", "n_people": 3},
+        columns={"agent_name": "searcher"},
+    )
+
+
+def test_a_built_row_has_the_layout_that_verl_reads_and_passes_the_checks():
+    assert good_row() == {
+        "data_source": "kk_3ppl",
+        "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who is a knight?"}],
+        "ability": "logic",
+        "reward_model": {"style": "rule", "ground_truth": "(1) Zoey is a knight"},
+        "extra_info": {"index": 4, "split": "train", "n_people": 3},
+        "agent_name": "searcher",
+    }
+    schema = arrow_schema([pa.field("n_people", pa.int64())], columns=[pa.field("agent_name", pa.string())])
+    check_rows([good_row()])
+    assert pa.Table.from_pylist([good_row()], schema=schema).to_pylist() == [good_row()]
+
+
+def test_bad_rows_are_refused_with_their_position():
+    bad = good_row() | {"prompt": []}
+    accepting = good_row() | {"reward_model": {"ground_truth": {"target": ["", "a"]}}}
+    with pytest.raises(ValueError, match=r"row 1: the prompt is \[\].*row 2: .*\['', 'a'\]") as caught:
+        check_rows([good_row(), bad, accepting])
+    assert "row 0" not in str(caught.value)
+    with pytest.raises(ValueError, match="and 3 more"):
+        check_rows([bad] * 8)
+
+
+def test_loaded_rows_are_those_of_the_file_with_defaults(tmp_path):
+    path = write(tmp_path / "a.parquet", [good_row(), good_row() | {"agent_name": None}])
+    messages, truth = good_row()["prompt"], "(1) Zoey is a knight"
+    info = {"index": 4, "split": "train", "n_people": 3}
+    assert load_rows(path) == [
+        Row(0, "kk_3ppl", messages, truth, info, "searcher"),
+        Row(1, "kk_3ppl", messages, truth, info, SINGLE_TURN),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([row(0), row(1, prompt=user(" "))], r"a\.parquet: row 1: message 0"),
+        ([row(0, data_source=" ")], r"row 0: data_source is ' '"),
+        ([row(0)][:0], "no rows"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_not_loaded(tmp_path, rows, reason):
+    pq.write_table(pa.Table.from_pylist(rows or [row(0)]).slice(0, len(rows)), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=reason):
+        load_rows(tmp_path / "a.parquet")
+
+
+def test_columns_are_read_by_name_and_a_file_that_is_not_parquet_is_an_error(tmp_path):
+    path = write(tmp_path / "a.parquet", [row(0) | {"image": b"x"}] * 1500)
+    assert (schema := read_schema(path))[1] == 1500 and "image" in schema[0].names
+    assert [*read_rows(path, ["image", "nowhere"])] == [{"image": b"x"}] * 1500
+    assert "image" not in next(read_rows(path)) and "image" in next(read_rows(path, None))
+    (tmp_path / "b.parquet").write_text("{}")
+    for name in ("b.parquet", "nowhere.parquet"):
+        with pytest.raises(UnreadableError, match=name):
+            next(read_rows(tmp_path / name))
+
+
+EQUAL = {
+    "case": ("Find x.", "FIND X."),
+    "white space": ("Find x.", " Find\n\t x. "),
+    "no-break space": ("Find x.", "Find\u00a0x."),
+    "full width": ("Find x.", "Ｆｉｎｄ ｘ．"),
+    "ligature": ("Find five", "Find ﬁve"),
+    "sharp s": ("STRASSE", "straße"),
+    "composed": ("café", "cafe\u0301"),
+}
+DIFFERENT = {"sign": ("x+1", "x-1"), "full stop": ("Find x", "Find x."), "accent": ("cafe", "café")}
+
+
+@pytest.mark.parametrize("name", [*EQUAL, *DIFFERENT])
+def test_equality_after_normalization(name):
+    one, other = (EQUAL | DIFFERENT)[name]
+    assert (normalize_text(one) == normalize_text(other)) == (name in EQUAL)
+
+
+@given(st.text())
+def test_normalized_text_is_canonical(text):
+    once = normalize_text(text)
+    assert normalize_text(once) == once
+    assert unicodedata.is_normalized("NFKC", once)
+    assert normalize_text(f" {text}\n") == once
+    assert "  " not in once and once == once.strip()
+
+
+def test_the_key_of_a_prompt_is_its_conversation_without_the_system():
+    system, asked, answer = ({"role": role, "content": role.upper()} for role in ("system", "user", "assistant"))
+    assert row_keys({"prompt": [system, asked, answer, asked]}) == ("text:user assistant user",)
+    assert row_keys({"prompt": [system]}, "k") == ("text:system", "task:k")
+    for odd in (None, "x", [], ["x"], [{"role": "user"}], [{"content": 3}]):
+        assert row_keys({"prompt": odd}) == ()

@@ -1,0 +1,396 @@
+"""Rows of veRL data files: their columns, how they are read, what can be wrong with one, and when two ask the same.
+
+| column | type | use in veRL |
+|---|---|---|
+| data_source | string | chooses the reward and groups the validation metrics |
+| prompt | list of {role, content} | chat messages for the model's own chat template |
+| ability | string | a label |
+| reward_model | {style, ground_truth} | `ground_truth` is passed to the reward function |
+| extra_info | struct with at least index and split | passed to the reward function; `index` names the row in logs |
+| agent_name | string, optional | the agent loop that makes the responses |
+
+A ground truth is a string, a list of strings, or {target: list of strings}, depending on the task's reward. If prompts contain
+instructions, `extra_info.question` is the question alone, which decontamination compares.
+
+The functions of this module read any veRL data file, not only those that this package builds: `read_rows` streams the rows
+as they are, `load_rows` returns them checked.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import first_line, shorten
+
+if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
+    import pyarrow as pa
+
+RawRow = Mapping[str, Any]
+"""A row as it stands in a file: any column may be missing or malformed."""
+
+SCHEMA_VERSION = 2
+
+# The columns that veRL and the rewards read; others, such as images, are not loaded.
+COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
+REQUIRED_COLUMNS = ("data_source", "prompt", "reward_model")
+
+ROLES = ("system", "user", "assistant")
+
+SINGLE_TURN = "single_turn_agent"
+"""The agent loop of rows without an agent_name."""
+
+# A chat template adds these tags, so a message must not contain them. "<s>" is not listed: in mathematics it is a
+# generated group, and next to "</s>" the latter is found.
+CHAT_TAGS = (
+    "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|system|>", "<|user|>",
+    "<|assistant|>", "<start_of_turn>", "<end_of_turn>", "[INST]", "</s>",
+)  # fmt: skip
+
+_MAX_REPORTED = 5
+
+
+# Columns
+
+
+def arrow_schema(
+    extra_info: Sequence[pa.Field] = (), ground_truth: pa.DataType | None = None, columns: Sequence[pa.Field] = ()
+) -> pa.Schema:
+    """Return the Arrow schema of a data file.
+
+    veRL concatenates the files of a run, which requires equal types, so all files of a task should share one schema.
+
+    Args:
+        extra_info: the task's own fields next to index and split.
+        ground_truth: type of the ground truth; None for string.
+        columns: further columns, such as agent_name.
+    """
+    import pyarrow as pa
+
+    message = pa.struct([("role", pa.string()), ("content", pa.string())])
+    return pa.schema(
+        [
+            ("data_source", pa.string()),
+            ("prompt", pa.list_(message)),
+            ("ability", pa.string()),
+            ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", ground_truth or pa.string())])),
+            ("extra_info", pa.struct([("index", pa.int64()), ("split", pa.string()), *extra_info])),
+            *columns,
+        ]
+    )
+
+
+def build_row(
+    *,
+    data_source: str,
+    prompt: list[dict[str, str]],
+    ability: str,
+    ground_truth: str | list[str] | dict[str, list[str]],
+    extra_info: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return one row with a rule-based reward and further `columns`; `write_dataset` adds its index and split."""
+    return {
+        "data_source": data_source,
+        "prompt": prompt,
+        "ability": ability,
+        "reward_model": {"style": "rule", "ground_truth": ground_truth},
+        "extra_info": extra_info or {},
+        **(columns or {}),
+    }
+
+
+# Reading
+
+
+class UnreadableError(ValueError):
+    """The file is not a Parquet file, or it is damaged."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One checked row of a data file.
+
+    Args:
+        position: its number in the file, from 0.
+        data_source: chooses the reward.
+        messages: the prompt, ``{"role": ..., "content": ...}`` each.
+        ground_truth: passed to the reward.
+        extra_info: passed to the reward.
+        agent_name: the agent loop that makes the responses.
+    """
+
+    position: int
+    data_source: str
+    messages: list[dict[str, str]]
+    ground_truth: Any
+    extra_info: dict[str, Any]
+    agent_name: str = SINGLE_TURN
+
+
+def read_schema(path: Path) -> tuple[pa.Schema, int]:
+    """Return the Arrow schema of a Parquet file and its number of rows.
+
+    Raises:
+        UnreadableError: the file does not exist or is not a Parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            return file.schema_arrow, file.metadata.num_rows
+    except FileNotFoundError as error:
+        raise UnreadableError(f"{path} does not exist; check the path") from error
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
+
+
+def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file one by one; nothing is checked.
+
+    Args:
+        path: any Parquet file.
+        columns: those to read; missing ones are left out. None for all.
+
+    Raises:
+        UnreadableError: the file does not exist, is not a Parquet file, or is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = read_schema(path)[0].names
+    present = names if columns is None else [name for name in columns if name in names]
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000, columns=present):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
+
+
+def load_rows(path: Path) -> list[Row]:
+    """Return all rows of a data file, checked.
+
+    Raises:
+        ValueError: the file cannot be read, has no rows, or has rows that veRL or a reward cannot use (the first few are
+            named).
+    """
+    rows = list(read_rows(path, (*COLUMNS, "agent_name")))
+    if not rows:
+        raise ValueError(f"{path}: it has no rows; build it again")
+    try:
+        check_rows(rows)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return [
+        Row(
+            position,
+            row["data_source"],
+            [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
+            ground_truth_of(row),
+            dict(extra_info_of(row)),
+            row.get("agent_name") or SINGLE_TURN,
+        )
+        for position, row in enumerate(rows)
+    ]
+
+
+def ground_truth_of(row: RawRow) -> Any:
+    """Return a row's ground truth, or None."""
+    reward_model = row.get("reward_model")
+    return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
+
+
+def extra_info_of(row: RawRow) -> Mapping[str, Any]:
+    """Return a row's extra_info, or an empty mapping."""
+    extra_info = row.get("extra_info")
+    return extra_info if isinstance(extra_info, Mapping) else {}
+
+
+def display_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """Return the shortest names that distinguish the files: file names, or the paths as given."""
+    names = [path.name for path in paths]
+    return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths}
+
+
+# Checks
+
+
+def column_findings(where: str, schema: pa.Schema) -> Iterator[Finding]:
+    """Check that a file has the columns that veRL and the rewards read."""
+    import pyarrow as pa
+
+    missing = [column for column in REQUIRED_COLUMNS if column not in schema.names]
+    if missing:
+        found = ", ".join(schema.names) or "no columns"
+        yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); see docs/data.md")
+    if "extra_info" not in schema.names:
+        yield Finding.warning(where, "missing column extra_info; veRL then gives every row the index 0")
+    elif not pa.types.is_struct(kind := schema.field("extra_info").type) and not pa.types.is_null(kind):
+        yield Finding.error(where, f"extra_info is {kind}; veRL needs a struct, such as one with split and index")
+
+
+def check_rows(rows: Iterable[RawRow]) -> None:
+    """Raise a ValueError that names the first few rows that veRL or a reward cannot use."""
+    problems = [
+        f"row {position}: {finding.message}"
+        for position, row in enumerate(rows)
+        for check in (source_findings, prompt_findings, tag_findings, truth_findings)
+        for finding in check(row, "")
+        if finding.level is Level.ERROR
+    ]
+    if problems:
+        more = f"; and {len(problems) - _MAX_REPORTED} more" if len(problems) > _MAX_REPORTED else ""
+        raise ValueError("; ".join(problems[:_MAX_REPORTED]) + more)
+
+
+def source_findings(row: RawRow, where: str) -> Iterator[Finding]:
+    """Check that a row's data_source is a name."""
+    source = row.get("data_source")
+    if not isinstance(source, str) or not source.strip():
+        yield Finding.error(where, f"data_source is {shorten(source)}; it must be a name")
+
+
+def is_chat(prompt: Any) -> bool:
+    """Return whether a prompt is a list of messages that each have a string as content."""
+    messages = prompt if isinstance(prompt, list) else []
+    return bool(messages) and all(isinstance(m, Mapping) and isinstance(m.get("content"), str) for m in messages)
+
+
+def prompt_findings(row: RawRow, where: str) -> Iterator[Finding]:
+    """Check that a row's prompt is a chat that ends with a message of the user."""
+    prompt = row.get("prompt")
+    if not is_chat(prompt):
+        yield Finding.error(where, f"the prompt is {shorten(prompt)}; it must be a list of chat messages")
+        return
+    roles = [message.get("role") for message in row["prompt"]]
+    for number, (role, message) in enumerate(zip(roles, row["prompt"], strict=True)):
+        if role not in ROLES:
+            yield Finding.error(where, f"message {number} has the role {shorten(role)}; use {', '.join(ROLES)}")
+        if not message["content"].strip():
+            yield Finding.error(where, f"message {number} ({role}) is empty")
+    if roles[-1] != "user":
+        yield Finding.error(where, f"the role of the last message is {shorten(roles[-1])}; it must be the user")
+
+
+def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
+    """Check that a prompt does not contain what the chat template adds or the response begins with."""
+    if not is_chat(row.get("prompt")):
+        return
+    content = "\n".join(message["content"] for message in row["prompt"])
+    if found := [tag for tag in CHAT_TAGS if tag in content]:
+        message = f"the prompt contains {', '.join(found)}; remove it, the chat template adds such tags a second time"
+        yield Finding.error(where, message)
+    if content.rstrip().endswith("<think>"):
+        yield Finding.error(where, "the prompt ends with an opened <think>, which belongs to the response; remove it")
+
+
+def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
+    """Check that a row's ground truth is not empty, does not accept an empty answer, and consists of strings."""
+    truth = ground_truth_of(row)
+    leaves = list(_leaves(truth))
+    alternatives = truth.get("target") if isinstance(truth, Mapping) else truth
+    if all(leaf is None or _is_blank(leaf) for leaf in leaves):
+        yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty")
+    elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
+        yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
+    elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
+        kind = type(others[0]).__name__
+        yield Finding.warning(where, f"reward_model.ground_truth holds a {kind}; most rewards need a string")
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+# Equality of prompts
+
+
+def normalize_text(text: str) -> str:
+    """Return `text` in NFKC, case-folded, with every run of white space as one space and none at the ends.
+
+    Two prompts count as equal if their normalized texts are. Punctuation stays, because "x+1" and "x-1" are different
+    problems.
+    """
+    if text.isascii():
+        folded = text.lower()
+    else:
+        # Folding can undo NFKC and the other way round; Unicode defines caseless matching with both applied twice.
+        folded = unicodedata.normalize("NFD", text).casefold()
+        folded = unicodedata.normalize("NFKD", folded).casefold()
+        folded = unicodedata.normalize("NFKC", folded)
+    return " ".join(folded.split())
+
+
+def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:
+    """Return role and content of a prompt's messages; those of the system only if there are no others.
+
+    Returns an empty list for anything that is not a list of messages with strings.
+    """
+    messages = [message for message in prompt if isinstance(message, Mapping)] if isinstance(prompt, list) else []
+    spoken = [message for message in messages if message.get("role") != "system"] or messages
+    return [(m.get("role"), m["content"]) for m in spoken if isinstance(m.get("content"), str)]
+
+
+def row_keys(row: RawRow, task_key: str | None = None) -> tuple[str, ...]:
+    """Return keys of which two rows share one exactly if they ask the same; none for an empty prompt.
+
+    Args:
+        row: any row.
+        task_key: a key that rows of the same task share if they mean the same, such as `puzzle_key`; None for none.
+
+    Returns:
+        keys that begin with ``text:``, or with ``task:`` for the `task_key`.
+    """
+    text = normalize_text("\n".join(content for _, content in spoken_messages(row.get("prompt"))))
+    return (*(("text:" + text,) if text else ()), *(("task:" + task_key,) if task_key else ()))
+
+
+# Length of prompts
+
+
+def load_tokenizer(directory: Path) -> Any:
+    """Return the tokenizer in a local directory; nothing is downloaded and no code from the directory is executed.
+
+    Raises:
+        ValueError: there is none, or it has no chat template.
+    """
+    if not directory.is_dir():
+        raise ValueError(f"tokenizer={directory} is not a directory; give the directory of a local model")
+    try:
+        from transformers import AutoTokenizer  # slow import, needed here only
+
+        tokenizer = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers raises many unrelated types
+        raise ValueError(f"tokenizer={directory} cannot be loaded ({first_line(error)}); check it") from error
+    if not tokenizer.chat_template:
+        raise ValueError(f"tokenizer={directory} has no chat template; give that of an instruction-tuned model")
+    return tokenizer
+
+
+def prompt_length(tokenizer: Any, prompt: Any) -> int:
+    """Return the number of tokens of a prompt in the model's chat template.
+
+    Raises:
+        ValueError: the chat template refuses the prompt; the message has the reason.
+    """
+    try:
+        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    except Exception as error:  # templates raise any type
+        raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error

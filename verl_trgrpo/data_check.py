@@ -1,0 +1,412 @@
+"""Check that Parquet files have what veRL's `RLHFDataset` and the rewards need; any files, not only those built here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verl_trgrpo.common.findings import Finding, Level, raise_invalid
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
+from verl_trgrpo.data.rows import (
+    RawRow,
+    UnreadableError,
+    column_findings,
+    display_names,
+    extra_info_of,
+    ground_truth_of,
+    is_chat,
+    load_tokenizer,
+    prompt_findings,
+    prompt_length,
+    read_rows,
+    read_schema,
+    row_keys,
+    tag_findings,
+    truth_findings,
+)
+from verl_trgrpo.data.sources import named_like_test
+from verl_trgrpo.tasks import compute_score, has_reward, known_data_sources, reference_response_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
+CHECKS = (
+    "file", "columns", "prompt", "chat tags", "data source", "ground truth", "reward of gold", "duplicates", "overlap",
+    "chat template", "prompt length",
+)  # fmt: skip
+TRAIN, TEST = "train", "test"
+
+# The forms in which rewards usually expect an answer.
+ANSWER_FORMS = ("<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>")
+
+_MAX_EXAMPLES = 3
+
+# A check of one row, given with its place: yields the name of the check with each finding.
+RowCheck = Callable[[RawRow, str], Iterator[tuple[str, Finding]]]
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Files to check.
+
+    Args:
+        train: Parquet files to train on.
+        test: Parquet files to test on.
+        tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
+        max_prompt_length: limit in tokens; needs the tokenizer.
+        no_rewards: do not check that each data source has a reward, and that a response with the ground truth gets full
+            marks.
+        strict: warnings give exit code 1, too.
+
+    Raises:
+        InvalidInputError: no file, a file that does not exist or is given twice, or a limit below 1.
+    """
+
+    train: tuple[Path, ...] = ()
+    test: tuple[Path, ...] = ()
+    tokenizer: Path | None = None
+    max_prompt_length: int | None = None
+    no_rewards: bool = False
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        given = [*self.train, *self.test]
+        messages = [] if given else ["no file is given; name Parquet files with --train and --test"]
+        messages += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
+        if len({path.resolve() for path in given}) < len(given):
+            messages.append("a file is given more than once; name each file once")
+        if self.max_prompt_length is not None and self.max_prompt_length < 1:
+            messages.append(f"max_prompt_length={self.max_prompt_length}: must be at least 1 token")
+        raise_invalid(messages)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Outcome of one check.
+
+    Args:
+        name: one of `CHECKS`.
+        status: "ok", "warning", "error", or "not checked" (at least partly).
+        count: number of errors and warnings.
+        examples: the first different ones, errors before warnings, each with the first row that has it.
+        note: reason why it was not checked, or not completely.
+    """
+
+    name: str
+    status: str
+    count: int
+    examples: list[str]
+    note: str
+
+
+class Report:
+    """Collect a line about each file and the findings of each check."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        # By check: level and message -> first place and number of findings.
+        self._findings: dict[str, dict[tuple[Level, str], tuple[str, int]]] = defaultdict(dict)
+
+    def add(self, check: str, findings: Iterable[Finding]) -> None:
+        """Add findings of a check."""
+        for finding in findings:
+            key = finding.level, finding.message
+            first, count = self._findings[check].get(key, (finding.where, 0))
+            self._findings[check][key] = first, count + 1
+
+    def skip(self, checks: Iterable[str], reason: str) -> None:
+        """Add that checks were not made, at least not for all files and rows."""
+        for check in checks:
+            self.add(check, [Finding.not_checked("", reason)])
+
+    @property
+    def checks(self) -> list[CheckResult]:
+        """One result per check, in the order of `CHECKS`."""
+        return [self._result(name) for name in CHECKS]
+
+    def count(self, level: Level) -> int:
+        """Return how many checks have `level` as their worst finding."""
+        return sum(check.status == level.value for check in self.checks)
+
+    def render(self) -> str:
+        """Return the report for a terminal: files, one line per check with its first examples, and a summary."""
+        rows = []
+        for check in self.checks:
+            details = [*check.examples, *([check.note] if check.note else [])] or [""]
+            status = check.status.upper() if check.examples else check.status
+            rows.append([check.name, status, str(check.count or ""), details[0]])
+            rows += [["", "", "", detail] for detail in details[1:]]
+        cells = [[escape_controls(cell) for cell in row] for row in rows]
+        table = text_table(cells, ["check", "result", "found", ""], "llrl")
+        errors, warnings = count_of(self.count(Level.ERROR), "error"), count_of(self.count(Level.WARNING), "warning")
+        summary = f"{errors}, {warnings}, {self.count(Level.NOT_CHECKED)} not checked"
+        return "\n".join([*map(escape_controls, self.files), "", table, "", summary, ""])
+
+    def _result(self, name: str) -> CheckResult:
+        ordered = sorted(self._findings[name].items(), key=lambda item: [*Level].index(item[0][0]))
+        problems = [item for item in ordered if item[0][0] is not Level.NOT_CHECKED]
+        examples = [
+            f"{where}{f' and {count - 1} more' if count > 1 else ''}: {message}"
+            for (_, message), (where, count) in problems[:_MAX_EXAMPLES]
+        ]
+        status = ordered[0][0][0].value if ordered else "ok"
+        note = "; ".join(message for (level, message), _ in ordered if level is Level.NOT_CHECKED)
+        return CheckResult(name, status, sum(count for _, (_, count) in problems), examples, note)
+
+
+def check_files(options: CheckOptions, progress: Progress = no_progress) -> Report:
+    """Check the files of a run, row by row.
+
+    Raises:
+        ValueError: the tokenizer cannot be loaded.
+    """
+    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    names = display_names([*options.train, *options.test])
+    report = Report()
+    checks: list[RowCheck] = [content_findings]
+    if options.no_rewards:
+        report.skip(("data source", "reward of gold"), "--no-rewards")
+    else:
+        checks.append(reward_findings)
+    if tokenizer is None:
+        report.skip(("chat template",), "no --tokenizer")
+    if tokenizer is None or options.max_prompt_length is None:
+        report.skip(("prompt length",), "requires --tokenizer and --max-prompt-length")
+    seen = SeenPrompts()
+    read = 0
+    # Train files first, because test rows are compared with them.
+    for role, paths in ((TRAIN, options.train), (TEST, options.test)):
+        counts = _open_files({path: names[path] for path in paths}, report)
+        if not counts:
+            report.skip(("overlap",), f"no {role} file; name one with --{role}")
+        for path, count in counts.items():
+            lengths = PromptLengths(tokenizer, options.max_prompt_length)
+            rows = progress(read_rows(path), count, names[path])
+            all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
+            found = _check_rows(rows, path, names[path], role, all_checks, report)
+            report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
+            read += found
+    if not read:
+        report.skip(CHECKS[2:], "no rows were read")
+    return report
+
+
+def _open_files(names: Mapping[Path, str], report: Report) -> dict[Path, int]:
+    """Check the columns of files, and return the number of rows of those that can be read."""
+    schemas, counts = {}, {}
+    for path, name in names.items():
+        try:
+            schema, count = read_schema(path)
+        except UnreadableError as error:
+            report.add("file", [Finding.error(name, str(error))])
+            continue
+        counts[path] = count
+        if count:  # `datasets` leaves out files without rows
+            schemas[name] = schema
+        else:
+            report.add("file", [Finding.error(name, "it has no rows")])
+        report.add("columns", column_findings(name, schema))
+    report.add("columns", concatenation_findings(schemas))
+    return counts
+
+
+def _check_rows(
+    rows: Iterable[RawRow], path: Path, name: str, role: str, checks: Sequence[RowCheck], report: Report
+) -> int:
+    """Check the rows of one file and return how many could be read."""
+    read = of_tests = 0
+    try:
+        for row in rows:
+            for check in checks:
+                for check_name, finding in check(row, f"{name} row {read}"):
+                    report.add(check_name, [finding])
+            read += 1
+            of_tests += extra_info_of(row).get("split") == "test"
+    except UnreadableError as error:
+        report.add("file", [Finding.error(name, f"{error} (after {read} rows)")])
+    if role == TRAIN and (of_tests or named_like_test(path)):
+        reason = f"{count_of(of_tests, 'row')} say split: test" if of_tests else "its name is that of a test file"
+        message = f"used for training, but {reason}; make sure that no test uses it"
+        report.add("file", [Finding.warning(name, message)])
+    return read
+
+
+def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
+    """Check prompt and ground truth of a row."""
+    for name, check in (("prompt", prompt_findings), ("chat tags", tag_findings), ("ground truth", truth_findings)):
+        for finding in check(row, where):
+            yield name, finding
+
+
+def reward_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
+    """Check that a row's data source has a reward, which gives a response with the ground truth full marks."""
+    source = row.get("data_source")
+    if not isinstance(source, str) or not has_reward(source):
+        message = f"no reward for {shorten(source)}"
+        known = ", ".join(known_data_sources())
+        fix = f"use one of {known}. For a run with other rewards, give --no-rewards"
+        yield "data source", Finding.error(where, f"{message}; {fix}")
+        yield "reward of gold", Finding.not_checked("", message)
+        return
+    if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
+        return
+    try:
+        found = _gold_finding(row, source, where)
+    except ImportError as error:
+        message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
+        found = Finding.not_checked("", message)
+    except Exception as error:  # a reward may be anybody's code; it would raise in training, too
+        message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
+        found = Finding.error(where, message)
+    if found:
+        yield "reward of gold", found
+
+
+def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
+    """Score responses that state the ground truth; return a finding unless one of them gets ``acc`` 1.0."""
+    truth = ground_truth_of(row)
+    shown = shorten(truth)
+    found = Finding.error(where, f"the ground truth {shown} contains no answer")
+    reference = reference_response_of(source)
+    responses = [reference(truth)] if reference else [form.format(a) for a in _answers(truth) for form in ANSWER_FORMS]
+    for response in responses:
+        if response is None:
+            return Finding.not_checked("", f"{source} has no reference response for some rows")
+        verdict = compute_score(source, response, truth, extra_info_of(row))
+        if verdict["gold_unparseable"]:
+            return Finding.error(where, f"the reward of {source!r} cannot read the ground truth {shown}")
+        if verdict["acc"] == 1.0:
+            return None
+        if verdict["timed_out"]:
+            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
+        else:
+            found = Finding.error(where, f"the ground truth {shown} as an answer gets acc {verdict['acc']}")
+    return found
+
+
+def _answers(truth: Any) -> list[str]:
+    """Return the strings that a ground truth accepts: itself, its alternatives, or those under a mapping's usual key."""
+    if isinstance(truth, Mapping):
+        for key in ("solution_text_format", "target"):
+            if truth.get(key):
+                return _answers(truth[key])
+        truth = list(truth.values())
+    if isinstance(truth, list):
+        return [answer for value in truth for answer in _answers(value)]
+    return [] if truth is None else [str(truth)]
+
+
+class SeenPrompts:
+    """Find equal prompts among the rows checked so far."""
+
+    def __init__(self) -> None:
+        from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
+
+        self._puzzle_key = puzzle_key
+        # By role: hash of a key of equal prompts -> first row that has it, and its ground truth.
+        self._first: dict[str, dict[int, tuple[str, str]]] = {TRAIN: {}, TEST: {}}
+
+    def findings(self, role: str, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
+        """Check that a prompt is new among files of its role, and a test prompt not in a train file; remember it."""
+        keys = row_keys(row, self._puzzle_key(row))
+        truth = json.dumps(ground_truth_of(row), sort_keys=True, default=str)
+        for key, place, other_truth in self._met(role, keys)[:1]:
+            # An equal puzzle with other names rightly has another ground truth.
+            if key.startswith("text:") and truth != other_truth:
+                yield "duplicates", Finding.error(where, f"same prompt as {place}, another ground truth")
+            else:
+                yield "duplicates", Finding.warning(where, _same(key, place))
+        for key, place, _ in self._met(TRAIN, keys)[:1] if role == TEST else []:
+            yield "overlap", Finding.error(where, _same(key, place))
+        for key in keys:
+            self._first[role].setdefault(hash(key), (where, truth))
+
+    def _met(self, role: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
+        first = self._first[role]
+        return [(key, *first[hash(key)]) for key in keys if hash(key) in first]
+
+
+def _same(key: str, place: str) -> str:
+    return f"same prompt as {place}" if key.startswith("text:") else f"same puzzle as {place}, names aside"
+
+
+class PromptLengths:
+    """Measure the prompts of one file in tokens of a tokenizer's chat template.
+
+    Args:
+        tokenizer: with a chat template; None to measure nothing.
+        limit: in tokens, or None.
+    """
+
+    def __init__(self, tokenizer: Any, limit: int | None) -> None:
+        self._tokenizer, self._limit = tokenizer, limit
+        self._lengths: list[int] = []
+
+    def findings(self, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
+        """Check that the chat template takes the prompt, and that it is not too long."""
+        if self._tokenizer is None or not is_chat(row.get("prompt")):
+            return
+        try:
+            length = prompt_length(self._tokenizer, row["prompt"])
+        except ValueError as error:
+            yield "chat template", Finding.error(where, str(error))
+            return
+        self._lengths.append(length)
+        if self._limit is not None and length > self._limit:
+            message = f"longer than {self._limit} tokens; veRL drops such a prompt, or stops"
+            yield "prompt length", Finding.warning(where, message)
+
+    def summary(self) -> str:
+        """Return smallest, median, 95 % and largest length for the line about the file; empty without lengths."""
+        if not self._lengths:
+            return ""
+        ordered = sorted(self._lengths)
+        ranks = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
+        values = {name: ordered[max(0, math.ceil(rank * len(ordered)) - 1)] for name, rank in ranks.items()}
+        return f"; tokens of a prompt: {', '.join(f'{name} {value}' for name, value in values.items())}"
+
+
+def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:
+    """Check that files, given as name -> schema, have the same types as the first, as veRL concatenates them."""
+    names = [*schemas]
+    for name in names[1:]:
+        if difference := first_difference(schemas[names[0]], schemas[name]):
+            path, here, there = difference
+            shown = f"{path} is {here} in {names[0]} and {there} here"
+            if "missing" in (here, there):
+                yield Finding.warning(name, f"{shown}; veRL fills in null")
+            else:
+                yield Finding.error(name, f"{shown}; veRL cannot load them together, cast one of them")
+
+
+def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:
+    """Return path and types of the first difference between two schemas, regardless of the order of fields, or None.
+
+    A type is "missing" if only the other schema has the field. Differing types come before missing fields.
+    """
+    ours, theirs = dict(_leaf_types("", one)), dict(_leaf_types("", other))
+    pairs = [(path, ours.get(path, "missing"), theirs.get(path, "missing")) for path in dict.fromkeys([*ours, *theirs])]
+    different = [pair for pair in pairs if pair[1] != pair[2] and "null" not in pair]
+    return min(different, key=lambda pair: "missing" in pair, default=None)
+
+
+def _leaf_types(path: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
+    """Yield path and type of every field without fields below it."""
+    import pyarrow as pa
+
+    for field in fields:
+        kind, here = field.type, f"{path}.{field.name}" if path else field.name
+        if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+            kind, here = kind.value_type, f"{here}[]"
+        if pa.types.is_struct(kind):
+            yield from _leaf_types(here, kind)
+        else:
+            yield here, str(kind)

@@ -1,0 +1,297 @@
+"""Find train rows whose prompts are in test files, and write a train file without them.
+
+A train row is contaminated by a test row if one of these holds:
+
+- equal prompts (see `normalize_text`);
+- rows that mean the same for their task: Knights-and-Knaves puzzles that differ only in names and order;
+- overlap: at least the share `threshold` of the words of the test row's question is in runs of `ngram` words (n-grams)
+  that the train row's question contains, too. A question with fewer words has to equal the whole other question, word by
+  word. Two puzzles are not compared in this way, because puzzles share their phrases.
+
+A question is `extra_info.question` if the builder recorded it, else the last message of the user, including instructions.
+
+The train file is read row by row; memory grows with the test files and the matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tyro.conf import Positional
+
+from verl_trgrpo import __version__
+from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
+from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import count_of, escape_controls
+from verl_trgrpo.data.rows import (
+    RawRow,
+    display_names,
+    extra_info_of,
+    normalize_text,
+    read_rows,
+    read_schema,
+    row_keys,
+    spoken_messages,
+)
+
+EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
+_MAX_SHOWN = 10
+_WORD = re.compile(r"\w+|[-+*/^=<>−×÷≤≥≠]")
+
+
+@dataclass(frozen=True)
+class ContaminationOptions:
+    """Files to compare, and where the remaining train rows go.
+
+    Args:
+        train: a Parquet file.
+        against: test files.
+        ngram: words in a run, at least 1.
+        threshold: share of a test question's words, in (0, 1].
+        out: Parquet file for the remaining rows; without it nothing is written.
+        force: replace the file at `out`.
+
+    Raises:
+        InvalidInputError: files that do not exist or are given twice, numbers out of range, or an `out` that is one of the
+            inputs, does not end with .parquet, or exists (unless `force`).
+    """
+
+    train: Positional[Path]
+    against: tuple[Path, ...]
+    ngram: int = 13
+    threshold: float = 0.8
+    out: Path | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        inputs = (self.train, *self.against)
+        messages = [] if self.against else ["against is empty; name at least one test file"]
+        messages += [f"{path} is not a file; check the path" for path in inputs if not path.is_file()]
+        places = [path.resolve() for path in inputs]
+        if len(set(places)) < len(places):
+            messages.append("a file is given twice; name the train file and each test file once")
+        messages += range_errors(vars(self), {"ngram": "[1, inf)", "threshold": "(0, 1]"})
+        if self.out is not None:
+            if self.out.suffix != ".parquet":
+                messages.append(f"out={self.out}: must end with .parquet, by which veRL recognizes the format")
+            if self.out.resolve() in places:
+                messages.append(f"out={self.out}: is one of the inputs; choose another name")
+            elif self.out.exists() and not self.force:
+                messages.append(f"out={self.out}: exists; choose another name, or replace it with --force")
+        raise_invalid(messages)
+
+
+@dataclass(frozen=True)
+class Match:
+    """A contaminated train row and the test row that it matches best; rows count from 0.
+
+    Args:
+        train_row: its position.
+        reason: `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`.
+        share: of the test question's words, in (0, 1].
+        test_file: short name of the test file.
+        test_row: position in it.
+    """
+
+    train_row: int
+    reason: str
+    share: float
+    test_file: str
+    test_row: int
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """All contaminated train rows.
+
+    Args:
+        train_rows: number of rows of the train file.
+        matches: one for each contaminated row, in order.
+        tests: for each test file, its number of rows and how many of them are in the train file.
+    """
+
+    train_rows: int
+    matches: tuple[Match, ...]
+    tests: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """The keys of equality of a row, and the words of its question."""
+
+    keys: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def is_puzzle(self) -> bool:
+        return any(key.startswith("task:") for key in self.keys)
+
+
+def find_contamination(options: ContaminationOptions, progress: Progress = no_progress) -> Contamination:
+    """Return the rows of the train file that match a row of a test file.
+
+    Raises:
+        ValueError: a file cannot be read.
+    """
+    names = display_names([*options.against, options.train])
+    tests = [
+        (names[path], row, question)
+        for path in options.against
+        for row, question in enumerate(_questions(path, names[path], progress))
+    ]
+    index = _TestIndex([question for _, _, question in tests], options)
+    matches, hit, count = [], set(), 0
+    for row, question in enumerate(_questions(options.train, names[options.train], progress)):
+        count += 1
+        if found := index.find(question):
+            hit |= {*found}
+            best = max(found, key=lambda test: (found[test][1], found[test][0] != OVERLAP, -test))
+            matches.append(Match(row, *found[best], *tests[best][:2]))
+    files = [name for name, _, _ in tests]
+    hits = [files[test] for test in hit]
+    return Contamination(
+        count, tuple(matches), {name: (files.count(name), hits.count(name)) for name in dict.fromkeys(files)}
+    )
+
+
+def _questions(path: Path, name: str, progress: Progress) -> Iterator[_Question]:
+    from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
+
+    schema, count = read_schema(path)
+    if "prompt" not in schema.names:
+        raise ValueError(f"{path} has no column prompt (found {', '.join(schema.names)})")
+    for row in progress(read_rows(path, ["prompt", "extra_info", "reward_model"]), count, name):
+        yield _Question(row_keys(row, puzzle_key(row)), tuple(words_of(question_text(row))))
+
+
+def question_text(row: RawRow) -> str:
+    """Return a row's question: `extra_info.question` if it has that, else the last message of its prompt."""
+    question = extra_info_of(row).get("question")
+    if isinstance(question, str) and question.strip():
+        return question
+    messages = spoken_messages(row.get("prompt"))
+    of_user = [content for role, content in messages if role == "user"]
+    return (of_user or [content for _, content in messages] or [""])[-1]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a normalized string: runs of letters and digits, and signs of arithmetic one by one.
+
+    Other punctuation is left out, so that quotes, full stops and the braces of LaTeX make no difference.
+    """
+    return _WORD.findall(normalize_text(text))
+
+
+class _TestIndex:
+    """Find test questions by equality and by runs of words; a test question is its position in `tests`."""
+
+    def __init__(self, tests: Sequence[_Question], options: ContaminationOptions) -> None:
+        self._tests, self._options = tests, options
+        self._by_key: dict[Any, list[int]] = defaultdict(list)  # also by all words of a question
+        # Puzzles apart: they are not compared with puzzles in this way, and all share the runs of their instruction.
+        self._by_run: dict[bool, dict[tuple[str, ...], list[tuple[int, int]]]] = {
+            False: defaultdict(list),
+            True: defaultdict(list),
+        }
+        for test, question in enumerate(tests):
+            for key in (*question.keys, question.words):
+                self._by_key[key].append(test)
+            for position, run in enumerate(self._runs(question.words)):
+                self._by_run[question.is_puzzle][run].append((test, position))
+
+    def find(self, question: _Question) -> dict[int, tuple[str, float]]:
+        """Return test -> (reason, share) for every test row that a train row matches."""
+        found: dict[int, tuple[str, float]] = {}
+        for key in question.keys:
+            for test in self._by_key.get(key, ()):
+                found.setdefault(test, (EQUAL_PROMPT if key.startswith("text:") else EQUAL_PUZZLE, 1.0))
+        covered: dict[int, set[int]] = defaultdict(set)
+        for run in self._runs(question.words):
+            for test, position in self._positions(run, question.is_puzzle):
+                covered[test].update(range(position, position + len(run)))
+        shares = {test: len(positions) / len(self._tests[test].words) for test, positions in covered.items()}
+        if question.words:
+            equal = self._by_key.get(question.words, ())
+            shares |= {test: 1.0 for test in equal if not (question.is_puzzle and self._tests[test].is_puzzle)}
+        for test, share in shares.items():
+            if share >= self._options.threshold:
+                found.setdefault(test, (OVERLAP, round(share, 4)))
+        return found
+
+    def _positions(self, run: tuple[str, ...], is_puzzle: bool) -> Iterator[tuple[int, int]]:
+        for puzzles in (False,) if is_puzzle else (False, True):
+            yield from self._by_run[puzzles].get(run, ())
+
+    def _runs(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        return zip(*(words[i:] for i in range(self._options.ngram)), strict=False)
+
+
+def write_clean(found: Contamination, options: ContaminationOptions) -> None:
+    """Write the train file's other rows to `options.out`, and a manifest beside it.
+
+    Rows and schema stay unchanged, `extra_info.index` included. The file appears whole or not at all.
+
+    Raises:
+        ValueError: `out` is not given, all rows are contaminated, or the train file is damaged.
+    """
+    out, dropped = options.out, {match.train_row for match in found.matches}
+    if out is None:
+        raise ValueError("out is not given; name the Parquet file to write")
+    if len(dropped) == found.train_rows:
+        raise ValueError(f"all {found.train_rows} rows of {options.train} are contaminated; nothing would be left")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with (
+            replaced_file(out) as temporary,
+            pq.ParquetFile(options.train) as file,
+            pq.ParquetWriter(temporary, file.schema_arrow, compression="snappy") as writer,
+        ):
+            position = 0
+            for batch in file.iter_batches(batch_size=1000):
+                writer.write_batch(batch.filter(pa.array([position + i not in dropped for i in range(len(batch))])))
+                position += len(batch)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"cannot write {out} from {options.train} ({error}); check both") from error
+    manifest = {
+        "package_version": __version__,
+        "ngram": options.ngram,
+        "threshold": options.threshold,
+        "sha256": {
+            name: file_sha256(path) for path, name in display_names([options.train, *options.against, out]).items()
+        },
+        **asdict(found),
+    }
+    write_json(manifest_path(out), manifest)
+
+
+def manifest_path(out: Path) -> Path:
+    """Return the path of the manifest, ``NAME.manifest.json`` beside ``NAME.parquet``."""
+    return out.with_name(out.stem + ".manifest.json")
+
+
+def render(found: Contamination, out: Path | None) -> str:
+    """Return the result for a terminal."""
+    reasons = [match.reason for match in found.matches]
+    shown = "".join(f"; {reasons.count(reason)} {reason}" for reason in sorted(set(reasons)))
+    lines = [f"{len(found.matches)} of {count_of(found.train_rows, 'train row')} contaminated{shown}"]
+    for name, (rows, hit) in found.tests.items():
+        lines.append(f"  {name}: {hit} of {count_of(rows, 'row')} in the train file")
+    for match in found.matches[:_MAX_SHOWN]:
+        share = f" {match.share:.2f}" if match.share < 1 else ""
+        lines.append(f"  train row {match.train_row}: {match.reason}{share}, {match.test_file} row {match.test_row}")
+    if len(found.matches) > _MAX_SHOWN:
+        lines.append(f"  and {len(found.matches) - _MAX_SHOWN} more (the manifest beside --out has all)")
+    if out is not None:
+        left = count_of(found.train_rows - len(found.matches), "row")
+        lines.append(f"{out}: {left}; dropped rows are in {manifest_path(out)}")
+    elif found.matches:
+        lines.append("nothing was written; --out CLEAN.parquet writes the other rows")
+    return "".join(f"{escape_controls(line)}\n" for line in lines)

@@ -1,0 +1,334 @@
+"""Build Knights-and-Knaves data for veRL: ``train.parquet`` and ``test.parquet``, with puzzles of all sizes in random order.
+
+The puzzles are generated, or come from rows of files and of the Hugging Face hub in the format of
+`K-and-K/knights-and-knaves`, of which these columns are needed: quiz, names, solution (a list of booleans, True for a
+knight) and statements (a Python literal as a string). solution_text_format is checked if present.
+
+No puzzle occurs twice in a data set, not even with other names or its people in another order.
+"""
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.rows import arrow_schema, build_row
+from verl_trgrpo.data.sources import Record, find_files, load_hub, parse_records, read_records, warn_of_test_files
+from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
+from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
+    Puzzle,
+    capacity_errors,
+    format_response,
+    format_solution,
+    generate_puzzles,
+    puzzle_prompt,
+)
+from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# The merge that the TR-GRPO paper trains on: arXiv 2511.00066.
+PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST = (3, 4, 5, 6, 7), 900, 100
+
+HUB_DATASET = "K-and-K/knights-and-knaves"
+# The latest commit known when this was written. The data set's licence is CC BY-NC-SA 4.0.
+HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
+
+COLUMNS = ("quiz", "names", "solution", "statements")
+EXTRA_INFO = ("n_people", "names", "statements", "origin")
+
+# Reasons for dropping rows, in the manifest.
+REPEATS = "repeats a puzzle up to names and order"
+LEAKS = "equals a test puzzle up to names and order"
+
+Splits = dict[str, list[Puzzle]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KkOptions(BuilderOptions):
+    """Contents of a Knights-and-Knaves data set.
+
+    Args:
+        people: numbers of people, each from 2 to 8.
+        train: train puzzles PER number of people (so 3 sizes give 3 times as many); left out: all of the files or the hub.
+        test: test puzzles PER number of people; left out: all of the test files or the hub.
+        paper: the paper's merge in place of `people`, `train` and `test`: 900 train and 100 test puzzles with each of 3 to
+            7 people; from files or the hub fewer, if repeated puzzles leave fewer.
+        source: generate (needs no network), hf (the public data set on the Hugging Face hub, licence CC BY-NC-SA 4.0), or
+            a .jsonl, .jsonl.gz, .json or .parquet file in its format; a directory stands for its files, and if it has
+            directories train and test for both.
+    """
+
+    people: tuple[int, ...] = ()
+    train: int | None = None
+    test: int | None = None
+    paper: bool = False
+    source: str = "generate"
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], int | None, int | None]:
+        """Return the numbers of people, and the train and test puzzles of each."""
+        return (PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST) if self.paper else (self.people, self.train, self.test)
+
+    def problems(self) -> list[str]:
+        """Return a message for each invalid field."""
+        messages = []
+        given = [name for name in ("people", "train", "test") if getattr(self, name) not in ((), None)]
+        if self.paper and given:
+            messages.append(f"paper chooses sizes and counts; omit {', '.join(given)}")
+        people, train, test = self.sizes
+        if not people:
+            messages.append("people is missing; give the numbers of people, such as --people 3 4, or --paper")
+        elif not {*people} <= {*range(2, MAX_PEOPLE + 1)} or len({*people}) < len(people):
+            messages.append(f"people={list(people)}: give one or more numbers from 2 to {MAX_PEOPLE}, each once")
+        for split, count in (("train", train), ("test", test)):
+            if count is None and self.source == "generate":
+                messages.append(f"{split} is missing; give the number of puzzles to generate per number of people")
+            elif count is not None and count < 1:
+                messages.append(f"{split}={count}: must be at least 1 puzzle per number of people")
+        if self.source == "generate" and train and test:
+            messages += chain.from_iterable(capacity_errors(n_people, train + test) for n_people in people)
+        return messages
+
+
+def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+
+    Raises:
+        ValueError: the source cannot give what is requested, or the directory cannot be written.
+    """
+    files = {} if options.source in ("generate", "hf") else source_files(Path(options.source))
+    warn_of_test_files(files.get("train", ()))
+    return write_dataset(
+        options.out,
+        data_files(options, files, progress),
+        kk_schema(),
+        builder="kk",
+        made_from=options.arguments(),
+        command=options.command("kk"),
+        inputs={f"{split}/{path.name}": path for split, paths in files.items() for path in paths},
+        libraries={"generate": ["reasoning-gym", "numpy"], "hf": ["datasets"]}.get(options.source, []),
+        force=options.force,
+    )
+
+
+def data_files(
+    options: KkOptions, files: Mapping[str, list[Path]], progress: Progress = no_progress
+) -> Iterator[DataFile]:
+    """Yield train and test file of a data set.
+
+    Args:
+        options: contents.
+        files: see `source_files`; empty if the source is not local.
+        progress: shows the work.
+    """
+    people, train, test = options.sizes
+    found: dict[str, dict[str, Any]] = {}
+    if options.source == "generate":
+        sizes = {split: dict.fromkeys(people, count or 0) for split, count in (("train", train), ("test", test))}
+        splits = generate_splits(sizes["train"], sizes["test"], options.seed, progress=progress)
+    else:
+        has_test = options.source == "hf" or files["test"]
+        splits, found = choose_puzzles(
+            people,
+            _records(options, files, "train"),
+            _records(options, files, "test") if has_test else None,
+            train=train,
+            test=test,
+            seed=options.seed,
+            at_most=options.paper,
+        )
+    for split, puzzles in splits.items():
+        random.Random(f"order/{split}/{options.seed}").shuffle(puzzles)
+        yield DataFile(split, [puzzle_row(puzzle) for puzzle in puzzles], found if split == "train" else {})
+
+
+def _records(options: KkOptions, files: Mapping[str, list[Path]], split: str) -> Iterator[Record]:
+    if options.source == "hf":
+        for n_people in options.sizes[0]:
+            yield from load_hub(HUB_DATASET, HUB_REVISION, f"{n_people}ppl", split)
+    else:
+        yield from chain.from_iterable(map(read_records, files[split]))
+
+
+def puzzle_row(puzzle: Puzzle, terse: bool = False, extra_info: Iterable[str] = EXTRA_INFO) -> dict[str, Any]:
+    """Return the row of a puzzle.
+
+    Args:
+        puzzle: any.
+        terse: ask in the fewest words, for tiny models; see `puzzle_prompt`.
+        extra_info: those of `EXTRA_INFO` to add; `kk_schema` takes the same.
+    """
+    info = {
+        "n_people": len(puzzle.names),
+        "names": list(puzzle.names),
+        "statements": repr(puzzle.statements),
+        "origin": puzzle.origin,
+    }
+    return build_row(
+        data_source=f"kk_{len(puzzle.names)}ppl",
+        prompt=puzzle_prompt(puzzle, terse),
+        ability="logic",
+        ground_truth=format_solution(puzzle.names, puzzle.solution),
+        extra_info={name: info[name] for name in extra_info},
+    )
+
+
+def kk_schema(extra_info: Iterable[str] = EXTRA_INFO) -> "pa.Schema":
+    """Return the Arrow schema of rows with these `extra_info` fields."""
+    import pyarrow as pa
+
+    types = {"n_people": pa.int64(), "names": pa.list_(pa.string())}
+    return arrow_schema([pa.field(name, types.get(name, pa.string())) for name in extra_info])
+
+
+def generate_splits(
+    train: Mapping[int, int],
+    test: Mapping[int, int],
+    seed: int,
+    exclude: Container[str] = (),
+    progress: Progress = no_progress,
+) -> Splits:
+    """Generate train and test puzzles.
+
+    The test puzzles come first in the stream of a size, so that they stay the same if only `train` changes. For two
+    people, with few different puzzles, this makes common puzzles a little more frequent in the test set.
+
+    Args:
+        train: numbers of train puzzles by number of people.
+        test: numbers of test puzzles by number of people.
+        seed: see `generate_puzzles`.
+        exclude: see `generate_puzzles`.
+        progress: shows the work.
+
+    Raises:
+        ValueError: there are not that many different puzzles.
+    """
+    splits: Splits = {"train": [], "test": []}
+    for n_people in {**train, **test}:
+        tests = test.get(n_people, 0)
+        count = tests + train.get(n_people, 0)
+        puzzles = [*progress(generate_puzzles(n_people, count, seed, exclude), count, f"{n_people} people")]
+        splits["test"] += puzzles[:tests]
+        splits["train"] += puzzles[tests:]
+    return splits
+
+
+def choose_puzzles(
+    people: Iterable[int],
+    records: Iterable[Record],
+    test_records: Iterable[Record] | None,
+    *,
+    train: int | None,
+    test: int | None,
+    seed: int = 0,
+    at_most: bool = False,
+) -> tuple[Splits, dict[str, dict[str, Any]]]:
+    """Choose puzzles from rows in the public format; return them, and the counts of each number of people (``3ppl``).
+
+    Args:
+        people: numbers of people; rows with another number are left out.
+        records: without `test_records`, both splits are drawn from them, the test puzzles first.
+        test_records: rows for the test puzzles; a train puzzle that equals any puzzle in them is dropped, because the
+            public split leaks.
+        train: train puzzles of each number of people; None for all.
+        test: test puzzles likewise.
+        seed: the order from which puzzles are taken depends on it and on the rows only.
+        at_most: there may be fewer puzzles than requested, but some for train and test each.
+
+    Raises:
+        ValueError: malformed rows, or fewer puzzles than requested.
+    """
+    if test_records is None and test is None:
+        raise ValueError("test is missing; give the number of test puzzles per number of people")
+    pool, test_pool = _by_size(records), _by_size(test_records or ())
+    splits: Splits = {"train": [], "test": []}
+    found = {}
+    for n_people in people:
+        read = len(pool[n_people]) + len(test_pool[n_people])
+        distinct, distinct_test = _distinct(pool[n_people]), _distinct(test_pool[n_people])
+        clean = {key: puzzle for key, puzzle in distinct.items() if key not in distinct_test}
+        trains, tests = _shuffled(clean.values(), seed), _shuffled(distinct_test.values(), seed)
+        if test_records is None:
+            trains, tests = trains[test:], trains
+        trains, tests = trains[:train], tests[:test]
+        for split, puzzles, asked in (("train", trains, train), ("test", tests, test)):
+            if not puzzles or (asked is not None and len(puzzles) < asked and not at_most):
+                raise ValueError(
+                    f"{n_people} people: {read} rows give only {len(puzzles)} {split} puzzles that differ in more than "
+                    f"names and order, not {asked or 'any'}; request fewer, or give more rows"
+                )
+            splits[split] += puzzles
+        kept = len(trains) + len(tests)
+        dropped = {REPEATS: read - len(distinct) - len(distinct_test), LEAKS: len(distinct) - len(clean)}
+        found[f"{n_people}ppl"] = counts(kept, {**dropped, "not asked for": read - kept - sum(dropped.values())})
+    return splits, found
+
+
+def source_files(path: Path) -> dict[str, list[Path]]:
+    """Return the files with puzzles, and those with the test puzzles (none: the former are split).
+
+    A directory stands for its data files, or for those of its directories ``train`` and ``test``, as on the hub.
+
+    Raises:
+        ValueError: there are no such files.
+    """
+    if (path / "train").is_dir() and (path / "test").is_dir():
+        return {"train": find_files(path / "train"), "test": find_files(path / "test")}
+    return {"train": find_files(path), "test": []}
+
+
+def puzzle_from_row(row: Mapping[str, Any], origin: str = "") -> Puzzle:
+    """Return the puzzle of one row of the public format.
+
+    Raises:
+        ValueError: columns are missing, the statements do not parse or do not have exactly one solution, the stated
+            solution is another one, a name is not in the quiz, or the answer with these names would not get full marks.
+    """
+    missing = [name for name in COLUMNS if row.get(name) is None]
+    if missing:
+        raise ValueError(f"missing {', '.join(missing)}; found {', '.join(map(str, row)) or 'nothing'}")
+    quiz, names, statements = row["quiz"], row["names"], parse_statements(row["statements"])
+    solution = unique_solution(statements)
+    if solution is None or row["solution"] != list(solution):
+        found = "not exactly one" if solution is None else list(solution)
+        raise ValueError(f"solution={row['solution']!r}, but the statements have {found}")
+    if not isinstance(names, list) or len(names) != len(statements) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"names={names!r}: expected a list of {len(statements)} strings, one for each statement")
+    if not isinstance(quiz, str) or not all(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", quiz) for name in names):
+        raise ValueError(f"quiz={shorten(quiz)}: expected a string that mentions {', '.join(names)}")
+    truth = format_solution(names, solution)
+    if (row.get("solution_text_format") or truth) != truth:
+        raise ValueError(f"solution_text_format={row['solution_text_format']!r}, but the solution reads {truth!r}")
+    if score_knights_and_knaves(format_response("", names, solution), truth).acc < 1:
+        raise ValueError(f"names={names!r}: an answer with these cannot get full marks; change them")
+    return Puzzle(quiz, tuple(names), statements, solution, origin)
+
+
+def _by_size(records: Iterable[Record]) -> defaultdict[int, list[Puzzle]]:
+    by_size: defaultdict[int, list[Puzzle]] = defaultdict(list)
+    for puzzle in parse_records(records, lambda record: puzzle_from_row(record.row, record.origin)):
+        by_size[len(puzzle.names)].append(puzzle)
+    return by_size
+
+
+def _distinct(puzzles: Iterable[Puzzle]) -> dict[str, Puzzle]:
+    """Return the first puzzle of each canonical key, in order."""
+    distinct: dict[str, Puzzle] = {}
+    for puzzle in puzzles:
+        distinct.setdefault(canonical_key(puzzle.statements), puzzle)
+    return distinct
+
+
+def _shuffled(puzzles: Iterable[Puzzle], seed: int) -> list[Puzzle]:
+    shuffled = list(puzzles)
+    random.Random(f"choice/{seed}").shuffle(shuffled)
+    return shuffled

@@ -1,0 +1,278 @@
+"""Build search QA data for veRL: ``train.parquet``, ``test.parquet``, ``val.parquet`` and ``manifest.json``.
+
+The questions come from the FlashRAG collection on the Hugging Face hub, or from files in its layout: splits of sets, for
+example ``hotpotqa/dev.jsonl``. A row has a `question`, its `golden_answers` and perhaps an `id`; other fields, such as
+`metadata`, whose type differs between the sets, are not read.
+
+All test sets go into one file, because veRL groups the validation metrics by data_source. `val.parquet` is a smaller
+sample of it, with equally many questions of each set: all tests together are about 52,000 questions.
+
+In train, rows of a set that ask the same question (up to case and white space) become one row that accepts the answers of
+all; otherwise the same answer would be right in one row and wrong in the next. The tests keep every row, for
+comparability with published figures.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
+from verl_trgrpo.data.sources import (
+    FILE_TYPES,
+    NOT_DRAWN,
+    Record,
+    draw,
+    load_hub,
+    parse_records,
+    read_records,
+    warn_of_test_files,
+)
+from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, limit_problems, write_dataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEARCH_AGENT = "trgrpo_search"
+"""Name by which veRL finds the agent loop of the rows."""
+
+INSTRUCTION = (
+    "Answer the question below. Begin each turn by thinking inside <think> and </think>. If a fact is missing, then write a "
+    "query for the search engine inside <search> and </search>; the passages it finds are shown to you inside <information> "
+    "and </information>. You may search several times. When you know the answer, write it inside <answer> and </answer>: "
+    "only the answer itself, in as few words as possible, for example <answer>Marie Curie</answer>."
+)
+
+# The sets that Search-R1 reports and veRL's reward router knows, in Search-R1's order.
+SetName = Literal["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
+SETS: tuple[SetName, ...] = get_args(SetName)
+SPLITS = ("train", "dev", "test")
+
+HUB_DATASET = "RUC-NLPIR/FlashRAG_datasets"
+# A commit known when this was written; it could not be loaded then.
+HUB_REVISION = "d3adb4a4eb0c1424b404b65c69818a84b50476e6"
+# The splits on the hub, each in a file such as nq/train.jsonl.
+HUB_SPLITS = {
+    "nq": ("train", "dev", "test"),
+    "triviaqa": ("train", "dev", "test"),
+    "popqa": ("test",),
+    "hotpotqa": ("train", "dev"),
+    "2wikimultihopqa": ("train", "dev"),
+    "musique": ("train", "dev"),
+    "bamboogle": ("test",),
+}
+
+# A reason for dropping rows, in the manifest.
+REPEATED = "repeats a question; its answers were added to the first"
+
+# By set and split: the file, or None for one on the hub.
+Parts = dict[tuple[str, str], Path | None]
+# File (train or test), set and split to read.
+Selection = Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question and its answers.
+
+    Args:
+        set_name: one of `SETS`.
+        text: the question, which ends with a question mark.
+        answers: one or more strings that each answer it, without repetitions.
+        origin: ``set/split#id``, with the row's number if it has no id.
+    """
+
+    set_name: str
+    text: str
+    answers: tuple[str, ...]
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchQaOptions(BuilderOptions):
+    """Contents of a search QA data set.
+
+    Args:
+        source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a directory with its rows (question,
+            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json and .parquet.
+        limit: at most this many questions of each set, drawn with the seed; all if left out.
+        train_sets: sets to train on; no name for no train file.
+        test_sets: sets to test on; no name for no test file.
+        val_per_set: also write val.parquet with this many test questions of each set, drawn with the seed, for frequent
+            validation.
+    """
+
+    source: str = "hf"
+    limit: int | None = None
+    train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
+    test_sets: tuple[SetName, ...] = SETS
+    val_per_set: int | None = None
+
+    def problems(self) -> list[str]:
+        """Return a message for each invalid field."""
+        messages = limit_problems(self.limit)
+        if not self.train_sets and not self.test_sets:
+            messages.append("train_sets and test_sets are both empty; name at least one set")
+        if self.val_per_set is not None and self.val_per_set < 1:
+            messages.append(f"val_per_set={self.val_per_set}: must be at least 1 question per set; omit it for none")
+        return messages
+
+
+def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
+    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+
+    Raises:
+        ValueError: the source cannot be read or lacks a set that is asked for, rows are malformed, or the directory cannot
+            be written.
+    """
+    on_hub: Parts = {(name, split): None for name, splits in HUB_SPLITS.items() for split in splits}
+    parts = on_hub if options.source == "hf" else local_parts(Path(options.source))
+    selection = _select(options, parts)
+    files = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
+    warn_of_test_files([files[f"{name}/{split}"] for role, name, split in selection if files and role == "train"])
+    return write_dataset(
+        options.out,
+        data_files(options, selection, parts, progress),
+        search_schema(),
+        builder="search_qa",
+        made_from=options.arguments(parts=[f"{role}: {name}/{split}" for role, name, split in selection]),
+        command=options.command("search-qa"),
+        inputs=files,
+        libraries=["datasets"] if options.source == "hf" else [],
+        force=options.force,
+    )
+
+
+def _select(options: SearchQaOptions, parts: Parts) -> Selection:
+    """Return what to read.
+
+    A set is tested on its test split, else dev, else train, but never on the one that is trained on.
+    """
+    wanted = [("train", name, ["train"]) for name in dict.fromkeys(options.train_sets)]
+    for name in dict.fromkeys(options.test_sets):
+        wanted.append(("test", name, ["test", "dev"] + ["train"] * (name not in options.train_sets)))
+    found = [(role, name, [split for split in splits if (name, split) in parts]) for role, name, splits in wanted]
+    raise_invalid(
+        [
+            f"the source has no {role} split of {name}; add it or remove the set from --{role}-sets"
+            for role, name, splits in found
+            if not splits
+        ]
+    )
+    return [(role, name, splits[0]) for role, name, splits in found]
+
+
+def data_files(
+    options: SearchQaOptions, selection: Selection, parts: Parts, progress: Progress = no_progress
+) -> Iterator[DataFile]:
+    """Yield train, test and val file."""
+    read: dict[str, dict[str, Any]] = {}
+    questions: dict[str, list[Question]] = {role: [] for role, _, _ in selection}
+    if options.val_per_set and options.test_sets:
+        questions["val"] = []
+    for role, name, split in progress(selection, len(selection), "splits read"):
+        found = _read_part(name, split, parts[name, split])
+        kept = _merge_repeated(found) if role == "train" else found
+        drawn = draw(kept, options.limit, f"limit/{role}/{name}/{options.seed}")
+        questions[role] += drawn
+        if role == "test" and options.val_per_set:
+            questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
+        dropped = {REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
+        read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
+    for file, asked in questions.items():
+        yield DataFile(file, [_row(question) for question in asked], read)
+
+
+def _merge_repeated(questions: Sequence[Question]) -> list[Question]:
+    """Return one question for each text, in order, with the answers of all its rows."""
+    merged: dict[str, Question] = {}
+    for question in questions:
+        first = merged.setdefault(key := " ".join(question.text.casefold().split()), question)
+        merged[key] = replace(first, answers=tuple(dict.fromkeys(first.answers + question.answers)))
+    return list(merged.values())
+
+
+def _row(question: Question) -> dict[str, Any]:
+    return build_row(
+        data_source=f"searchR1_{question.set_name}",
+        prompt=search_prompt(question.text),
+        ability="fact-reasoning",
+        ground_truth={"target": list(question.answers)},
+        extra_info={"question": question.text, "origin": question.origin},
+        columns={"agent_name": SEARCH_AGENT},
+    )
+
+
+def search_prompt(question: str) -> list[dict[str, str]]:
+    """Return the chat message ``{"role": ..., "content": ...}`` that asks `question`."""
+    return [{"role": "user", "content": f"{INSTRUCTION}\n\nQuestion: {question}"}]
+
+
+def search_schema() -> "pa.Schema":
+    """Return the Arrow schema of all files."""
+    import pyarrow as pa
+
+    return arrow_schema(
+        [pa.field("question", pa.string()), pa.field("origin", pa.string())],
+        pa.struct([("target", pa.list_(pa.string()))]),
+        [pa.field("agent_name", pa.string())],
+    )
+
+
+def local_parts(source: Path) -> Parts:
+    """Return the parts in a directory, in files such as ``nq/train.jsonl`` of any known type.
+
+    Raises:
+        ValueError: there are none, or two files of one part.
+    """
+    parts: Parts = {}
+    for name, split in product(SETS, SPLITS):
+        files = [source / name / f"{split}{ending}" for ending in FILE_TYPES]
+        found = [file for file in files if file.is_file()]
+        if len(found) > 1:
+            raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
+        if found:
+            parts[name, split] = found[0]
+    if not parts:
+        raise ValueError(f"{source} has no questions; expected a directory with files such as nq/train.jsonl")
+    return parts
+
+
+def _read_part(name: str, split: str, path: Path | None) -> list[Question]:
+    """Return the questions of one split of a set, from its file, or from the hub if `path` is None.
+
+    Raises:
+        ValueError: a row is malformed, or the part cannot be read.
+    """
+    if path is None:
+        # Without the file's name the library would fetch all splits of the set.
+        records = load_hub(HUB_DATASET, HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
+    else:
+        records = read_records(path, f"{name}/{split}")
+    return list(parse_records(records, lambda record: _read_question(record, name, split)))
+
+
+def _read_question(record: Record, name: str, split: str) -> Question:
+    """Return the question of one row.
+
+    Raises:
+        ValueError: the row is malformed.
+    """
+    text, answers = record.row.get("question"), record.row.get("golden_answers")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError(f"question={shorten(text)}: expected a string")
+    if tags := [tag for tag in CHAT_TAGS if tag in text]:
+        raise ValueError(f"the question contains {', '.join(tags)}; the chat template adds its own tags")
+    answers = [answers] if isinstance(answers, str) else answers
+    if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+        raise ValueError(f"golden_answers={shorten(answers)}: expected a list of strings")
+    answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
+    if not answers:
+        raise ValueError("golden_answers holds blank strings only")
+    identity = record.row.get("id")
+    origin = f"{name}/{split}#{record.number if identity in (None, '') else identity}"
+    return Question(name, text.strip().removesuffix("?") + "?", answers, origin)
