@@ -1,12 +1,24 @@
 """Tasks of reasoning-gym: rows, and its verifiers as rewards."""
 
+import inspect
 import json
+import re
+from functools import cache
 
 import pytest
 
 from tests.data.checked_files import results
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.reasoning_gym import ReasoningGymOptions, build
+from verl_trgrpo.tasks.reasoning_gym import (
+    EXPRESSION_TASKS,
+    LIST_TASKS,
+    NUMBER_TASKS,
+    ReasoningGymOptions,
+    build,
+    check_verifier,
+    judge,
+    reference_response,
+)
 from verl_trgrpo.tasks.registry import reference_response_of
 
 
@@ -48,3 +60,90 @@ def test_long_responses_get_a_score(piece):
         {"task": "chain_sum", "config": {}, "entry": {"question": "1 + 1 =", "answer": "2", "metadata": {}}}
     )
     assert compute_score("reasoning_gym/chain_sum", f"<answer>{piece * 50_000}</answer>", truth)["acc"] == 0.0
+
+
+@cache
+def truths(task, size=6):
+    import reasoning_gym
+
+    entries = reasoning_gym.create_dataset(task, size=size, seed=1)
+    return [json.dumps({"task": task, "config": {}, "entry": entry}, default=str) for entry in entries]
+
+
+def accuracy(task, answer, row=0):
+    return compute_score(f"reasoning_gym/{task}", f"<answer>{answer}</answer>", truths(task)[row])["acc"]
+
+
+HOSTILE = {
+    "write": "__import__('pathlib').Path('{path}').write_text('x')",
+    "write in a list": "[__import__('pathlib').Path('{path}').write_text('x')]",
+    "open": "open('{path}', 'w')",
+    "exit": "__import__('os')._exit(3)",
+    "quit": "exit()",
+    "replace the verifier": "[c for c in ().__class__.__base__.__subclasses__() if setattr(c, 'score_answer', 1)]",
+    "builtins": "globals()['__builtins__']['open']('{path}', 'w')",
+    "name of a module": "os.system('touch {path}')",
+    "lambda": "(lambda: open('{path}', 'w'))()",
+    "tower": "9**9**7",
+    "long tower": "9**9**9**9",
+    "factorial": "factorial(10**6)",
+    "power of a sum": "(x+1)**99999",
+    "many brackets": "[" * 5000,
+    "half a surrogate pair": "\ud800",
+    "nothing": "\x00",
+}
+
+
+@pytest.mark.parametrize("task", sorted(LIST_TASKS | EXPRESSION_TASKS))
+def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
+    path = tmp_path / "written"
+    references = [reference_response(truth) for truth in truths(task)]
+    with monkeypatch.context() as patch:
+        patch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
+        for answer in HOSTILE.values():
+            assert accuracy(task, answer.replace("{path}", str(path))) == 0.0, answer
+            assert not path.exists(), answer
+    pid = judge.process.pid
+    scores = [
+        [compute_score(f"reasoning_gym/{task}", reference, truth)["acc"] for reference in references if reference]
+        for truth in truths(task)
+    ]
+    assert all(scores[row][row] == 1.0 for row in range(len(scores)) if "Integral" not in references[row])
+    assert judge.process.pid == pid, "answers end workers, not the judge"
+
+
+def test_the_tasks_whose_verifiers_evaluate_answers_are_known():
+    from reasoning_gym.factory import DATASETS
+
+    def evaluates(task):
+        source = inspect.getsource(DATASETS[task][0].score_answer)
+        return re.search(r"\b(?:eval|exec|sympify|parse_expr)\((?!problem|entry|expr\b)", source) is not None
+
+    assert {task for task in DATASETS if evaluates(task)} == LIST_TASKS | EXPRESSION_TASKS
+
+
+@pytest.mark.parametrize("task", ["puzzle24", "game_of_life_halting"])
+def test_a_verifier_that_takes_wrong_answers_is_refused(task):
+    with pytest.raises(ValueError, match=f"task={task}.*full marks"):
+        check_verifier(task, truths(task, 20))
+
+
+@pytest.mark.parametrize("task", ["countdown", "chain_sum", "sudoku", "gsm_symbolic", "propositional_logic"])
+def test_a_verifier_that_tells_right_from_wrong_is_accepted(task):
+    check_verifier(task, truths(task, 20))
+
+
+def test_numbers_are_read_strictly_where_the_verifier_does_not():
+    assert {"gsm_symbolic"} == NUMBER_TASKS
+    right = json.loads(truths("gsm_symbolic")[0])["entry"]["answer"]
+    assert [accuracy("gsm_symbolic", text) for text in (right, f"${right}", f"{right} apples", f"{right}.0")] == [
+        1.0
+    ] * 4
+    wrong = (f"-{right}", f"{right} or 7", f"7, {right}", f"not {right}", f"{right}1", "")
+    assert [accuracy("gsm_symbolic", text) for text in wrong] == [0.0] * len(wrong)
+
+
+def test_an_answer_that_ends_its_judge_is_counted(monkeypatch):
+    monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
+    result = compute_score("reasoning_gym/countdown", "<answer>9**9**9</answer>", truths("countdown")[0])
+    assert (result["acc"], result["timed_out"]) == (0.0, 1.0)

@@ -1,30 +1,60 @@
 """Train on any task of reasoning-gym: rows from its generator, with its own verifier as the reward.
 
 A response answers inside `<answer>` and `</answer>`; the last such pair counts. `score` is the value that the task's
-`score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks. An answer that makes a verifier
-raise is wrong; the time that a verifier takes is not limited.
+`score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks.
+
+Some verifiers evaluate the answer as Python or sympy code. They run in a judge process without rights (see `tasks.judge`), which
+is replaced when an answer ends it, and those that evaluate get only answers in the characters and names of the task's language.
+An answer that is refused, makes the verifier raise or ends its process scores 0; the last counts as `timed_out`.
 """
 
 import difflib
 import json
 import logging
 import random
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
+from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.registry import Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
 
 # Repeated questions in a row after which the search ends, and after which it warns for the first time.
+# Rows whose verifier is tried with wrong answers, and other rows' answers for each; the share of these that may be right.
+PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
+
 MAX_REPEATS = 5_000
 FIRST_WARNING = 500
+
+VERIFIER_SECONDS = 5.0
+"""Processor time for one answer."""
+MAX_ANSWER_CHARS = 20_000
+
+# Tasks whose verifiers call `eval`, for lists, or sympy's `parse_expr`; others only compare strings and numbers.
+LIST_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
+EXPRESSION_TASKS = frozenset(
+    {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
+)
+# Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
+NUMBER_TASKS = frozenset({"gsm_symbolic"})
+
+_LIST = re.compile(r"(?!.*__)(?!.*[A-Za-z_]\s*\.)[\w\s,\[\]'\"+.-]*", re.DOTALL | re.ASCII)
+_EXPRESSION = re.compile(r"(?!.*[A-Za-z)]\s*\.)[A-Za-z0-9\s+*/().,^-]*", re.DOTALL)
+_EXPRESSION_NAMES = "sin cos tan sec csc cot sinh cosh tanh asin acos atan exp log ln sqrt pi Abs"
+_NAMES = frozenset(_EXPRESSION_NAMES.split(" "))
+
+judge = Judge(f"{__name__}:verify")
+"""This process's judge of reasoning-gym's answers."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +74,48 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     _, opened, answer = before.rpartition("<answer>")
     if not closed or not opened:
         return Score(0.0, acc=0.0, format_ok=0.0)
-    dataset = _dataset(truth["task"], json.dumps(truth["config"]))  # an error here is not the answer's
+    return _score_answer(truth, answer.strip())
+
+
+def _score_answer(truth: Mapping[str, Any], answer: str) -> Score:
+    task, entry = truth["task"], truth["entry"]
+    if task in NUMBER_TASKS:
+        right = compare([str(entry["answer"])], answer, lambda *_: False)
+        return Score(float(right), acc=float(right))
+    if not is_in_language(task, answer):
+        return Score(0.0, acc=0.0)
     try:
-        value = float(dataset.score_answer(answer.strip(), truth["entry"]))
-    except Exception:  # verifiers raise any type on answers that they cannot parse
-        value = 0.0
+        value, _ = judge.ask(json.dumps(truth), answer, limit=VERIFIER_SECONDS)
+    except TimeoutError:
+        return Score(0.0, acc=0.0, timed_out=1.0)
+    if value is None:  # the verifier raised; an unknown task or configuration is not the answer's fault
+        _dataset(task, json.dumps(truth["config"]))
+    value = min(float(value or 0.0), 1.0)
     return Score(value, acc=float(value >= 1.0), f1=value)
+
+
+def is_in_language(task: str, answer: str) -> bool:
+    """Return whether the verifier of a task may read an answer: always, unless it evaluates answers."""
+    if len(answer) > MAX_ANSWER_CHARS:
+        return False
+    if task in LIST_TASKS:
+        return _LIST.fullmatch(answer) is not None
+    if task in EXPRESSION_TASKS:
+        names = re.findall("[A-Za-z]+", answer)
+        return _EXPRESSION.fullmatch(answer) is not None and all(len(name) == 1 or name in _NAMES for name in names)
+    return True
+
+
+def verify(ground_truth: str, answer: str) -> float:
+    """Return what the task's verifier gives for an answer; runs in the judge's worker."""
+    truth = json.loads(ground_truth)
+    return float(_dataset(truth["task"], json.dumps(truth["config"])).score_answer(answer, truth["entry"]))
+
+
+def warm_up() -> None:
+    """Import the library before the judge forks."""
+    import reasoning_gym  # noqa: F401
+    import sympy  # noqa: F401
 
 
 def reference_response(ground_truth: str) -> str | None:
@@ -129,7 +195,43 @@ def data_files(options: ReasoningGymOptions, progress: Progress = no_progress) -
             raise ValueError(
                 f"{options.task} gave only {len(rows)} of {count} different {split} questions; ask for fewer"
             )
+        check_verifier(options.task, [row["reward_model"]["ground_truth"] for row in rows[:PROBED_ROWS]])
         yield DataFile(split, rows)
+
+
+def check_verifier(task: str, truths: Sequence[str]) -> None:
+    """Try wrong answers on the verifier of a task: nothing, a sentence, other rows' answers, a number with another beside it.
+
+    Raises:
+        ValueError: one earns full marks; the message has it.
+    """
+    rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
+    rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
+    anything = ("", "0", "I do not know the answer.")
+    always = [(truth, right, wrong) for truth, right in rows for wrong in anything if wrong != right]
+    for truth, right in rows:
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?", right) and float(right):
+            always += [(truth, right, f"-{right}"), (truth, right, f"{right} or 7{right}")]
+    others = [(truth, right, wrong) for truth, right in rows for _, wrong in rows[:PROBED_ANSWERS] if wrong != right]
+
+    def paid(probes: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
+        return [
+            (right, wrong)
+            for truth, right, wrong in probes
+            if not compare([right or "-"], wrong, lambda *_: False)
+            and _score_answer(json.loads(truth), wrong).acc == 1.0
+        ]
+
+    found = paid(always)
+    # Other rows' answers may be right by chance, where a question has several right answers or few possible ones.
+    if not found and len(chance := paid(others)) > max(2, MAX_CHANCE * len(others)):
+        found = chance
+    if found:
+        right, wrong = found[0]
+        raise ValueError(
+            f"task={task}: its verifier gives full marks to {shorten(wrong)} where the answer is {shorten(right)}; "
+            "choose another task"
+        )
 
 
 def _different(dataset: Any, seen: set[str], count: int) -> Iterator[dict[str, Any]]:
