@@ -85,7 +85,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --durations=10
 
 .PHONY: test-fast
 test-fast: install
-	$(PYTEST) --ignore=tests/cluster -n $(workers) --dist loadfile $(TESTFLAGS)
+	$(PYTEST) --ignore=tests/cluster -n $(workers) --dist worksteal $(TESTFLAGS)
 
 # The first attempt of the two-rank training; tests/cluster goes on from there.
 .PHONY: test-killed

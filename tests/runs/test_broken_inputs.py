@@ -84,6 +84,12 @@ def test_a_tokenizer_of_another_model(arguments, model):
     assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "99" in problem
 
 
+def test_a_damaged_tokenizer(arguments, model):
+    (model / "tokenizer.json").write_text("{")
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "tokenizer" in problem
+
+
 def test_a_tokenizer_without_a_chat_template(arguments, model):
     (model / "chat_template.jinja").unlink()
     [problem] = messages_of(arguments)
