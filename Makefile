@@ -80,7 +80,8 @@ lint: install
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-PYTEST := $(BIN)/python -m pytest --durations=10
+# Tests start many processes; without bytecode each of them would compile the package again.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --durations=10
 
 .PHONY: test-fast
 test-fast: install

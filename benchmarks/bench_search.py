@@ -20,14 +20,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.protocol import request_body
+from verl_trgrpo.retrieval.server import server_process
+from verl_trgrpo.tasks.search_qa.client import request_body
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo", "search"]
 WORDS_PER_PASSAGE = 100
@@ -98,7 +99,7 @@ def measure_in_process(index: Path, queries: Sequence[str], topk: int, repeats: 
 
 
 def measure_http(
-    port: int, queries: Sequence[str], topk: int, batch: int, clients: int, seconds: float
+    address: str, queries: Sequence[str], topk: int, batch: int, clients: int, seconds: float
 ) -> dict[str, float]:
     """`clients` threads, each with one connection, ask as fast as they are answered."""
     bodies = [request_body(queries[start : start + batch], topk) for start in range(0, len(queries), batch)]
@@ -107,7 +108,7 @@ def measure_http(
     end = time.perf_counter() + seconds
 
     def ask(client: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection(address, timeout=60)
         for body in itertools.islice(itertools.cycle(bodies), client, None, clients):
             start = time.perf_counter()
             if start > end:
@@ -137,31 +138,20 @@ def measure_http(
     }
 
 
-@contextmanager
-def running_server(index: Path, arguments: argparse.Namespace) -> Iterator[int]:
-    words = ["serve", "--index", index, "--port", 0, "--workers", arguments.workers]
-    words += ["--threads", arguments.server_threads]
-    server = subprocess.Popen([*COMMAND, *map(str, words)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        port = int(server.stdout.readline().split("/retrieve")[0].rsplit(":", 1)[1])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", "/health")  # answered when a worker is up; the warm rounds give the others time
+def measure_server(index: Path, queries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
+    flags = ["--workers", arguments.workers, "--threads", arguments.server_threads]
+    with server_process(index, index.with_name("server.log"), *flags) as server:
+        address = urlsplit(server.url)
+        # Answered when a worker is up; the warm rounds give the others time.
+        connection = http.client.HTTPConnection(address.netloc, timeout=60)
+        connection.request("GET", "/health")
         connection.getresponse().read()
         connection.close()
-        yield port
-    finally:
-        server.terminate()
-        server.wait(30)
-
-
-def measure_server(index: Path, queries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    with running_server(index, arguments) as port:
         results = {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
-            measure_http(port, queries, arguments.topk, batch, clients, 2.0)  # warm
+            measure_http(address.netloc, queries, arguments.topk, batch, clients, 2.0)  # warm
             name = f"batch {batch}, {clients} clients"
-            results[name] = measure_http(port, queries, arguments.topk, batch, clients, arguments.seconds)
+            results[name] = measure_http(address.netloc, queries, arguments.topk, batch, clients, arguments.seconds)
         return results
 
 

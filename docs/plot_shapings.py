@@ -56,7 +56,9 @@ def _map(axis: Any, shaping: Shaping) -> None:
     entropy = torch.linspace(0, 0.5 if shaping.name == "stapo" else 2, _POINTS)
     log_prob, entropies = torch.meshgrid(probs.log(), entropy, indexing="xy")
     ones = torch.ones_like(log_prob)
-    weights = shaping.weigh(Tokens.of_batch(log_prob, log_prob, ones, ones, entropies))
+    weights = shaping.weigh(
+        Tokens.of_batch(log_prob, old_log_prob=log_prob, advantages=ones, response_mask=ones, entropy=entropies)
+    )
     _draw(axis, weights, (float(probs[0]), float(probs[-1]), float(entropy[0]), float(entropy[-1])))
     asked = "entropy" in shaping.inputs
     axis.set_ylabel("entropy, nats" if asked else "")
@@ -68,7 +70,9 @@ def _drift(axis: Any, shaping: Shaping) -> None:
     """w over a response's tokens, for A > 0; each row is a response all of whose tokens moved alike, from p = 1/2 upwards."""
     moved = torch.linspace(0, 0.3, _POINTS)[:, None].expand(_POINTS, _POINTS)
     old, ones = torch.full_like(moved, 0.5), torch.ones_like(moved)
-    weights = shaping.weigh(Tokens.of_batch(old.log(), (old + moved).log(), ones, ones))
+    weights = shaping.weigh(
+        Tokens.of_batch((old + moved).log(), old_log_prob=old.log(), advantages=ones, response_mask=ones)
+    )
     _draw(axis, weights, (1, _POINTS, 0, 0.3))
     axis.set_xlabel("token of the response", fontsize=9)
     axis.set_ylabel("p - p_old of all tokens")

@@ -3,10 +3,15 @@
 import random
 import signal
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
 # Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:
@@ -21,6 +26,30 @@ settings.load_profile("any machine")
 def pytest_sessionstart() -> None:
     """A shell that starts the tests in the background lets every process below ignore Ctrl-C; some tests send one."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# Composing reads some forty YAML files, a second of a processor; copying a composition takes a twentieth of that.
+_composed_once = cache(compose)
+
+
+def composed(
+    overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, platform: str | None = None
+) -> ComposedRun:
+    """Return what ``compose(source, overrides, platform)`` returns, from one composition for each set of group choices.
+
+    Overrides of values are applied to a copy by Hydra's own code. Tests of errors while composing need ``compose`` itself.
+    """
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    groups = [override for override in parsed if "." not in override.key_or_group or "@" in override.input_line]
+    base = _composed_once(source, tuple(override.input_line for override in groups), platform)
+    config = base.config.copy()
+    values = [override for override in parsed if override not in groups]
+    ConfigLoaderImpl._apply_overrides_to_config(values, config)
+    added = frozenset(added_keys(overrides) - set(base.choices))
+    return replace(base, config=config, arguments=(*base.arguments, *(each.input_line for each in values)), added=added)
 
 
 @pytest.fixture(scope="session")

@@ -36,11 +36,3 @@ def test_a_shaping_of_one_s_own(tmp_path):
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[1] == "('probs', 'entropy', 'advantages')" and ended.stdout.startswith("[0.3")
-
-
-def test_the_tables_of_scale_are_what_the_simulation_gives():
-    program = "import simulate_scale; print(simulate_scale.search_table(), simulate_scale.reward_table(), sep='SECOND')"
-    ended = subprocess.run([sys.executable, "-c", program], cwd=DOCS, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    page = (DOCS / "scale.md").read_text()
-    assert all(table.strip() in page for table in ended.stdout.split("SECOND"))

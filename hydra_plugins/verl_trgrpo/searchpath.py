@@ -1,13 +1,13 @@
-"""Makes ``verl_trgrpo/config`` visible to every Hydra application, stock veRL's included."""
+"""Make ``verl_trgrpo/config`` known to every Hydra application, stock veRL's included."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from verl_trgrpo.verl_plugin.resolvers import register_resolvers
+from verl_trgrpo.verl_plugin import register_resolvers
 
 
 class TRGRPOSearchPathPlugin(SearchPathPlugin):
-    """Appends the package's configuration groups (``algorithm``, ``shaping``, ``agent``, ``platform``) to Hydra's search path."""
+    """Append the package's configuration groups (``algorithm``, ``shaping``, ``agent``, ``platform``) to Hydra's search path."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         # Appended, not prepended: the application's own files win where names collide.

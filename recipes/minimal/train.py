@@ -345,17 +345,18 @@ def update(
     trained |= (ref is not None) or not trained.any()
     with half_precision(options):
         log_prob = response_log_probs(model, batch, options, trained)
-    result = compute_policy_loss(batch.log_probs, log_prob, advantages, batch.mask, weighting, clip, "token-mean")
+    given = {"old_log_prob": batch.log_probs, "advantages": advantages, "response_mask": batch.mask}
+    result = compute_policy_loss(log_prob, **given, weighting=weighting, clip=clip)
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
     if ref is not None:
         with torch.no_grad(), half_precision(options):
             ref_log_prob = response_log_probs(ref, batch, options, trained)
-        tokens = Tokens.of_batch(batch.log_probs, log_prob, advantages, batch.mask)
         plain = weighting.kl == "plain"
-        weights = torch.ones_like(log_prob) if plain else token_weights(tokens, weighting)
-        penalty = weighted_kl(log_prob, ref_log_prob, weights, batch.mask, "scaled" if plain else weighting.kl)
-        kl_loss = aggregate_loss(penalty, batch.mask, "token-mean")
+        weights = torch.ones_like(log_prob) if plain else token_weights(Tokens.of_batch(log_prob, **given), weighting)
+        kind = "scaled" if plain else weighting.kl
+        penalty = weighted_kl(log_prob, ref_log_prob=ref_log_prob, weights=weights, response_mask=batch.mask, kind=kind)
+        kl_loss = aggregate_loss(penalty, response_mask=batch.mask)
         loss, metrics["actor/kl_loss"] = loss + options.kl_coef * kl_loss, kl_loss.item()
     mean_weight = make_shaping()(log_prob.detach()[batch.mask].exp()).mean().item() if scaled else 1.0
     optimizer.param_groups[0]["lr"] = options.lr * (mean_weight if scaled == "lr" else 1.0)

@@ -1,4 +1,4 @@
-"""Closed forms against autograd, and the envelope."""
+"""Closed forms against autograd, and the theoretical bounds."""
 
 import math
 
@@ -31,25 +31,25 @@ def test_the_closed_form_at_the_logits_is_what_autograd_gives(scale):
     torch.testing.assert_close(found.norms, autograd_norms(logits, tokens), rtol=1e-9, atol=1e-14)
     expected = torch.softmax(logits.double(), -1).gather(-1, tokens[:, None])[:, 0]
     torch.testing.assert_close(found.log_probs.exp(), expected)
-    torch.testing.assert_close(found.misses, 1 - expected)
+    torch.testing.assert_close(found.one_minus_prob, 1 - expected)
 
 
 def test_the_envelope_holds_and_both_bounds_are_reached():
     logits, tokens = some_logits(rows=2000, scale=6.0)
     found = logit_gradients(logits, tokens)
-    assert (found.norms >= found.misses * (1 - 1e-12)).all()
-    assert (found.norms <= math.sqrt(2) * found.misses * (1 + 1e-12)).all()
+    assert (found.norms >= found.one_minus_prob * (1 - 1e-12)).all()
+    assert (found.norms <= math.sqrt(2) * found.one_minus_prob * (1 + 1e-12)).all()
     # Two tokens only: all of 1 - p is on one other, the upper bound. Very many equal ones: the lower bound.
     pair = logit_gradients(torch.tensor([[0.3, 1.1]]), torch.tensor([0]))
-    assert pair.norms.item() == pytest.approx(math.sqrt(2) * pair.misses.item(), rel=1e-12)
+    assert pair.norms.item() == pytest.approx(math.sqrt(2) * pair.one_minus_prob.item(), rel=1e-12)
     many = logit_gradients(torch.zeros(1, 100_000), torch.tensor([0]))
-    assert many.norms.item() == pytest.approx(many.misses.item(), rel=1e-4)
+    assert many.norms.item() == pytest.approx(many.one_minus_prob.item(), rel=1e-4)
 
 
-def test_misses_are_exact_where_the_probability_rounds_to_one():
+def test_one_minus_prob_are_exact_where_the_probability_rounds_to_one():
     found = logit_gradients(torch.tensor([[50.0, 0.0, 0.0]]), torch.tensor([0]))
     assert found.log_probs.exp().item() == 1.0
-    assert found.misses.item() == pytest.approx(2 * math.exp(-50), rel=1e-12)
+    assert found.one_minus_prob.item() == pytest.approx(2 * math.exp(-50), rel=1e-12)
     assert found.norms.item() == pytest.approx(math.sqrt(6) * math.exp(-50), rel=1e-12)
 
 

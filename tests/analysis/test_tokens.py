@@ -1,4 +1,4 @@
-"""The page of tokens: the figures are those of a direct computation, and whatever a model writes stays text."""
+"""The page of tokens: its figures against a direct computation, and the text of a model is always escaped."""
 
 import math
 import re
@@ -7,20 +7,18 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from tests.analysis.test_analyze_command import data, options, policy  # noqa: F401
+from tests.analysis.conftest import command
 from tests.core.reference import published_weight
-from verl_trgrpo.analysis.options import parse_shaping
-from verl_trgrpo.analysis.rollouts import Rollout, sample_rollouts
-from verl_trgrpo.analysis.tokens import Shown, Token, choose, look_at, token_texts, write_tokens
+from verl_trgrpo.analysis.analyze import parse_shaping
+from verl_trgrpo.analysis.rollouts import Rollout
+from verl_trgrpo.analysis.tokens import Shown, Token, choose, render_tokens, token_figures, token_texts
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.common.progress import no_progress
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
-def test_figures_of_every_token(policy, data):  # noqa: F811
+def test_figures_of_every_token(policy, rollouts):
     tokenizer, model = policy
-    rollouts = sample_rollouts(*policy, options(data), no_progress)[:3]
-    for one, rollout in zip(look_at(tokenizer, model, rollouts, parse_shaping("sigmoid")), rollouts, strict=True):
+    figures = token_figures(tokenizer, model, rollouts[:3], parse_shaping("sigmoid"))
+    for one, rollout in zip(figures, rollouts[:3], strict=True):
         logits = model(torch.cat([rollout.prompt, rollout.response])[None]).logits[0].double()
         assert "".join(token.text for token in one.tokens) == tokenizer.decode(rollout.response)
         for t, (token, known) in enumerate(zip(rollout.response, one.tokens, strict=True)):
@@ -33,8 +31,7 @@ def test_figures_of_every_token(policy, data):  # noqa: F811
             assert known.gradient == pytest.approx(known.plain * weight, abs=1e-5)
 
 
-def test_the_best_and_the_worst_of_each_group_are_shown_within_the_limit(policy, data):  # noqa: F811
-    rollouts = sample_rollouts(*policy, options(data), no_progress)
+def test_the_best_and_the_worst_of_each_group_are_shown_within_the_limit(rollouts):
     every = choose(rollouts, 4, 10**6)
     for better, worse in zip(every[::2], every[1::2], strict=True):
         group = next(
@@ -79,12 +76,10 @@ class Collector(HTMLParser):
         self.text.append(text)
 
 
-def test_what_a_model_writes_stays_text_and_two_thousand_tokens_are_fine(tmp_path):
+def test_the_text_of_a_model_is_escaped_and_two_thousand_tokens_fit():
     attack = ["</span><script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "<|im_end|>", "\x00", "&amp;", "\n"]
     tokens = [Token(attack[i % 6], (i % 10) / 10, 1.0 + (i % 5) / 10, i / 2000, i / 2000, 0.5) for i in range(2000)]
-    path = tmp_path / "tokens.html"
-    write_tokens(path, "<b>title</b>", "sigmoid", [Shown("<i>prompt</i>", -1.0, tokens)], {"share": "50 %"})
-    content = path.read_text()
+    content = render_tokens("<b>title</b>", "sigmoid", [Shown("<i>prompt</i>", -1.0, tokens)], {"share": "50 %"})
     page = Collector()
     page.feed(content)
     names = [tag for tag, _ in page.tags]
@@ -95,28 +90,17 @@ def test_what_a_model_writes_stays_text_and_two_thousand_tokens_are_fine(tmp_pat
     assert shares[3].startswith("--p:0.700;--w:0.250;")
 
 
-def test_the_command_writes_the_page_alone(data, tmp_path, capsys):  # noqa: F811
-    words = [
-        "analyze",
-        "--only-tokens",
-        "--model",
-        str(CHECKPOINT),
-        "--data",
-        str(data),
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    assert main([*words, "--prompts", "3", "--samples", "4", "--max-tokens", "40", "--seed", "1"]) == 0
+def test_the_command_writes_the_page_alone(data, tmp_path, capsys):
+    assert main(command(data, tmp_path / "out", "--only-tokens")) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokens.html"}
     assert "tokens.html" in capsys.readouterr().out
 
 
-def test_equal_rewards_are_no_reason_to_show_nothing(data, tmp_path, capsys):  # noqa: F811
-    out = tmp_path / "out"
-    words = ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), "--max-tokens", "3"]
-    assert main([*words, "--prompts", "2", "--samples", "2"]) == 2 and "equal rewards" in capsys.readouterr().err
-    assert main([*words, "--prompts", "2", "--samples", "2", "--only-tokens"]) == 0
+def test_equal_rewards_are_shown_too(data, tmp_path, capsys):
+    few = {"prompts": 2, "samples": 2, "max_tokens": 3}
+    assert main(command(data, tmp_path, **few)) == 2 and "equal rewards" in capsys.readouterr().err
+    assert main(command(data, tmp_path, "--only-tokens", **few)) == 0
     page = Collector()
-    page.feed((out / "tokens.html").read_text())
+    page.feed((tmp_path / "tokens.html").read_text())
     assert [tag for tag, _ in page.tags].count("span") == 12
     assert "A = 0" in " ".join(page.text) and not any("share of" in text for text in page.text)

@@ -65,9 +65,9 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
+    from verl_trgrpo.retrieval.server import server_process
     from verl_trgrpo.tiny.search import CHECKPOINT as SEARCHING
     from verl_trgrpo.tiny.search import prepare
-    from verl_trgrpo.tiny.search_server import retrieval_server
 
     prepare(tmp_path, 0)
     out = tmp_path / "out"
@@ -78,8 +78,8 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
         "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--temperature", 1.0, "--k", 2,
         "--max-tokens", 272, "--out", out, "--search", *settings,
     )  # fmt: skip
-    with retrieval_server(tmp_path / "index", tmp_path / "server.log") as url:
-        table = evaluate(*words, f"url={url}")
+    with server_process(tmp_path / "index", tmp_path / "server.log") as server:
+        table = evaluate(*words, f"url={server.url}")
     lines = [json.loads(line) for line in (out / "test.jsonl").read_text().splitlines()]
     assert len(lines) == 2 * 192
     searched = [line for line in lines if line["extra"]["rollout_metrics"]["searches"] > 0]
@@ -93,10 +93,10 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     assert "failed" not in table
 
     # Complete, so the server is not needed; with a response missing it is.
-    assert main(["eval", *map(str, words), f"url={url}"]) == 0
+    assert main(["eval", *map(str, words), f"url={server.url}"]) == 0
     assert "0 responses made now" in capsys.readouterr().out
     path = out / "test.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-    result = subprocess.run(command(*words, f"url={url}"), capture_output=True, text=True, check=False)
+    result = subprocess.run(command(*words, f"url={server.url}"), capture_output=True, text=True, check=False)
     assert result.returncode == 2
     assert re.search(r"error: the rows need a search server, and http://\S+ does not work", result.stderr)

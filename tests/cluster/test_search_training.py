@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.training import Attempt, Ended, HeldSave
+from verl_trgrpo.retrieval.server import server_process
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.tiny.search import CHECKPOINT, prepare
-from verl_trgrpo.tiny.search_server import retrieval_server
 
 # Steps whose saves are held. There is one more, since the engine's death shows where the next one would get its weights.
 SERVER_DIES, SERVER_RETURNS, ENGINE_DIES = 1, 2, 4
@@ -63,13 +62,6 @@ class Interrupted:
         return [json.loads(line) for line in (self.run_dir / kind / f"{step}.jsonl").read_text().splitlines()]
 
 
-def kill_server(directory: Path) -> None:
-    words = {"verl_trgrpo.tiny.search_server", str(directory / "index")}
-    (server,) = (child for child in psutil.Process().children() if words <= set(child.cmdline()))
-    server.kill()
-    server.wait()
-
-
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory) -> Interrupted:
     directory = tmp_path_factory.mktemp("search_training")
@@ -78,12 +70,13 @@ def interrupted(tmp_path_factory) -> Interrupted:
     pq.write_table(table.slice(0, QUESTIONS), directory / "few.parquet")
     run_dir, index, log = directory / "run", directory / "index", directory / "log"
     dies, returns, engine = (HeldSave(run_dir, step) for step in (SERVER_DIES, SERVER_RETURNS, ENGINE_DIES))
-    with retrieval_server(index, log) as url, Attempt(run_dir, overrides(directory, url)) as attempt:
+    with server_process(index, log) as server, Attempt(run_dir, overrides(directory, server.url)) as attempt:
         dies.wait(attempt)
-        kill_server(directory)
+        server.process.kill()
+        server.process.wait()
         dies.release()
         returns.wait(attempt)
-        with retrieval_server(index, log, urlsplit(url).port):
+        with server_process(index, log, port=urlsplit(server.url).port):
             returns.release()
             engine.wait(attempt)
             attempt.kill("VLLM::EngineCore")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from verl_trgrpo.core import LOSS_AGG_MODES, ClipRange, PolicyLoss, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core import ClipRange, PolicyLoss, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core.losses import LOSS_AGG_MODES
 
 HORIZON = 16.0
 """Divisor of seq-mean-token-sum-norm, which would otherwise depend on the padding."""
@@ -85,7 +86,14 @@ def evaluate(
         options = {"loss_scale_factor": HORIZON} | options
     log_prob = batch.log_prob.detach().clone().requires_grad_()
     result = compute_policy_loss(
-        batch.old_log_prob, log_prob, batch.advantages, batch.mask, weighting, clip, mode, **options
+        log_prob,
+        old_log_prob=batch.old_log_prob,
+        advantages=batch.advantages,
+        response_mask=batch.mask,
+        weighting=weighting,
+        clip=clip,
+        loss_agg_mode=mode,
+        **options,
     )
     (gradient,) = torch.autograd.grad(result.loss, log_prob)
     return result, gradient

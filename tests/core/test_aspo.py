@@ -5,10 +5,17 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.core import ClipRange, TokenWeighting, compute_aspo_loss, make_shaping
+from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
 CLIP = ClipRange(low=0.2, high=0.25, dual=3.0)
 UNIFORM = TokenWeighting(shaping=make_shaping("uniform"))
+
+
+def aspo(old_log_prob, log_prob, advantages, mask, weighting=UNIFORM, **options):
+    return compute_policy_loss(
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, weighting=weighting, clip=CLIP,
+        surrogate="aspo", **options,
+    )  # fmt: skip
 
 
 def tokens(pairs):
@@ -38,7 +45,7 @@ CLOSED_FORMS = {
 def test_one_token(case):
     ratio, advantage, loss, slope = CLOSED_FORMS[case]
     inputs = tokens([(ratio, advantage)])
-    result = compute_aspo_loss(*inputs, UNIFORM, CLIP)
+    result = aspo(*inputs)
     (gradient,) = torch.autograd.grad(result.loss, inputs[1])
     assert result.loss.item() == pytest.approx(loss, rel=1e-12)
     assert gradient.item() == pytest.approx(slope, rel=1e-12)
@@ -70,9 +77,8 @@ def test_the_gradient_is_the_formula_s(shaping):
     old_log_prob, log_prob, advantages, mask = batch()
     weighting = TokenWeighting(shaping=make_shaping(shaping))
     is_weights = torch.rand(mask.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 0.5
-    result = compute_aspo_loss(
-        old_log_prob, log_prob, advantages, mask, weighting, CLIP, "seq-mean-token-mean", is_weights
-    )
+    options = {"loss_agg_mode": "seq-mean-token-mean", "rollout_is_weights": is_weights}
+    result = aspo(old_log_prob, log_prob, advantages, mask, weighting, **options)
     (gradient,) = torch.autograd.grad(result.loss, log_prob)
 
     x = log_prob.detach().clone().requires_grad_()
@@ -91,7 +97,7 @@ def test_the_gradient_is_the_formula_s(shaping):
 
 def test_capped_tokens_are_not_counted_as_without_gradient():
     inputs = tokens([(1.0, 1.0), (1.5, 1.0), (0.1, 1.0), (5.0, -1.0)])
-    metrics = compute_aspo_loss(*inputs, UNIFORM, CLIP).metrics
+    metrics = aspo(*inputs).metrics
     assert metrics["pg_clipfrac"] == 0.25
     assert metrics["pg_clipfrac_lower"] == 0.5
     assert metrics["tr_zero_grad_frac"] == 0.25
@@ -102,6 +108,6 @@ def test_nothing_outside_the_mask_and_nothing_infinite_reaches_the_gradient(dtyp
     old_log_prob = torch.tensor([[-math.inf, -math.inf, -1.0, math.nan]], dtype=torch.float64)
     log_prob = torch.tensor([[-1.0, -1.0, -math.inf, math.nan]], dtype=torch.float64, requires_grad=True)
     advantages = torch.tensor([[1.0, -1.0, 1.0, math.nan]], dtype=torch.float64)
-    loss = compute_aspo_loss(old_log_prob, log_prob, advantages, torch.tensor([[1, 1, 1, 0]]), UNIFORM, CLIP).loss
+    loss = aspo(old_log_prob, log_prob, advantages, torch.tensor([[1, 1, 1, 0]])).loss
     (gradient,) = torch.autograd.grad(loss, log_prob)
     assert loss.isfinite() and gradient.isfinite().all() and gradient[0, 3] == 0

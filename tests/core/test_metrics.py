@@ -1,14 +1,16 @@
-"""The reported figures against plain arithmetic, and their pooling over micro-batches."""
+"""Metrics of token weights and of groups against plain arithmetic."""
 
 import math
 import pickle
+import random
 import statistics
+from itertools import groupby
 
 import pytest
 
 from tests.core.reference import published_weight
-from tests.core.test_policy_loss import CLIP, batch
-from verl_trgrpo.core import TokenStatistic, TokenWeighting, compute_policy_loss
+from tests.core.test_policy_loss import batch, loss_of
+from verl_trgrpo.core import TokenStatistic, TokenWeighting, group_metrics
 
 
 def by_hand(log_prob, advantages, mask):
@@ -34,23 +36,21 @@ def by_hand(log_prob, advantages, mask):
     }
 
 
-def metrics_of(inputs, weighting=None):
-    return compute_policy_loss(*inputs, weighting or TokenWeighting(), CLIP).metrics
-
-
-def test_figures_follow_their_definitions():
+def test_metrics_follow_their_definitions():
     inputs = batch(rows=8, length=16)
-    metrics = metrics_of(inputs)
+    result = loss_of(inputs)
+    metrics = result.metrics
     expected = by_hand(inputs[1].detach(), inputs[2], inputs[3])
     assert 0 < expected["tr_weight_at_lower"] < 1 and 0 < expected["tr_weight_at_upper"] < 1
     for name, value in expected.items():
         assert metrics[name] == pytest.approx(value, rel=1e-6), name
     assert metrics["tr_zero_grad_frac"] == pytest.approx(metrics["pg_clipfrac"] + metrics["pg_clipfrac_lower"])
+    assert result.means == metrics and all(type(value) is float for value in result.means.values())
 
 
 def test_weights_are_reported_before_normalisation():
     inputs = batch()
-    plain, normalized = metrics_of(inputs), metrics_of(inputs, TokenWeighting(normalize="token_mean"))
+    plain, normalized = (loss_of(inputs, TokenWeighting(normalize=x)).metrics for x in ("none", "token_mean"))
     assert normalized["tr_weight_mean"] == plain["tr_weight_mean"] > 1.0
 
 
@@ -64,3 +64,25 @@ def test_statistics_travel_between_processes():
 def test_statistics_of_nothing_are_zero():
     assert TokenStatistic("ratio", (0.0, 0.0)) == 0.0
     assert TokenStatistic("std", (0.0, 0.0, 0.0)) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_of_groups_are_those_of_counting(seed):
+    chance = random.Random(seed)
+    batch = [
+        (chance.randrange(12), chance.choice([0.0, 1.0]), {"format_ok": chance.choice([0.0, 1.0])}) for _ in range(40)
+    ]
+    groups, rewards, infos = zip(*batch, strict=True)
+    found = group_metrics(groups, rewards, infos)
+    by_group = [
+        [reward for _, reward, _ in rows] for _, rows in groupby(sorted(batch, key=lambda x: x[0]), lambda x: x[0])
+    ]
+    equal = [all(reward == rows[0] for reward in rows) for rows in by_group]
+    assert found["critic/equal_groups_frac"] == sum(equal) / len(equal)
+    assert found["critic/no_answer_frac"] == sum(info["format_ok"] == 0 for info in infos) / 40
+
+
+def test_a_reward_that_says_nothing_of_answers_gets_no_share_of_them():
+    assert group_metrics("aabb", [1, 1, 0, 1], [{}] * 4) == {"critic/equal_groups_frac": 0.5}
+    assert group_metrics("aabb", [1, 1, 0, 1], []) == {"critic/equal_groups_frac": 0.5}
+    assert group_metrics("", [], []) == {}

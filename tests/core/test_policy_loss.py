@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
-from verl_trgrpo.core import LOSS_AGG_MODES, ClipRange, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core.losses import LOSS_AGG_MODES
 
 CLIP = ClipRange(low=0.2, high=0.28, dual=2.5)
 
@@ -22,12 +23,17 @@ def batch(seed=0, rows=8, length=12, dtype=torch.float64):
     return old_log_prob.to(dtype), log_prob.to(dtype).requires_grad_(), advantages.to(dtype), mask
 
 
-def run(inputs, weighting=None, clip=CLIP, mode="token-mean", **kwargs):
+def loss_of(inputs, weighting=None, clip=CLIP, mode="token-mean", **options):
     old_log_prob, log_prob, advantages, mask = inputs
-    result = compute_policy_loss(
-        old_log_prob, log_prob, advantages, mask, weighting or TokenWeighting(), clip, mode, **kwargs
-    )
-    (gradient,) = torch.autograd.grad(result.loss, log_prob)
+    return compute_policy_loss(
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask,
+        weighting=weighting or TokenWeighting(), clip=clip, loss_agg_mode=mode, **options,
+    )  # fmt: skip
+
+
+def run(inputs, *args, **options):
+    result = loss_of(inputs, *args, **options)
+    (gradient,) = torch.autograd.grad(result.loss, inputs[1])
     return result, gradient
 
 
@@ -109,7 +115,7 @@ def test_extreme_log_probs_stay_finite(dtype):
             assert all(math.isfinite(value) for value in result.metrics.values())
 
 
-def test_rollout_weights_that_are_no_numbers_outside_the_mask_do_not_leak():
+def test_rollout_weights_of_nan_outside_the_mask_do_not_leak():
     inputs = batch()
     expected, expected_gradient = run(inputs)
     result, gradient = run(inputs, rollout_is_weights=torch.where(inputs[3], 1.0, math.nan))
@@ -120,8 +126,7 @@ def test_nan_inside_the_mask_is_not_hidden():
     old_log_prob, log_prob, advantages, mask = batch()
     spoiled = log_prob.detach().clone()
     spoiled[0, 0] = float("nan")
-    result = compute_policy_loss(old_log_prob, spoiled, advantages, mask, TokenWeighting(), CLIP)
-    assert torch.isnan(result.loss)
+    assert torch.isnan(loss_of((old_log_prob, spoiled, advantages, mask)).loss)
 
 
 @pytest.mark.parametrize("mode", LOSS_AGG_MODES)
@@ -160,7 +165,18 @@ def test_wrong_shapes_are_named(which):
     tensors = [old_log_prob, log_prob.detach(), advantages, mask, *[torch.ones_like(advantages)] * 2]
     tensors[which] = tensors[which][:, :-1]
     with pytest.raises(ValueError, match=r"one shape \(batch, response_length\).*\(8, 11\)"):
-        compute_policy_loss(*tensors[:4], TokenWeighting(), CLIP, rollout_is_weights=tensors[4], entropy=tensors[5])
+        loss_of(tensors[:4], rollout_is_weights=tensors[4], entropy=tensors[5])
+
+
+def test_tensors_of_equal_shape_cannot_be_swapped_silently():
+    old_log_prob, log_prob, advantages, mask = batch()
+    with pytest.raises(TypeError):
+        compute_policy_loss(old_log_prob, log_prob, advantages, mask, weighting=TokenWeighting(), clip=CLIP)
+
+
+def test_an_unknown_surrogate_is_named():
+    with pytest.raises(ValueError, match=r"surrogate='gspo'.*ppo.*aspo"):
+        loss_of(batch(), surrogate="gspo")
 
 
 @pytest.mark.parametrize(

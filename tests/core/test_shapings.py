@@ -97,7 +97,10 @@ def tokens(**columns):
     mask = torch.tensor([[1] * n + [0]])
     log_prob = given.get("log_prob", torch.full((1, n + 1), -0.5, dtype=torch.float64))
     advantages = given.get("advantages", torch.ones(1, n + 1, dtype=torch.float64))
-    return Tokens.of_batch(given.get("old_log_prob", log_prob), log_prob, advantages, mask, given.get("entropy"))
+    old_log_prob, entropy = given.get("old_log_prob", log_prob), given.get("entropy")
+    return Tokens.of_batch(
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, entropy=entropy
+    )
 
 
 def test_stapo_leaves_out_what_is_rare_sure_and_rewarded():
@@ -117,7 +120,8 @@ def test_top_entropy_keeps_a_rounded_up_share_and_all_ties():
     assert kept(list(range(30)), 0.1) == [0] * 27 + [1] * 3
     assert kept([3, 1, 2, 0.5, 0.1], 0.3) == [1, 0, 1, 0, 0]
     assert kept([2, 1, 2, 2, 0.1], 0.2) == [1, 0, 1, 1, 0]
-    empty = Tokens.of_batch(*torch.zeros(4, 1, 3), torch.zeros(1, 3))
+    zeros = torch.zeros(1, 3)
+    empty = Tokens.of_batch(zeros, old_log_prob=zeros, advantages=zeros, response_mask=zeros, entropy=zeros)
     assert make_shaping("top_entropy").weigh(empty).tolist() == [[1, 1, 1]]
 
 
@@ -162,15 +166,18 @@ def test_cppo_leaves_out_what_drifts_too_far_for_its_place():
 def test_cppo_counts_generated_tokens_alone_and_each_response_for_itself():
     log_prob, old = torch.tensor([[0.4, 0.9, 0.55, 0.35], [0.2, 0.3, 0.9, 0.9]]).log(), torch.full((2, 4), 0.3).log()
     mask = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0]])  # a gap of observed tokens; no tokens at all
-    batch = Tokens.of_batch(old, log_prob, torch.ones(2, 4), mask)
+    batch = Tokens.of_batch(log_prob, old_log_prob=old, advantages=torch.ones(2, 4), response_mask=mask)
     assert make_shaping("cppo").weigh(batch).tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
 
 
 def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():
     generator = torch.Generator().manual_seed(0)
     log_prob = -torch.rand(64, 200, generator=generator, dtype=torch.float64)
-    mask = torch.ones(64, 200)
-    of = lambda rows: Tokens.of_batch(log_prob[rows], log_prob[rows], mask[rows], mask[rows])  # noqa: E731
+
+    def of(rows):
+        x, ones = log_prob[rows], torch.ones(64, 200)[rows]
+        return Tokens.of_batch(x, old_log_prob=x, advantages=ones, response_mask=ones)
+
     for share in (0.1, 0.5, 0.9):
         kept = make_shaping("random_subset", share=share).weigh(of(slice(None)))
         assert set(kept.unique().tolist()) == {0.0, 1.0}

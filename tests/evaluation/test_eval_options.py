@@ -1,10 +1,10 @@
-"""Options, presets and rows: everything wrong is said at once, before anything is loaded."""
+"""Options, presets and rows: all problems are reported at once, before anything is loaded."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
+from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling
 from verl_trgrpo.evaluation.rows import load_rows
 
 
@@ -28,7 +28,7 @@ def test_all_problems_come_in_one_message(tmp_path):
     with pytest.raises(ValueError, match="9 problems") as caught:
         EvalOptions(model="", data=(tmp_path / "none",), k=2, top_p=0.0, max_tokens=0, seed=-1, limit=0,
                     tensor_parallel=0, search=("topk=0",))  # fmt: skip
-    for part in ("none is not a file", "model is empty", "temperature 0", "top_p=0.0", "topk is 0", "seed=-1"):
+    for part in ("none is not a file", "model is empty", "k=2", "top_p=0.0", "topk=0", "seed=-1", "limit=0"):
         assert part in str(caught.value)
 
 
@@ -47,7 +47,7 @@ def test_limit_draws_rows_with_the_seed(tmp_path):
         return [row.position for row in load_rows([file], limit, seed)[0]]
 
     assert drawn(10, 0) == sorted(drawn(10, 0)) == drawn(10, 0) != drawn(10, 1)
-    assert drawn(10, 0) != [*range(10)], "the first rows of a sorted file are no sample"
+    assert drawn(10, 0) != [*range(10)], "the first rows of a sorted file are not a sample"
     assert drawn(1000, 0) == [*range(100)]
 
 

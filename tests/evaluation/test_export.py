@@ -1,10 +1,11 @@
-"""A checkpoint as a Hugging Face directory with a model card, and its upload to a hub that is a process of the test's."""
+"""A checkpoint as a Hugging Face directory with a model card, and its upload to a hub that the test runs."""
 
 import base64
 import json
 import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import yaml
@@ -14,48 +15,65 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.evaluation.checkpoint import fingerprint
-from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.evaluation.export import find_checkpoint, model_card
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
+CONFIG = {
+    "actor_rollout_ref": {
+        "model": {"path": "org/tiny"},
+        "actor": {"policy_loss": {"loss_mode": "tr_grpo", "shaping": {"alpha": 2.0}}},
+    },
+    "data": {"train_files": "/home/me/data/train.parquet", "val_files": "/home/me/data/test.parquet"},
+}
 
-@pytest.fixture
-def run_dir(tmp_path):
-    """What the single-file trainer, or veRL with hf_model among its contents, leaves behind: two checkpoints."""
-    directory = tmp_path / "run"
+
+def make_run(directory):
+    """Write what the single-file trainer, or veRL with hf_model among its contents, leaves behind: two checkpoints."""
     model, tokenizer = load(CHECKPOINT)
     for step in (5, 10):
         model.save_pretrained(directory / f"global_step_{step}")
         tokenizer.save_pretrained(directory / f"global_step_{step}")
     (directory / "global_step_10/optimizer.pt").write_bytes(b"not for others")
-    config = compose(
-        "kk_quickstart", ["actor_rollout_ref.model.path=org/tiny", "data.train_files=/home/me/data/train.parquet"]
-    )
-    OmegaConf.save(config.config, directory / "config.yaml")
-    (directory / "run.json").write_text(
-        json.dumps({"algorithm": "tr_grpo", "versions": {"verl": "0.9.1"}, "commit": "abc"})
-    )
-    steps = [
-        {"step": 0, "data": {"val-core/kk/acc/mean@1": 0.25}},
-        {"step": 10, "data": {"val-core/kk/acc/mean@1": 0.75}},
-    ]
+    OmegaConf.save(OmegaConf.create(CONFIG), directory / "config.yaml")
+    record = {"algorithm": "tr_grpo", "versions": {"verl": "0.9.1"}, "commit": "abc"}
+    (directory / "run.json").write_text(json.dumps(record))
+    accuracies = {0: 0.25, 10: 0.75}
+    steps = [{"step": step, "data": {"val-core/kk/acc/mean@1": value}} for step, value in accuracies.items()]
     (directory / "metrics-1.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return directory
 
 
-def card_of(directory):
-    _, head, text = (directory / "README.md").read_text().split("---\n", 2)
+@pytest.fixture
+def run_dir(tmp_path):
+    return make_run(tmp_path / "run")
+
+
+def card(run_dir, step=10):
+    _, head, text = model_card(run_dir / f"global_step_{step}").split("---\n", 2)
     return yaml.safe_load(head), text
 
 
-def test_the_latest_checkpoint_and_a_card_from_the_run_s_record(run_dir, tmp_path):
-    out = tmp_path / "out"
-    assert main(["export", str(run_dir), "--out", str(out)]) == 0
-    assert (
-        AutoModelForCausalLM.from_pretrained(out).config.vocab_size and AutoTokenizer.from_pretrained(out).chat_template
-    )
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A run and its export."""
+    directory = tmp_path_factory.mktemp("exported")
+    run_dir = make_run(directory / "run")
+    assert main(["export", str(run_dir), "--out", str(directory / "out")]) == 0
+    return run_dir, directory / "out"
+
+
+def test_the_latest_checkpoint_is_exported_with_its_card(exported):
+    run_dir, out = exported
+    assert AutoModelForCausalLM.from_pretrained(out).config.vocab_size
+    assert AutoTokenizer.from_pretrained(out).chat_template
     assert not (out / "optimizer.pt").exists()
-    head, text = card_of(out)
+    assert (out / "README.md").read_text() == model_card(run_dir / "global_step_10")
+
+
+def test_the_card_has_the_run_s_record(exported):
+    run_dir, _ = exported
+    head, text = card(run_dir)
     assert head["base_model"] == "org/tiny" and "verl-trgrpo" in head["tags"]
     rows = {cells[1].strip(" `"): cells[2].strip() for line in text.splitlines() if len(cells := line.split("|")) > 2}
     loss = "actor_rollout_ref.actor.policy_loss"
@@ -64,69 +82,75 @@ def test_the_latest_checkpoint_and_a_card_from_the_run_s_record(run_dir, tmp_pat
     assert rows["validation accuracy at step 0"] == "0.250" and rows["validation accuracy at step 10"] == "0.750"
 
 
-def test_an_earlier_checkpoint_has_its_own_figures(run_dir, tmp_path):
-    assert main(["export", str(run_dir / "global_step_5"), "--out", str(tmp_path / "out")]) == 0
-    text = card_of(tmp_path / "out")[1]
+def test_an_earlier_checkpoint_has_its_own_figures(exported):
+    run_dir, _ = exported
+    assert find_checkpoint(run_dir / "global_step_5") == run_dir / "global_step_5"
+    text = card(run_dir, 5)[1]
     assert "step 5" in text and "0.250" in text and "0.750" not in text
 
 
+@pytest.fixture
+def small_run(tmp_path):
+    """A run without weights."""
+    (tmp_path / "run/global_step_10").mkdir(parents=True)
+    return tmp_path / "run"
+
+
 def name_model(run_dir, model):
-    """Write another base model into the run's configuration."""
-    config = OmegaConf.load(run_dir / "config.yaml")
-    config.actor_rollout_ref.model.path = model
-    OmegaConf.save(config, run_dir / "config.yaml")
+    OmegaConf.save(OmegaConf.create({"actor_rollout_ref": {"model": {"path": model}}}), run_dir / "config.yaml")
 
 
 @pytest.mark.parametrize("model", ["runs/small_lm/word_problems/model", "./org/tiny", "~/tiny", "/tiny", "a/b c"])
-def test_a_path_is_not_named_as_a_model_of_the_hub(run_dir, tmp_path, model):
-    name_model(run_dir, model)
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "out")]) == 0
-    head, text = card_of(tmp_path / "out")
+def test_a_path_is_not_given_as_a_model_of_the_hub(small_run, model):
+    name_model(small_run, model)
+    head, text = card(small_run)
     assert "base_model" not in head
     assert "runs/small_lm" not in text
 
 
-@pytest.mark.parametrize("place", ["started", "elsewhere"])
-def test_nor_is_a_directory_whose_path_looks_like_a_name(run_dir, tmp_path, monkeypatch, place):
-    """A run names what it trains from the directory where it was started, which is often above its own."""
-    model = {"started": tmp_path, "elsewhere": tmp_path / "elsewhere"}[place] / "org/tiny"
-    model.mkdir(parents=True)
-    (tmp_path / "elsewhere").mkdir(exist_ok=True)
+@pytest.mark.parametrize("place", [".", "elsewhere"])
+def test_nor_is_a_directory_whose_path_is_like_a_name(small_run, tmp_path, monkeypatch, place):
+    """A run names its base model relative to the directory where it was started, which is often above its own."""
+    (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "out")]) == 0
-    assert "base_model" not in card_of(tmp_path / "out")[0]
+    name_model(small_run, "org/tiny")
+    assert card(small_run)[0]["base_model"] == "org/tiny"
+    (tmp_path / place / "org/tiny").mkdir(parents=True)
+    assert "base_model" not in card(small_run)[0]
 
 
 @pytest.mark.parametrize(("inside", "step"), [("run", 10), ("run/global_step_5", 5)])
-def test_the_current_directory_has_its_own_name(run_dir, tmp_path, monkeypatch, inside, step):
+def test_the_current_directory_has_its_own_name(small_run, tmp_path, monkeypatch, inside, step):
+    (small_run / "global_step_5").mkdir()
     monkeypatch.chdir(tmp_path / inside)
-    assert main(["export", ".", "--out", str(tmp_path / "out")]) == 0
-    assert f"# run, step {step}\n" in card_of(tmp_path / "out")[1]
+    checkpoint = find_checkpoint(Path())
+    assert f"# run, step {step}\n" in model_card(checkpoint)
 
 
-def test_the_single_file_trainer_is_not_taken_for_verl_nor_a_model_made_up(run_dir, tmp_path):
-    (run_dir / "config.yaml").unlink()
-    (run_dir / "run.json").write_text(json.dumps({"trainer": "minimal", "arm": "tr_grpo", "settings": {"lr": 0.1}}))
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "unknown")]) == 0
-    head, text = card_of(tmp_path / "unknown")
-    assert "Base model not recorded" in text and "tr_grpo" in text
+def test_the_single_file_trainer_is_not_taken_for_verl_nor_a_model_invented(small_run):
+    (small_run / "run.json").write_text(json.dumps({"trainer": "minimal", "arm": "tr_grpo", "settings": {"lr": 0.1}}))
+    head, text = card(small_run)
+    assert "not recorded" in text and "tr_grpo" in text
     assert "veRL" not in text and "verl" not in head["tags"] and "base_model" not in head
-    (run_dir / "options.json").write_text(json.dumps({"arm": "tr_grpo", "model": "org/tiny"}))
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "known")]) == 0
-    head, text = card_of(tmp_path / "known")
+    (small_run / "options.json").write_text(json.dumps({"arm": "tr_grpo", "model": "org/tiny"}))
+    head, text = card(small_run)
     assert head["base_model"] == "org/tiny" and "not recorded" not in text.split("## Training")[0]
 
 
-def test_wrong_input(run_dir, tmp_path, capsys):
+def test_wrong_input(exported, tmp_path, capsys):
+    run_dir, _ = exported
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine").touch()
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "full")]) == 2
-    assert main(["export", str(tmp_path / "full"), "--out", str(tmp_path / "out")]) == 2
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "out"), "--push", "name"]) == 2
-    assert main(["export", str(run_dir), "--out", str(tmp_path / "out"), "--private"]) == 2
-    said = capsys.readouterr().err
-    assert "has files" in said and "has no checkpoint" in said and "OWNER/NAME" in said
-    assert "--private" in said and "--push" in said
+    out = str(tmp_path / "out")
+    wrong = {
+        "full has files": [str(run_dir), "--out", str(tmp_path / "full")],
+        "has no checkpoint": [str(tmp_path / "full"), "--out", out],
+        "OWNER/NAME": [str(run_dir), "--out", out, "--push", "name"],
+        "--push": [str(run_dir), "--out", out, "--private"],
+    }
+    for reason, words in wrong.items():
+        assert main(["export", *words]) == 2
+        assert reason in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -141,21 +165,16 @@ class Hub(BaseHTTPRequestHandler):
             answer = {"url": f"{server.address}/{json.loads(body)['organization']}/{json.loads(body)['name']}"}
         elif "/preupload/" in self.path:
             files = json.loads(body)["files"]
-            answer = {
-                "files": [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in files]
-            }
+            decided = {"uploadMode": "regular", "shouldIgnore": False}
+            answer = {"files": [{"path": file["path"], **decided} for file in files]}
         elif self.path.endswith("/validate-yaml"):
             answer = {"errors": [], "warnings": []}
         else:
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     server.uploaded[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            answer = {
-                "commitUrl": f"{server.address}/me/model/commit/1",
-                "commitOid": "1",
-                "hookOutput": "",
-                "success": True,
-            }
+            commit = f"{server.address}/me/model/commit/1"
+            answer = {"commitUrl": commit, "commitOid": "1", "hookOutput": "", "success": True}
         self._send(answer)
 
     def do_GET(self):
@@ -197,17 +216,24 @@ def test_a_hub_that_does_not_answer_leaves_the_model(run_dir, tmp_path, hub, cap
     hub.shutdown()
     hub.server_close()
     assert main(["export", str(run_dir), "--out", str(tmp_path / "out"), "--push", "me/model"]) == 1
-    assert "could not be uploaded" in capsys.readouterr().err and (tmp_path / "out/README.md").is_file()
+    assert "me/model" in capsys.readouterr().err and (tmp_path / "out/README.md").is_file()
 
 
-def test_the_same_command_uploads_what_is_there_with_the_card_as_it_was_edited(run_dir, tmp_path, hub, capsys):
-    out = tmp_path / "out"
-    assert main(["export", str(run_dir), "--out", str(out)]) == 0
-    (out / "README.md").write_text("edited")
-    (run_dir / "global_step_10/config.json").touch()
-    assert main(["export", str(run_dir), "--out", str(out)]) == 2, "without --push nothing is to be done"
-    assert main(["export", str(run_dir), "--out", str(out), "--push", "me/model"]) == 0, capsys.readouterr().err
-    assert hub.uploaded == {path.name: path.read_bytes() for path in out.iterdir()}
+@pytest.fixture
+def copied(exported, tmp_path):
+    """A copy of the run and its export, to change."""
+    for path in exported:
+        shutil.copytree(path, tmp_path / path.name)
+    return [str(tmp_path / path.name) for path in exported]
+
+
+def test_the_same_command_uploads_what_is_there_with_the_card_as_it_was_edited(copied, hub, capsys):
+    run_dir, out = copied
+    Path(out, "README.md").write_text("edited")
+    Path(run_dir, "global_step_10/config.json").touch()
+    assert main(["export", run_dir, "--out", out]) == 2, "without --push there is nothing to do"
+    assert main(["export", run_dir, "--out", out, "--push", "me/model"]) == 0, capsys.readouterr().err
+    assert hub.uploaded == {path.name: path.read_bytes() for path in Path(out).iterdir()}
     assert hub.uploaded["README.md"] == b"edited"
 
 
@@ -223,23 +249,22 @@ def test_a_merged_checkpoint_of_verl_is_uploaded_again_and_not_merged_again(run_
         hub.uploaded.clear()
         assert main(command) == 0, capsys.readouterr().err
         assert {"README.md", "model.safetensors"} <= {*hub.uploaded} and "merged_from.json" not in hub.uploaded
-    text = card_of(tmp_path / "out")[1]
+    text = (tmp_path / "out/README.md").read_text()
     assert "step 20" in text and "veRL's merger" in text
 
 
 @pytest.mark.parametrize("change", ["a weight", "no card"])
-def test_what_is_no_export_of_the_checkpoint_is_not_uploaded(run_dir, tmp_path, hub, capsys, change):
-    out = tmp_path / "out"
-    assert main(["export", str(run_dir), "--out", str(out)]) == 0
+def test_anything_but_an_export_of_the_checkpoint_is_not_uploaded(copied, hub, capsys, change):
+    run_dir, out = copied
     if change == "no card":
-        (out / "README.md").unlink()
+        Path(out, "README.md").unlink()
     else:
-        weights = run_dir / "global_step_10/model.safetensors"
+        weights = Path(run_dir, "global_step_10/model.safetensors")
         content = bytearray(weights.read_bytes())
         content[-1] ^= 1
         weights.write_bytes(content)
-    assert main(["export", str(run_dir), "--out", str(out), "--push", "me/model"]) == 2
-    assert "no export of" in capsys.readouterr().err and hub.uploaded == {} == hub.created
+    assert main(["export", run_dir, "--out", out, "--push", "me/model"]) == 2
+    assert "not an export of" in capsys.readouterr().err and hub.uploaded == {} == hub.created
 
 
 def test_a_private_repository_is_made_so_and_a_public_one_gets_nothing(run_dir, tmp_path, hub, capsys):

@@ -1,4 +1,4 @@
-"""A look at a run before it starts."""
+"""Previewing a run before it starts."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,11 +7,12 @@ from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation import generation
-from verl_trgrpo.evaluation.preview import Scored, render, reward_function
-from verl_trgrpo.evaluation.responses import Response
+from verl_trgrpo.evaluation import preview as preview_module
+from verl_trgrpo.evaluation.preview import Scored, render
+from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.verl_plugin.config import reward_function
 
 
 def scored(position, sample, score, text="so it is 4", **info):
@@ -19,13 +20,13 @@ def scored(position, sample, score, text="so it is 4", **info):
     return Scored(row, Response(position, sample, text, 9, cut=False), score, {"score": score, **info})
 
 
-def test_rewards_stand_beside_the_responses_and_the_summary_says_what_they_mean():
+def test_rewards_stand_beside_the_responses_and_the_summary_interprets_them():
     found = [scored(0, 0, 1.0, format_ok=1.0), scored(0, 1, 0.0, format_ok=0.0), scored(3, 0, 1.0, format_ok=1.0),
              scored(3, 1, 1.0, format_ok=1.0)]  # fmt: skip
     text = render(found, 0)
-    assert text.index("question 0") < text.index("reward 0, no answer") < text.index("question 3")
+    assert text.index("question 0") < text.index("-- reward 0, ") < text.index("question 3")
     assert "4 responses to 2 prompts: mean reward 0.750" in text
-    assert "learns nothing: 50%" in text and "could read: 25%" in text
+    assert "learns nothing: 50%" in text and "reward finds: 25%" in text
     assert "hardly learn" not in text
     assert "hardly learn" in render([scored(0, i, 0.0) for i in range(4)], 0)
 
@@ -54,13 +55,13 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
             text = right if job.sample == 0 else "no answer at all"
             store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
 
-    monkeypatch.setattr(generation, "make_responses", answer)
+    monkeypatch.setattr(preview_module, "make_responses", answer)
     words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
              f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
     assert main(["preview", "kk_quickstart", *words]) == 0
     shown = capsys.readouterr().out
     assert "24 responses to 3 prompts: mean reward" in shown
-    assert shown.count("-- reward") == 24 and shown.count("no answer that the reward could read") == 21
+    assert shown.count("-- reward") == 24 and shown.count("the reward found no answer") == 21
 
 
 def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):

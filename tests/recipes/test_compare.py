@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import tyro
 
-from verl_trgrpo.runs.checks.values import value_findings
+from tests.conftest import composed
+from verl_trgrpo.runs.checks.types import type_findings
 from verl_trgrpo.runs.compare.runner import Inputs, run_command
 from verl_trgrpo.runs.compare.study import read_study
-from verl_trgrpo.runs.compose import compose, defaults_of
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "compare"
 STUDIES = {path.stem: read_study(path) for path in sorted(FOLDER.glob("*.yaml"))}
@@ -30,9 +30,11 @@ def test_the_single_file_trainer_takes_the_flags(name, arm):
     options.objective()
 
 
-@pytest.mark.parametrize(("name", "arm"), [(name, arm) for name, arm in ARMS if STUDIES[name].trainer == "verl"])
-def test_the_overrides_of_verl_compose_without_a_complaint(name, arm):
-    words = run_command(STUDIES[name], INPUTS, arm, 7, Path("/run"))
-    run = compose(STUDIES[name].config_name, words[words.index(STUDIES[name].config_name) + 1 :])
-    assert run.config.data.seed == 7 and run.choices["algorithm"] == STUDIES[name].arms[arm]["algorithm"]
-    assert value_findings(run.config, defaults_of(run.choices))[0] == []
+def test_the_overrides_of_verl_compose_and_have_sound_types():
+    """Each study once: its arms differ by algorithms, which test_registration composes, and by values."""
+    for study in (study for study in STUDIES.values() if study.trainer == "verl"):
+        for arm, settings in study.arms.items():
+            words = run_command(study, INPUTS, arm, 7, Path("/run"))
+            run = composed(words[words.index(study.config_name) + 1 :], study.config_name)
+            assert run.config.data.seed == 7 and run.choices["algorithm"] == settings["algorithm"]
+        assert type_findings(run.config, run.defaults) == []

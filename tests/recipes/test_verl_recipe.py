@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import composed
 from tests.runs.validation import validate
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.compose import compose, flat
+from verl_trgrpo.runs.compose import flat
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes/verl_recipe/tr_grpo"
@@ -38,10 +39,9 @@ def overrides_of(script, tmp_path, *words):
 )
 def test_a_script_composes_what_the_recipe_does(script, algorithm, tmp_path):
     overrides = overrides_of(script, tmp_path)
-    found = flat(compose("ppo_trainer", overrides).config)
-    recipe = flat(
-        compose(ROOT / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml", [f"algorithm={algorithm}"]).config
-    )
+    found = flat(composed(overrides, "ppo_trainer").config)
+    source = ROOT / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
+    recipe = flat(composed([f"algorithm={algorithm}"], source).config)
     differing = {key for key in found.keys() | recipe.keys() if found.get(key) != recipe.get(key)}
     assert {
         key for key in differing if key not in OWN and not key.startswith("actor_rollout_ref.rollout.agent")
@@ -52,7 +52,7 @@ def test_a_script_composes_what_the_recipe_does(script, algorithm, tmp_path):
 
 def test_further_words_come_last_and_win(tmp_path):
     overrides = overrides_of("run_qwen2_5_3b_kk.sh", tmp_path, "trainer.total_epochs=1")
-    assert compose("ppo_trainer", overrides).config.trainer.total_epochs == 1
+    assert composed(overrides, "ppo_trainer").config.trainer.total_epochs == 1
 
 
 def test_the_requirement_is_in_the_form_of_that_repository():

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.retrieval.servers import PASSAGES, write_corpus
-from verl_trgrpo.retrieval.build import IndexOptions, build_index
+from verl_trgrpo.retrieval import TOKEN_VARIABLE
+from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +15,8 @@ def small_index(tmp_path_factory) -> Path:
     corpus = write_corpus(directory / "corpus.jsonl", PASSAGES)
     build_index(IndexOptions(corpus, directory / "index"))
     return directory / "index"
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch):
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)

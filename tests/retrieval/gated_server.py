@@ -1,6 +1,6 @@
-"""``verl-trgrpo search`` whose searches wait until the file named by GATE exists; GATE.log has the queries of each.
+"""``verl-trgrpo search`` that takes two queries, and whose searches wait until the file named by GATE exists.
 
-Workers import this file, too.
+GATE.log has the queries. Workers import this file, too.
 """
 
 import os
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from verl_trgrpo.cli.main import main
+from verl_trgrpo.retrieval import app
 from verl_trgrpo.retrieval.index import Index
 
 GATE = Path(os.environ["GATE"])
@@ -24,6 +25,7 @@ def search(self, queries, topk):
 
 
 Index.search = search
+app.MAX_PENDING = 2
 
 if __name__ == "__main__":
     sys.exit(main(["search", *sys.argv[1:]]))

@@ -1,9 +1,6 @@
 """The command line's own server as a process, and the corpus that it serves."""
 
 import json
-import os
-import re
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import requests
+
+from verl_trgrpo.retrieval.server import server_process
 
 COMMAND = [sys.executable, "-m", "verl_trgrpo", "search"]
 
@@ -31,62 +30,32 @@ def write_corpus(path: Path, passages: dict[str, str]) -> Path:
     return path
 
 
-def command(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `verl-trgrpo search ...` to its end."""
-    return subprocess.run(
-        [*COMMAND, *map(str, words)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-
-
 @dataclass
 class Server:
     """A server process, started by the command line."""
 
     process: subprocess.Popen
     url: str
+    log: Path
 
     def post(self, body: object, **options: object) -> requests.Response:
-        if not isinstance(body, bytes):
-            body = json.dumps(body).encode()
-        return requests.post(f"{self.url}/retrieve", data=body, timeout=600, **options)
+        return requests.post(f"{self.url}/retrieve", json.dumps(body).encode(), timeout=600, **options)
 
     def get(self, path: str, **options: object) -> requests.Response:
         return requests.get(f"{self.url}{path}", timeout=600, **options)
 
     def pending(self) -> int:
-        """Queries in work."""
+        """Return the number of queries in work."""
         return self.get("/health").json()["pending"]
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        return self.process.wait(600)
 
 
 @contextmanager
-def serving(*words: object, program: Sequence[str] = COMMAND, **environment: str) -> Iterator[Server]:
+def serving(index: Path, log: Path, *flags: object, command: Sequence[str] = COMMAND) -> Iterator[Server]:
     """Run `verl-trgrpo search serve` on a free port of loopback."""
-    process = subprocess.Popen(
-        [*program, "serve", "--port", "0", *map(str, words)],
-        env=os.environ | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline()
-        found = re.search(r"listening on (http://\S+)/retrieve", line)
-        assert found, line + (process.stderr.read() if process.poll() is not None or not line else "")
-        server = Server(process, found[1])
+    with server_process(index, log, *flags, command=command) as running:
+        server = Server(running.process, running.url.removesuffix("/retrieve"), log)
         assert server.get("/health").json()["status"] == "ok"
         yield server
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def wait_for(condition, seconds: float = 600) -> None:

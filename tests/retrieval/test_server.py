@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,14 +17,16 @@ import requests
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.retrieval.servers import PASSAGES, command, serving, wait_for
+from tests.retrieval.servers import PASSAGES, serving, wait_for
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.retrieval.server import server_process
 
 TOKEN = "correct-horse-battery-staple"
 
 
 @pytest.fixture(scope="module")
-def server(small_index):
-    with serving("--index", small_index, "--max-queries", 50) as server:
+def server(small_index, tmp_path_factory):
+    with serving(small_index, tmp_path_factory.mktemp("server") / "log") as server:
         yield server
 
 
@@ -79,8 +82,9 @@ def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
     assert server.process.poll() is None and server.pending() == 0
 
 
-def test_a_token_is_asked_for(small_index):
-    with serving("--index", small_index, VERL_TRGRPO_SEARCH_TOKEN=TOKEN) as server:
+def test_a_token_is_required(small_index, tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", TOKEN)
+    with serving(small_index, tmp_path / "log") as server:
         body = {"queries": ["polonium"]}
         for value in (None, "", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Bearer é"):
             headers = {} if value is None else {"Authorization": value.encode()}
@@ -106,22 +110,22 @@ class Gate:
         log = Path(f"{self.path}.log")
         return log.read_text().split() if log.exists() else []
 
-    def serving(self, index, *words):
-        program = [sys.executable, str(Path(__file__).parent / "gated_server.py")]
+    def serving(self, index, *flags):
+        command = [sys.executable, str(Path(__file__).parent / "gated_server.py")]
         patient = ("--deadline", 300)  # the gate may stay shut for long on a busy machine
-        return serving("--index", index, "--threads", 1, *patient, *words, program=program, GATE=str(self.path))
+        return serving(index, self.path.with_name("log"), "--threads", 1, *patient, *flags, command=command)
 
 
 @pytest.fixture
-def gate(tmp_path):
+def gate(tmp_path, monkeypatch):
     gate = Gate(tmp_path / "gate")
+    monkeypatch.setenv("GATE", str(gate.path))
     yield gate
     gate.open()
 
 
 def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
-    limits = ("--max-pending", 2, "--max-queries", 2)
-    with gate.serving(small_index, *limits) as server, ThreadPoolExecutor(2) as pool:
+    with gate.serving(small_index) as server, ThreadPoolExecutor(2) as pool:
         body = {"queries": ["a"]}
         accepted = [pool.submit(server.post, body) for _ in range(2)]
         wait_for(lambda: server.pending() == 2)
@@ -151,8 +155,8 @@ def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
         assert set(gate.searched()) == {"a", "c"}
 
 
-def test_a_body_that_does_not_come_ends_at_the_deadline(small_index):
-    with serving("--index", small_index, "--deadline", 0.5) as server:
+def test_a_body_that_does_not_come_ends_at_the_deadline(small_index, tmp_path):
+    with serving(small_index, tmp_path / "log", "--deadline", 0.5) as server:
         address = urlsplit(server.url)
         with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
             connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -171,11 +175,11 @@ def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
         gate.open()
         assert running.result().json() == {"result": [[{"id": "1", "contents": PASSAGES["1"]}]]}
         assert server.process.wait(600) == 0
-        assert "Traceback" not in server.process.stderr.read()
+        assert "Traceback" not in server.log.read_text()
 
 
-def test_workers_share_the_port_and_are_replaced(small_index):
-    with serving("--index", small_index, "--workers", 2) as server:
+def test_workers_share_the_port_and_are_replaced(small_index, tmp_path):
+    with serving(small_index, tmp_path / "log", "--workers", 2) as server:
 
         def workers():
             found = set()
@@ -202,15 +206,60 @@ def test_workers_share_the_port_and_are_replaced(small_index):
         wait_for(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in left))
 
 
-def test_wrong_input_is_one_clear_error(small_index, tmp_path):
+def test_wrong_input_is_one_clear_error(small_index, tmp_path, capsys):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         cases = {
-            f"cannot listen at 127.0.0.1 port {port}": ["--index", small_index, "--port", port],
+            f"127.0.0.1 port {port}": ["--index", small_index, "--port", port],
             "3 problems": ["--index", tmp_path, "--workers", 0, "--deadline", -1],
         }
         for reason, words in cases.items():
-            result = command("serve", *words)
-            assert result.returncode == 2, reason
-            assert result.stderr.count("error:") == 1 and reason in result.stderr
-            assert "Traceback" not in result.stderr
+            assert main(["search", "serve", *map(str, words)]) == 2
+            error = capsys.readouterr().err
+            assert error.count("error:") == 1 and reason in error
+
+
+def refuses(url):
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", urlsplit(url).port)) != 0
+
+
+def test_the_server_is_gone_after_the_block_and_its_port_is_free(small_index, tmp_path):
+    with server_process(small_index, tmp_path / "log") as server:
+        assert requests.post(server.url, json={"queries": ["polonium"]}, timeout=600).json()["result"][0]
+    assert server.process.returncode is not None
+    assert refuses(server.url)
+    with server_process(small_index, tmp_path / "log", port=urlsplit(server.url).port) as again:
+        assert again.url == server.url
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(small_index, tmp_path, number):
+    with server_process(small_index, tmp_path / "log") as server:
+        server.process.send_signal(number)
+    assert server.process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, number):
+    code = (
+        "import signal, sys; from pathlib import Path; from verl_trgrpo.retrieval.server import server_process\n"
+        "with server_process(Path(sys.argv[1]), Path(sys.argv[2]), '--workers', 2) as server:\n"
+        "    print(server.url, server.process.pid, flush=True)\n"
+        "    signal.pause()\n"
+    )
+    words = [sys.executable, "-c", code, str(small_index), str(tmp_path / "log")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
+        url, pid = parent.stdout.readline().split()
+        server = psutil.Process(int(pid))
+        parent.send_signal(number)
+        assert parent.wait(600) == -number
+    wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: refuses(url))  # the workers end after it
+    assert "Error" not in (tmp_path / "log").read_text()
+
+
+def test_a_server_that_cannot_start_is_an_error_with_its_reason(tmp_path):
+    with pytest.raises(RuntimeError, match="log"), server_process(tmp_path, tmp_path / "log"):
+        pass
+    assert "not a finished index" in (tmp_path / "log").read_text()

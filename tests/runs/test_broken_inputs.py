@@ -1,4 +1,4 @@
-"""Data and models that are broken in ways that a look at the file name does not show: named before anything is started."""
+"""Data and models that are damaged, or that would execute code: refused before anything is started."""
 
 import json
 import random
@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.validate import check
+from verl_trgrpo.runs.checks.files import data_findings, model_findings
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
@@ -43,8 +43,10 @@ def arguments(sound_run, tmp_path, model):
 
 
 def messages_of(arguments) -> list[str]:
-    """The errors, which keep a run from being started."""
-    return check(compose(overrides=arguments, platform="cpu")).messages(Level.ERROR)
+    """Return the errors about data and models."""
+    config = composed(arguments, platform="cpu").config
+    found = [*data_findings(config), *model_findings(config)]
+    return [finding.message for finding in found if finding.level is Level.ERROR]
 
 
 def edit(path, **fields):
@@ -57,7 +59,7 @@ def test_a_truncated_data_file(arguments, tmp_path, share):
     path = tmp_path / "train.parquet"
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     [problem] = messages_of(arguments)
-    assert problem.startswith(f"data.train_files={path} cannot be read as parquet") and "build it again" in problem
+    assert problem.startswith(f"data.train_files={path}")
 
 
 def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
@@ -67,35 +69,32 @@ def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
     path.write_bytes(content)
     assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is the test above"
     [problem] = messages_of(arguments)
-    assert problem.startswith(f"data.val_files={path} cannot be read as parquet")
+    assert problem.startswith(f"data.val_files={path}")
 
 
-@pytest.mark.parametrize(
-    ("rows", "complaint"), [(0, "has no rows"), (7, "has 7 rows, fewer than the data.train_batch")]
-)
-def test_a_data_file_without_enough_rows(arguments, tmp_path, rows, complaint):
-    write(tmp_path / "train.parquet", rows)
+def test_a_data_file_without_rows(arguments, tmp_path):
+    write(tmp_path / "train.parquet", 0)
     [problem] = messages_of(arguments)
-    assert complaint in problem
+    assert problem.startswith(f"data.train_files={tmp_path / 'train.parquet'}") and "no rows" in problem
 
 
 def test_a_tokenizer_of_another_model(arguments, model):
     edit(model / "config.json", vocab_size=100)
     [problem] = messages_of(arguments)
-    assert "embeddings up to 99; it belongs to another model" in problem
+    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "99" in problem
 
 
 def test_a_tokenizer_without_a_chat_template(arguments, model):
     (model / "chat_template.jinja").unlink()
     [problem] = messages_of(arguments)
-    assert "has no chat template" in problem
+    assert "custom_chat_template" in problem
     assert messages_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
 
 
-def test_a_tokenizer_alone_is_no_model(arguments, model):
+def test_a_tokenizer_alone_is_not_a_model(arguments, model):
     (model / "config.json").unlink()
     [problem] = messages_of(arguments)
-    assert "has no config.json" in problem
+    assert "config.json" in problem
 
 
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise ImportError\n"
@@ -114,19 +113,19 @@ def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, f
     edit(model / file, **fields)
     edit(model / "tokenizer_config.json", tokenizer_class=None)
     [problem] = messages_of(arguments)
-    assert "names Python code of its own (auto_map)" in problem and "trust_remote_code=true" in problem
+    assert "auto_map" in problem and "trust_remote_code=true" in problem
     assert not list(model.parent.rglob("ran"))
-    # Whoever has read it may run it: then the complaint is another one, or none.
+    # Whoever has read it may run it.
     allowed = messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"])
     assert not any("auto_map" in problem for problem in allowed)
 
 
-def test_a_local_tokenizer_is_looked_at_where_the_model_is_on_a_hub(arguments, model):
+def test_a_local_tokenizer_is_checked_where_the_model_is_on_a_hub(arguments, model):
     (model / "own.py").write_text(CODE)
     edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
     key = "actor_rollout_ref.model"
     [problem] = messages_of([*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"])
-    assert "names Python code of its own (auto_map)" in problem
+    assert "auto_map" in problem
     assert not list(model.parent.rglob("ran"))
 
 
@@ -141,8 +140,8 @@ def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, t
     (judge / "own.py").write_text(CODE)
     edit(judge / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
     [problem] = messages_of(arguments)
-    assert problem.startswith(f"reward.reward_model.model_path={judge} names Python code of its own (auto_map)")
+    assert problem.startswith(f"reward.reward_model.model_path={judge}") and "auto_map" in problem
     assert not list(tmp_path.rglob("ran"))
     found = messages_of([*arguments, "reward.reward_model.enable=false"])
-    assert len(found) == 2 and all("'kk_3ppl', for which there is no reward" in problem for problem in found)
+    assert len(found) == 2 and all("'kk_3ppl'" in problem for problem in found)
     assert messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []

@@ -1,8 +1,16 @@
-"""What `verl-trgrpo validate` finds."""
+"""Findings of ``check`` for tests, from cached compositions."""
 
-from verl_trgrpo.runs.compose import compose
+from collections.abc import Iterable
+
+from tests.conftest import composed
+from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.runs.validate import Report, check
 
 
 def validate(source, overrides=(), need_files=True) -> Report:
-    return check(compose(source, overrides), need_files)
+    return check(composed(overrides, source), need_files)
+
+
+def summary(findings: Iterable[Finding]) -> list[tuple[str, Level]]:
+    """Return key and level of each finding."""
+    return [(finding.where, finding.level) for finding in findings]

@@ -12,7 +12,7 @@ from verl_trgrpo.common.files import file_sha256, read_json
 from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution
-from verl_trgrpo.tasks.search_qa.tags import STOP_STRINGS, observation_frame, read_action
+from verl_trgrpo.tasks.search_qa.format import STOP_STRINGS, observation_frame, read_action
 from verl_trgrpo.tiny import puzzles, search
 from verl_trgrpo.tiny.model import load
 from verl_trgrpo.tiny.search_world import make_world

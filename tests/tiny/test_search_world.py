@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from verl_trgrpo.tasks.search_qa.tags import read_action
+from verl_trgrpo.tasks.search_qa.format import read_action
 from verl_trgrpo.tiny.search import TOPK, demonstrate, observed, open_index
 from verl_trgrpo.tiny.search_world import KINDS, PEOPLE, PROFESSIONS, corpus_text, make_world
 

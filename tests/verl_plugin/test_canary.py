@@ -12,9 +12,9 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.runs.checks.values import NAMES
+from verl_trgrpo.runs.checks.types import NAMES
 
-V1_TRAINER = "verl_trgrpo/verl_plugin/v1_replay_buffer.py"
+V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 
@@ -36,7 +36,7 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.agent_loop.AgentLoopBase": (
         ("trainer_config", "server_manager", "tokenizer", "processor", "dataset_cls", "data_config"),
-        "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/search.py",
+        "verl_trgrpo/tasks/search_qa/loop.py and verl_trgrpo/evaluation/generation.py",
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),
@@ -44,17 +44,17 @@ CALLED = {
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/reward_function.py and verl_trgrpo/runs/checks/reward_function.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/runs/checks/reward_function.py",
     ),
-    "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
-    "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/contracts.py"),
+    "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
+    "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
     "verl.utils.config.validate_config": (
         ("config", "use_reference_policy", "use_critic"),
-        "verl_trgrpo/runs/checks/contracts.py",
+        "verl_trgrpo/runs/checks/verl_dataclasses.py",
     ),
     "verl.utils.reward_score.default_compute_score": (
         ("data_source", "solution_str", "ground_truth"),
-        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/reward_function.py",
+        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/config.py",
     ),
 }
 
@@ -138,7 +138,7 @@ def test_vllm_s_cpu_build_has_the_switch_that_keeps_weights():
     import vllm._custom_ops as ops
 
     assert hasattr(ops, "_supports_onednn"), (
-        "vLLM packs its layers by another switch; see verl_trgrpo/verl_plugin/cpu/vllm_plugin.py"
+        "vLLM packs its layers by another switch; see verl_trgrpo/verl_plugin/cpu/vllm.py"
     )
 
 
@@ -159,7 +159,7 @@ def test_names_that_the_validation_takes_are_verl_s():
     # A list within a method.
     listed = inspect.getsource(ActorConfig.__post_init__).partition("valid_loss_agg_modes = [")[2].partition("]")[0]
     modes = set(re.findall(r'"([\w-]+)"', listed))
-    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/runs/checks/values.py"
+    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/runs/checks/types.py"
     engines = {backend for model in EngineRegistry._engines.values() for backend in model}
     for pattern, known in {
         "trainer.v1.trainer_mode": set(trainer_base.TRAINER_REGISTRY),
@@ -169,9 +169,7 @@ def test_names_that_the_validation_takes_are_verl_s():
         "*.loss_agg_mode": modes,
     }.items():
         missing = known - set(NAMES[pattern])
-        assert not missing, (
-            f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/runs/checks/values.py"
-        )
+        assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/runs/checks/types.py"
 
 
 def test_engines_can_be_looked_up_by_device():

@@ -13,14 +13,8 @@ from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
 from tests.core.strategies import CLIPS, MODES, batches
 from tests.core.strategies import evaluate as losses_of
-from verl_trgrpo.core import (
-    LOSS_AGG_MODES,
-    ClipRange,
-    TokenStatistic,
-    TokenWeighting,
-    compute_aspo_loss,
-    make_shaping,
-)
+from verl_trgrpo.core import ClipRange, TokenStatistic, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core.losses import LOSS_AGG_MODES
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, token_weighting_of
 
 
@@ -150,9 +144,11 @@ def test_options_that_would_be_ignored_are_refused():
 def test_aspo_is_a_loss_of_its_own():
     ours = evaluate("aspo", actor(uniform(loss_mode="aspo")), torch.float64, "token-mean")
     old_log_prob, log_prob, advantages, mask = batch(torch.float64)
-    weighting = TokenWeighting(shaping=make_shaping("uniform"))
-    expected = compute_aspo_loss(old_log_prob, log_prob, advantages, mask, weighting, ClipRange(high=0.28)).loss
-    assert ours[0] == expected
+    expected = compute_policy_loss(
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, surrogate="aspo",
+        weighting=TokenWeighting(shaping=make_shaping("uniform")), clip=ClipRange(high=0.28),
+    )  # fmt: skip
+    assert ours[0] == expected.loss
     assert ours[0] != evaluate("tr_grpo", actor(uniform()), torch.float64, "token-mean")[0]
 
 

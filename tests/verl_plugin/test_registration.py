@@ -6,14 +6,13 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-import hydra
 import numpy as np
 import pytest
 import torch
-from hydra.core.global_hydra import GlobalHydra
 from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
+from tests.conftest import composed
 from verl_trgrpo.core import DifficultyOptions, available_shapings, make_shaping
 
 # loss mode, estimator, shaping
@@ -57,9 +56,7 @@ LOSS = "actor_rollout_ref.actor.policy_loss"
 
 
 def compose(name, *overrides):
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-        return hydra.compose(name, overrides=list(overrides))
+    return composed(overrides, name).config
 
 
 def actor_of(config):
@@ -100,9 +97,11 @@ def test_a_broken_plugin_is_not_silent():
     assert "verl-trgrpo doctor" in result.stderr
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("stock", [True, False])
-def test_the_switch_on_stock_and_own_configuration(algorithm, stock):
+@pytest.mark.parametrize(
+    ("algorithm", "stock"),
+    [*((name, False) for name in ALGORITHMS), *((name, True) for name in ("tr_grpo_published", "dr_grpo", "tr_ha_dw"))],
+)
+def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
     config = (
         compose("ppo_trainer", f"+algorithm={algorithm}")
         if stock

@@ -1,1 +1,1 @@
-"""What token weights do to gradients, and how sharp a checkpoint's loss is: measured on a model's own rollouts."""
+"""Measure the effect of token weights on gradients, and the sharpness of the loss, on a model's own rollouts."""

@@ -1,5 +1,5 @@
-"""Gradients of single tokens' log-probabilities, at the logits in closed form and at parameters by batched autograd, and what
-token weights do to them.
+"""Measure gradients of single tokens' log-probabilities, at the logits in closed form and at parameters by batched autograd,
+and the effect of token weights on them.
 """
 
 from __future__ import annotations
@@ -7,13 +7,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, response_logits
 from verl_trgrpo.common.progress import Progress
+
+if TYPE_CHECKING:
+    from verl_trgrpo.analysis.analyze import AnalyzeOptions
 
 QUARTERS, BINS = 4, 20
 
@@ -21,16 +23,16 @@ _MEMORY_BYTES = 256 * 2**20
 
 
 class LogitGradients(NamedTuple):
-    """What :func:`logit_gradients` returns; all (tokens,) float64.
+    """The result of :func:`logit_gradients`; all (tokens,) float64.
 
     Args:
         log_probs: log p of the sampled tokens.
-        misses: 1 - p, exact also where p rounds to 1.
+        one_minus_prob: 1 - p, exact also where p rounds to 1.
         norms: ||grad_z log p||, between 1 - p and sqrt(2) (1 - p).
     """
 
     log_probs: torch.Tensor
-    misses: torch.Tensor
+    one_minus_prob: torch.Tensor
     norms: torch.Tensor
 
 
@@ -38,7 +40,7 @@ def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
     """Return the parameters that have `name` in theirs between dots, such as ``layers.3``, or all.
 
     Raises:
-        ValueError: when there are none.
+        ValueError: there are none.
     """
     named = list(model.named_parameters())
     parameters = [parameter for own, parameter in named if name == "all" or f".{name}." in f".{own}."]
@@ -54,33 +56,33 @@ def analyze_gradients(
     """Measure the gradients of a model's own rollouts, before and after weighting.
 
     Returns:
-        the figures, as JSON takes them (docs/analysis.md explains each); all tokens' gradients at the logits; and the gradient
-        norms by parameters of the first of them.
+        the figures as JSON types (docs/analysis.md explains each); all tokens' gradients at the logits; and the gradient norms
+        by parameters of the first of them.
 
     Raises:
-        ValueError: when no parameter has the name.
+        ValueError: no parameter has the name.
     """
     parameters = chosen_parameters(model, options.parameters)
     # Shuffled, so that the tokens that get a pass of their own come from all prompts; those without an advantage last, because
-    # they have no part in the shares.
+    # the shares leave them out.
     rollouts = sorted(
         random.Random(options.seed).sample(rollouts, len(rollouts)), key=lambda rollout: rollout.advantage == 0
     )
     advantages = torch.cat([torch.full(x.response.shape, x.advantage, dtype=torch.float64) for x in rollouts])
     at_logits = _closed_form(model, rollouts, progress)
     probs = at_logits.log_probs.exp()
-    quarter = ((1 - at_logits.misses) * QUARTERS).long().clamp(0, QUARTERS - 1)
+    quarter = ((1 - at_logits.one_minus_prob) * QUARTERS).long().clamp(0, QUARTERS - 1)
     quarter = torch.where(advantages != 0, quarter, -1)  # a token without an advantage is in none
     weights = {name: shaping(probs.float()).double() for name, shaping in options.shapings.items()}
     # Coefficients of log p in the update of each quarter, for one shaping after another.
     sets = torch.stack([advantages * w * (quarter == q) for w in weights.values() for q in range(QUARTERS)])
     norms, updates = _by_autograd(model, rollouts, parameters, sets / len(probs), options.tokens, progress)
-    ratios = (at_logits.norms / at_logits.misses)[at_logits.misses > 0]
+    ratios = (at_logits.norms / at_logits.one_minus_prob)[at_logits.one_minus_prob > 0]
     low, high = ratios.min().item(), ratios.max().item()
     at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
-    spread = torch.quantile(norms / at_logits.misses[: len(norms)].clamp(min=1e-300), at).tolist()
+    spread = torch.quantile(norms / at_logits.one_minus_prob[: len(norms)].clamp(min=1e-300), at).tolist()
     groups = [probs[quarter == q] for q in range(QUARTERS)]
-    bins = ((1 - at_logits.misses) * BINS).long().clamp(0, BINS - 1)
+    bins = ((1 - at_logits.one_minus_prob) * BINS).long().clamp(0, BINS - 1)
     figures = {
         "tokens": len(probs),
         "tokens_with_gradient": int((advantages != 0).sum()),
@@ -116,7 +118,16 @@ def _effect(
     norms: torch.Tensor,
     updates: torch.Tensor,
 ) -> dict[str, Any]:
-    """Return what one shaping does, by quarter: weights (tokens,), their sizes |A| w, and updates (4, P)."""
+    """Return the effect of one shaping by quarter.
+
+    Args:
+        quarter: (tokens,) 0 to 3, or -1 for a token without an advantage.
+        weights: (tokens,).
+        sizes: (tokens,) |A| w.
+        logit_norms: (tokens,) gradient norms at the logits.
+        norms: gradient norms by parameters of the first tokens.
+        updates: (4, parameters) parts of the policy gradient.
+    """
 
     def sums(values: torch.Tensor) -> torch.Tensor:
         groups = quarter[: len(values)]
@@ -180,7 +191,7 @@ def _by_autograd(
 
 @torch.no_grad()
 def logit_gradients(logits: torch.Tensor, tokens: torch.Tensor) -> LogitGradients:
-    """Norm of the gradient of a sampled token's log-probability by the logits z that it was sampled from.
+    """Compute the norm of the gradient of a sampled token's log-probability by the logits z that it was sampled from.
 
     With softmax probabilities q and sampled token a the gradient is e_a - q, so its squared norm is
     (1 - q_a)^2 + sum of q_v^2 over the other tokens v: at least (1 - q_a)^2, and at most twice that.
@@ -193,14 +204,14 @@ def logit_gradients(logits: torch.Tensor, tokens: torch.Tensor) -> LogitGradient
     log_probs = log_q.gather(-1, tokens[:, None])[:, 0]
     # Sums over the other tokens keep their precision where 1 - p would cancel.
     others = log_q.exp_().scatter_(-1, tokens[:, None], 0.0)
-    misses = others.sum(-1)
-    return LogitGradients(log_probs, misses, (misses.square() + others.square().sum(-1)).sqrt())
+    one_minus_prob = others.sum(-1)
+    return LogitGradients(log_probs, one_minus_prob, (one_minus_prob.square() + others.square().sum(-1)).sqrt())
 
 
 def weighted_gradients(
     log_probs: torch.Tensor, parameters: Sequence[torch.Tensor], coefficients: torch.Tensor
 ) -> list[torch.Tensor]:
-    """Gradients of sums over tokens, coefficient times log-probability, for several sets of coefficients.
+    """Compute gradients of sums over tokens, coefficient times log-probability, for several sets of coefficients.
 
     One forward pass serves all of them: the backward passes are batched (``vmap`` over vector-Jacobian products).
     Per-sample gradients by ``vmap(grad)`` would run the forward pass of the whole prefix again for every token.
@@ -226,7 +237,7 @@ def weighted_gradients(
 def token_gradient_norms(
     log_probs: torch.Tensor, parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES
 ) -> torch.Tensor:
-    """Norms, (tokens,) without graph, of the gradient of each token's log-probability by all the parameters together.
+    """Return norms, (tokens,) without graph, of the gradient of each token's log-probability by all parameters together.
 
     `log_probs` (tokens,) keep their graph. The gradients of tokens handled together take about `memory_bytes`.
     """
@@ -239,5 +250,5 @@ def token_gradient_norms(
 
 
 def _gradients_at_once(parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES) -> int:
-    """How many gradients by all parameters fit, one at least."""
+    """Return the number of gradients by all parameters that fit, at least one."""
     return max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))

@@ -1,15 +1,14 @@
-"""Rollouts of a checkpoint: sampled responses with group-relative advantages, and passes over them."""
+"""Sample rollouts of a checkpoint, with group-relative advantages, and run forward passes over them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
@@ -18,6 +17,9 @@ from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+
+if TYPE_CHECKING:
+    from verl_trgrpo.analysis.analyze import AnalyzeOptions
 
 # A step takes about as long for 64 responses as for 8: what takes time is reading the weights.
 _RESPONSES_AT_ONCE = 64
@@ -34,10 +36,10 @@ class Rollout(NamedTuple):
 
 
 def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
-    """Return tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
+    """Load tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
 
     Raises:
-        ValueError: for a device that is not there, or a model that cannot be loaded or has no end token.
+        ValueError: the device does not exist, or the model cannot be loaded or has no end token.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -51,10 +53,8 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
         raise ValueError(f"cannot load {path} on device {device!r}: {first_line(error)}") from error
     ends = model.generation_config.eos_token_id if model.generation_config else None
     if ends is None and (ends := tokenizer.eos_token_id) is None:
-        raise ValueError(
-            f"{path} has no end token, so that responses would not end; set eos_token_id in its config.json"
-        )
-    # Nothing else of the model's own: a repetition penalty, say, would sample from another policy than the one that is measured.
+        raise ValueError(f"{path} has no end token, so responses would not end; set eos_token_id in its config.json")
+    # None of the model's other settings: a repetition penalty, say, would sample from another policy than the one measured.
     model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=tokenizer.pad_token_id)
     return tokenizer, model
 
@@ -67,8 +67,8 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
         prompts times samples rollouts, group after group.
 
     Raises:
-        ValueError: for a file that cannot be read, rows that cannot be scored or need searches, or rewards that are equal
-            in every group: every figure of a gradient would be 0 and look like a measurement.
+        ValueError: the file cannot be read, rows cannot be scored or need searches, or rewards are equal in every group:
+            every figure of a gradient would be 0 and look like a measurement.
     """
     (rows,) = load_rows([options.data], options.prompts, options.seed)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
@@ -98,7 +98,7 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
     if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got equal rewards, so "
-            "no token has a gradient; use more prompts or samples, or another checkpoint, or look at them with --only-tokens"
+            "no token has a gradient; use more prompts or samples, or another checkpoint, or view them with --only-tokens"
         )
     return rollouts
 

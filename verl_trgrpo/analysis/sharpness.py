@@ -1,18 +1,20 @@
-"""Sharpness of a loss around given parameters: gradient norm, and the rise after one SAM step."""
+"""Measure the sharpness of a loss around given parameters: gradient norm, and the rise after one SAM step."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, sample_rollouts
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.runs.statistics import Estimate, mean_interval
+
+if TYPE_CHECKING:
+    from verl_trgrpo.analysis.analyze import AnalyzeOptions
 
 LossFunction = Callable[[Any], torch.Tensor]
 
@@ -22,7 +24,7 @@ PROMPTS_PER_BATCH = 4
 
 @dataclass(frozen=True)
 class Sharpness:
-    """What :func:`measure_sharpness` found, means over batches.
+    """The result of :func:`measure_sharpness`, means over batches.
 
     Args:
         gradient_norm: ||g||; radius times it is the rise to first order, SAM's surrogate of sharpness.
@@ -40,13 +42,13 @@ class Sharpness:
 def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Sharpness]:
     """Measure sharpness of GRPO's surrogate, -1/N sum A pi / pi_0, around a checkpoint pi_0 on its own rollouts.
 
-    The same unweighted loss for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups.
+    The loss is the same for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups.
 
     Returns:
-        what was found for each radius.
+        one result for each radius.
 
     Raises:
-        ValueError: when every group got equal rewards, so that the loss is 0 wherever one looks.
+        ValueError: every group got equal rewards, so the loss is 0 everywhere.
     """
     rollouts = sample_rollouts(tokenizer, model, options, progress)
     with torch.no_grad():
@@ -69,13 +71,13 @@ def measure_sharpness(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> list[Sharpness]:
-    """Measure how a loss rises around the parameters, which are put back to the bit.
+    """Measure how a loss rises around the parameters, which are restored to the bit.
 
-    The loss of a batch has to be deterministic, and to depend on no other parameters. The lengths of the perturbations are
-    `relative_radii`, above 0, times the norm of the parameters; `seed` is of the intervals.
+    The loss of a batch must be deterministic and depend on no other parameters. The lengths of the perturbations are
+    `relative_radii`, above 0, times the norm of the parameters; `seed` is that of the intervals.
 
     Returns:
-        what was found for each radius.
+        one result for each radius.
     """
     start = [parameter.detach().clone() for parameter in parameters]
     radii = [radius * _norm(start) for radius in relative_radii]

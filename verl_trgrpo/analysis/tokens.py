@@ -1,4 +1,4 @@
-"""A page that shows what token weights do to a model's own words: every token of some responses, coloured by its figures."""
+"""Write a page that shows the effect of token weights: every token of some responses, coloured by its figures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from verl_trgrpo import __version__
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_logits
 from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.evaluation.checkpoint import model_label
 
 if TYPE_CHECKING:
+    from verl_trgrpo.analysis.analyze import AnalyzeOptions
     from verl_trgrpo.core import Shaping
 
 _TEMPLATE = Path(__file__).with_name("tokens.html.jinja")
-# Of these many groups at most one right and one wrong response are shown.
+# Number of groups of which two responses are shown.
 _GROUPS = 8
 
 
@@ -25,11 +27,11 @@ class Token(NamedTuple):
     """One token of a response.
 
     Args:
-        text: what it stands for.
-        prob: probability that the model gave it, in [0, 1].
-        weight: by the shaping.
+        text: its string.
+        prob: probability p that the model gave it, in [0, 1].
+        weight: weight w of the shaping.
         gradient: proxy of its gradient's size in the update, |A| w (1 - p).
-        plain: the same, were the weight 1.
+        plain: the same with w = 1.
         entropy: of the distribution that it was sampled from, in nats.
     """
 
@@ -50,14 +52,12 @@ class Shown(NamedTuple):
 
 
 def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout]:
-    """The best and the worst response of the groups that have a difference, as long as there are no more tokens than `most`.
-
-    Where no group has one, the first two of each.
+    """Choose the best and the worst response of groups with different rewards; without any, the first two of each group.
 
     Args:
         rollouts: group after group.
         samples: responses in a group.
-        most: tokens, all together; one response is shown in any case.
+        most: maximum number of tokens in all; one response is chosen in any case.
     """
     chosen: list[Rollout] = []
     groups = chunks(rollouts, samples)
@@ -74,7 +74,7 @@ def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout
 
 
 @torch.no_grad()
-def look_at(
+def token_figures(
     tokenizer: Any, model: Any, rollouts: Sequence[Rollout], shaping: Shaping, progress: Progress = no_progress
 ) -> list[Shown]:
     """Compute the figures of every token of `rollouts`."""
@@ -94,7 +94,7 @@ def look_at(
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The text that each token adds to those before; a character of several tokens comes with its last one."""
+    """Return the string that each token adds to those before; a character of several tokens comes with its last one."""
     texts, done = [], 0
     for end in range(1, len(ids) + 1):
         # A few tokens of context: some tokenizers drop a space at the beginning of a text.
@@ -108,13 +108,35 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def write_tokens(path: Path, title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> None:
-    """Write the page: one HTML file without scripts that asks for nothing; `figures` say more about the responses."""
+def write_tokens(
+    tokenizer: Any, model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
+) -> Path:
+    """Write ``tokens.html`` about some of `rollouts` for the first shaping, and return its path."""
+    name = options.shaping[0]
+    chosen = choose(rollouts, options.samples, options.tokens)
+    shown = token_figures(tokenizer, model, chosen, options.shapings[name], progress)
+    tokens = [token for one in shown for token in one.tokens]
+    rare = [token for token in tokens if token.prob < 0.25]
+    figures = {"tokens with p < 0.25": f"{len(rare) / len(tokens):.1%} of those shown"}
+    if any(one.advantage for one in shown):
+        plain = sum(token.plain for token in rare) / sum(token.plain for token in tokens)
+        weighted = sum(token.gradient for token in rare) / sum(token.gradient for token in tokens)
+        figures["their share of |A| (1 - p)"] = f"{plain:.1%}"
+        figures["their share of |A| w (1 - p)"] = f"{weighted:.1%}"
+    else:
+        figures["rewards"] = "equal in every group, so that A = 0 and no token has a gradient"
+    path = options.directory / "tokens.html"
+    title = f"Effect of {name} on the tokens of {model_label(options.model[0])}"
+    write_page(path, render_tokens(title, name, shown, figures))
+    return path
+
+
+def render_tokens(title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> str:
+    """Return the page: HTML without scripts or links to other files; `figures` are further lines about the responses."""
     tokens = [token for one in shown for token in one.tokens]
     lowest, highest = min(token.weight for token in tokens), max(token.weight for token in tokens)
     strongest = max(max(token.gradient, token.plain) for token in tokens) or 1.0
-    page = render_page(
+    return render_page(
         _TEMPLATE, title=title, shaping=shaping, shown=shown, figures=figures, version=__version__,
         lowest=lowest, highest=highest, spread=(highest - lowest) or 1.0, strongest=strongest,
     )  # fmt: skip
-    write_page(path, page)

@@ -7,7 +7,7 @@ examples:
 
 --out receives gradients.json, gradients.png and tokens.html, a page that shows which words the weights turn down; or
 sharpness.json. docs/analysis.md explains each figure.
-Exit code: 0 fine, 1 a failure, or a token's gradient is larger or smaller than theory allows (docs/analysis.md), 2 wrong input,
+Exit code: 0 fine, 1 a failure, or a token's gradient is outside the theoretical bounds (docs/analysis.md), 2 wrong input,
 130 interrupted.
 """
 
@@ -17,14 +17,12 @@ from collections.abc import Sequence
 
 
 def run(words: Sequence[str]) -> int:
-    from verl_trgrpo.analysis.options import AnalyzeOptions
+    from verl_trgrpo.analysis.analyze import AnalyzeOptions, analyze
     from verl_trgrpo.common.options import parse_options
-
-    options = parse_options(AnalyzeOptions, "verl-trgrpo analyze", __doc__, words)
-    from verl_trgrpo.analysis.run import analyze
     from verl_trgrpo.common.progress import interruptible
 
+    options = parse_options(AnalyzeOptions, "verl-trgrpo analyze", __doc__, words)
     with interruptible() as progress:
-        text, within_envelope = analyze(options, progress)
+        text, within_bounds = analyze(options, progress)
     print(text)
-    return int(not within_envelope)
+    return int(not within_bounds)

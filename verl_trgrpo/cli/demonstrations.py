@@ -10,7 +10,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
+from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
 from verl_trgrpo.small_lm import TaskName
 
 _EXAMPLES = """\
@@ -143,15 +143,15 @@ def _kept(path: Path, measure: Callable[[], str]) -> str:
 
 def search_demo(words: Sequence[str]) -> int:
     options = parse_options(SearchDemoOptions, "verl-trgrpo search demo", _SEARCH_DEMO, words, rest="overrides")
+    from verl_trgrpo.retrieval.server import server_process
     from verl_trgrpo.tiny.search import CHECKPOINT, prepare
-    from verl_trgrpo.tiny.search_server import retrieval_server
 
     out = options.out
     built = prepare(out, seed=0)
     print(f"questions and index: {out} ({'built' if built else 'already there'})", file=sys.stderr)
-    with retrieval_server(out / "index", out / "server.log") as url:
-        print(f"server: {url} (log: {out / 'server.log'})", file=sys.stderr)
-        address = f"actor_rollout_ref.rollout.custom.search.url={url}"
+    with server_process(out / "index", out / "server.log") as server:
+        print(f"server: {server.url} (log: {out / 'server.log'})", file=sys.stderr)
+        address = f"actor_rollout_ref.rollout.custom.search.url={server.url}"
         run_dir = _train(options, "search_demo", CHECKPOINT, "search", address)
     if example := example_trajectory(run_dir / DIRECTORY):
         print(
@@ -182,7 +182,7 @@ def _train(options: QuickstartOptions, config_name: str, checkpoint: Path, task:
     return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
 
 
-def example_trajectory(dumps: Path) -> Response | None:
+def example_trajectory(dumps: Path) -> DumpedResponse | None:
     """Return the response of the latest validation with the most searches, a right one if there is any; None without one."""
     files = dump_files(dumps)
     responses = read_responses(files[max(files)]) if files else []

@@ -17,12 +17,10 @@ from collections.abc import Sequence
 
 def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
-    from verl_trgrpo.evaluation.options import EvalOptions
+    from verl_trgrpo.common.progress import interruptible
+    from verl_trgrpo.evaluation.evaluate import REPORT, EvalOptions, evaluate
 
     options = parse_options(EvalOptions, "verl-trgrpo eval", __doc__, words)
-    from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.evaluation.run import REPORT, evaluate
-
     try:
         with interruptible() as progress:
             table, generated = evaluate(options, progress)

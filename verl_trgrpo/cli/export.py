@@ -6,8 +6,8 @@ examples:
 
 RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
 merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
-Of paths it has the last two parts: read it before you publish it. With --push DIR may hold an export of the same checkpoint,
-whose card you may have edited: it is uploaded as it is.
+Of paths it has the last two parts: read it before you publish it. With --push, --out may hold an export of the same checkpoint
+with an edited card, which is uploaded as it is.
 Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input, 130 interrupted.
 """
 
@@ -17,18 +17,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import parse_options
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What to export, and where to.
+    """One export.
 
     Args:
         run: run directory, or one of its global_step_N.
-        out: directory for the model; must not have files yet, but for --push those of the same export.
+        out: directory for the model; must not have files yet, except with --push those of the same export.
         push: repository on the Hugging Face hub, OWNER/NAME; made if needed.
-        private: make it a private one; one that is there already and public is refused.
+        private: make a private repository; an existing public one is refused.
     """
 
     run: Path
@@ -37,10 +38,12 @@ class ExportOptions:
     private: bool = False
 
     def __post_init__(self) -> None:
+        messages = []
         if self.push and self.push.count("/") != 1:
-            raise ValueError(f"push is {self.push!r}; give a repository as OWNER/NAME")
+            messages.append(f"push={self.push!r} is not a repository; give OWNER/NAME")
         if self.private and not self.push:
-            raise ValueError("--private was given without --push; name the repository that shall be private")
+            messages.append("--private has no effect without --push; give the repository")
+        raise_invalid(messages)
 
 
 def run(words: Sequence[str]) -> int:

@@ -1,12 +1,12 @@
-"""See what a run's model answers to a few training prompts and which rewards it gets, before the run starts.
+"""Sample responses to a few training prompts and show their rewards, before the run starts.
 
 examples:
   verl-trgrpo preview recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
   verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
 
-Takes model, training files, sampling, lengths and reward function from the configuration, and words that are no options as
-Hydra overrides; without an accelerator with platform=cpu, as training would. Only vLLM is started, not Ray or a trainer.
-Where all responses to a prompt get the same reward, GRPO learns nothing from it.
+Takes model, training files, sampling, lengths and reward function from the configuration, and other words as Hydra
+overrides; without an accelerator with platform=cpu, as training would. Only vLLM is started, not Ray or a trainer.
+If all responses to a prompt get the same reward, GRPO learns nothing from it.
 Exit code: 0 fine, 1 vLLM failed, 2 wrong input, 130 interrupted.
 """
 
@@ -21,14 +21,14 @@ from verl_trgrpo.common.options import parse_options
 
 @dataclass(frozen=True)
 class PreviewOptions:
-    """What to sample.
+    """One preview.
 
     Args:
         config: a recipe file, or a configuration's name, such as trgrpo_trainer.
         overrides: Hydra overrides.
-        prompts: training prompts.
+        prompts: number of training prompts.
         samples: responses to each.
-        characters: of a response to show, from its end; 0 for all.
+        characters: number of characters of a response to show, from its end; 0 for all.
     """
 
     config: str

@@ -13,7 +13,7 @@ Build an index of a corpus of passages.
 examples:
   verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
 
-docs/search.md says what a corpus looks like.
+docs/search.md describes the corpus.
 """
 
 _SERVE = """\
@@ -24,14 +24,14 @@ examples:
   curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
       -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 
-It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first. Limits
-hold for each worker. With a token every request needs it as its bearer token. See docs/search.md.
+It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first. With
+VERL_TRGRPO_SEARCH_TOKEN set, every request needs it as its bearer token. See docs/search.md.
 """
 
 
 def index(words: Sequence[str]) -> int:
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.retrieval.build import IndexOptions, build_index
+    from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 
     options = parse_options(IndexOptions, "verl-trgrpo search index", _INDEX, words)
     with interruptible(signal.SIGTERM) as progress:
@@ -41,13 +41,12 @@ def index(words: Sequence[str]) -> int:
 
 
 def serve(words: Sequence[str]) -> int:
-    from verl_trgrpo.retrieval.options import ServerOptions
-    from verl_trgrpo.retrieval.server import serve
+    from verl_trgrpo.retrieval.server import READY, ServerOptions, serve
 
     options = parse_options(ServerOptions, "verl-trgrpo search serve", _SERVE, words)
 
-    def ready(address: str, documents: int) -> None:
-        print(f"listening on {address}/retrieve ({documents:,} passages, workers {options.workers})", flush=True)
+    def ready(url: str, documents: int) -> None:
+        print(f"{READY}{url} ({documents:,} passages, workers {options.workers})", flush=True)
 
     serve(options, ready)
     return 0

@@ -1,4 +1,4 @@
-"""Train with veRL. Words that are no options are Hydra overrides, as for python -m verl.trainer.main_ppo.
+"""Train with veRL. Words that are not options are Hydra overrides, as for python -m verl.trainer.main_ppo.
 
 examples:
   verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
@@ -7,14 +7,13 @@ examples:
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
   verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml --dry-run
 
-Problems come out before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
+The configuration is checked before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
 trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, config.yaml and
-run.json. The same command goes on from the latest checkpoint; trainer.resume_mode=disable starts over.
+run.json. The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
 """
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,14 +26,13 @@ from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What to train.
+    """Options of ``verl-trgrpo train``.
 
     Args:
         overrides: Hydra overrides.
         config_name: primary configuration.
-        recipe: a recipe file, in place of --config-name.
-        dry_run: start nothing; print what is wrong, and where the configuration differs from veRL's defaults. The same as
-            verl-trgrpo validate --show --here.
+        recipe: a recipe file, instead of --config-name.
+        dry_run: only check, and print the differences from veRL's defaults, as verl-trgrpo validate --show --here.
     """
 
     overrides: tuple[str, ...] = ()
@@ -44,12 +42,13 @@ class TrainOptions:
 
 
 def run(words: Sequence[str]) -> int:
-    if asked := [word for word in words if word in ("-c", "--cfg") or word.startswith("--cfg=")]:
-        at = list(words).index(asked[0])
-        return _refuse_cfg([*words[:at], *words[at + 1 + ("=" not in asked[0]) :]])
+    if any(word in ("-c", "--cfg") or word.startswith("--cfg=") for word in words):
+        raise ValueError(
+            "--cfg: is an option of python -m verl.trainer.main_ppo; use --dry-run, which shows the configuration"
+        )
     options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
     if recipes := [word for word in options.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
-        raise ValueError(f"{recipes[0]} is a file, not an override; give it with --recipe {recipes[0]}")
+        raise ValueError(f"{recipes[0]}: is a file, not an override; write --recipe {recipes[0]}")
     source = options.recipe or options.config_name
     if options.dry_run:
         return validate.run([str(source), "--show", "--here", *options.overrides])
@@ -57,32 +56,20 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def _refuse_cfg(words: Sequence[str]) -> int:
-    """``--cfg job`` is Hydra's: say which command takes it. Raises ValueError."""
-    from verl_trgrpo.runs.compose import compose
-
-    options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
-    arguments = compose(options.recipe or options.config_name, options.overrides).arguments
-    raise ValueError(
-        "--cfg is an option of veRL's own command. The whole configuration: "
-        f"python -m verl.trainer.main_ppo {shlex.join(arguments)} --cfg job. What differs from veRL's defaults: "
-        f"verl-trgrpo train {shlex.join(words)} --dry-run"
-    )
-
-
 def train(overrides: Sequence[str], source: str | Path, title: str | None = None) -> Path:
     """Train, draw the curves, print the end of the run in a few lines, and return the run directory.
 
     The curves are named after that directory unless they have a `title`.
     """
-    from verl_trgrpo.runs.charts import plot_curves
-    from verl_trgrpo.runs.metrics import MetricsLog
     from verl_trgrpo.runs.train import run_training
 
     outcome = run_training(overrides, source)
+    from verl_trgrpo.runs.metrics import MetricsLog
+    from verl_trgrpo.runs.plots import plot_run  # imports matplotlib, which need not delay the start
+
     run_dir = outcome.run_dir
     steps = MetricsLog(run_dir).read()
-    curves = plot_curves(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
+    curves = plot_run(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
     accuracies = [step.accuracy for step in steps if step.accuracy is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
     print(f"steps                {steps[-1].number if steps else 0}")

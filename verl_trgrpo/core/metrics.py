@@ -1,9 +1,11 @@
-"""What the token weights did to a batch, as numbers that stay exact when micro-batches are put together."""
+"""Compute metrics of token weights, exact when micro-batches are merged, and of groups of responses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,13 +16,13 @@ LOW_PROB = 0.25
 
 
 class TokenStatistic(float):
-    """A float that remembers the sums over tokens it was computed from, so that micro-batches can be merged exactly.
+    """A float with the sums over tokens that it was computed from, so that micro-batches can be merged exactly.
 
     Averaging the means of micro-batches over-counts tokens of short ones; adding the sums does not.
 
     Args:
         kind: ``ratio`` is sums[0] / sums[1]; ``std`` is the standard deviation of a quantity x from
-            sums = (sum of x, sum of x squared, count). A ratio or deviation of nothing is 0.
+            sums = (sum of x, sum of x squared, count). Both are 0 if they divide by 0.
         sums: the additive parts.
     """
 
@@ -43,53 +45,52 @@ class TokenStatistic(float):
 
     @staticmethod
     def merge(parts: Iterable[TokenStatistic]) -> TokenStatistic:
-        """Return the statistic of all parts' tokens together; one part at least, all of one kind."""
+        """Return the statistic over the tokens of all parts; there is at least one, and all are of one kind."""
         parts = list(parts)
         return TokenStatistic(
             parts[0].kind, [math.fsum(column) for column in zip(*(part.sums for part in parts), strict=True)]
         )
 
 
+class Clipping(NamedTuple):
+    """Masks of valid tokens that a surrogate clips, all (batch, response_length) bool.
+
+    Args:
+        clipped: the ratio is past the clip range.
+        dual_clipped: the ratio is at the bound of dual clip.
+        zero_grad: clipping leaves the token without gradient.
+        zero_grad_uniform: the same if all weights were 1.
+    """
+
+    clipped: torch.Tensor
+    dual_clipped: torch.Tensor
+    zero_grad: torch.Tensor
+    zero_grad_uniform: torch.Tensor
+
+
 @torch.no_grad()
 def token_metrics(
-    tokens: Tokens,
-    weights: torch.Tensor,
-    bounds: tuple[float, float],
-    clipped: torch.Tensor,
-    dual_clipped: torch.Tensor,
-    zero_grad: torch.Tensor,
-    zero_grad_uniform: torch.Tensor,
+    tokens: Tokens, weights: torch.Tensor, bounds: tuple[float, float], clipping: Clipping
 ) -> dict[str, float | TokenStatistic]:
-    """The figures to report at every step, all over valid tokens.
+    """Compute the metrics that ``PolicyLoss`` lists, over the valid tokens of a micro-batch.
 
-    The gradient proxy of a token is |A| w (1 - p): its gradient norm at the logits lies between this and sqrt(2) times it.
+    The gradient proxy of a token is |A| w (1 - p): its gradient norm at the logits is between this and sqrt(2) times it.
 
     Args:
         tokens: of the micro-batch.
         weights: (batch, response_length) weights before normalisation, 1 outside the mask.
-        bounds: (L, U) of the shaping.
-        clipped: (batch, response_length) bool, valid tokens whose ratio is past the clip range.
-        dual_clipped: (batch, response_length) bool, valid tokens at the bound of dual clip.
-        zero_grad: (batch, response_length) bool, valid tokens that clipping leaves without gradient.
-        zero_grad_uniform: (batch, response_length) bool, the same if all weights were 1.
-
-    Returns:
-        ``pg_clipfrac``, ``ppo_kl``, ``pg_clipfrac_lower`` as veRL's vanilla loss reports them (plain floats), and as
-        ``TokenStatistic``: ``tr_weight_mean``, ``tr_weight_std``; ``tr_weight_at_lower``, ``tr_weight_at_upper``:
-        shares of tokens with w = L and w = U; ``tr_grad_share_low_prob``: share of the summed proxy from tokens with
-        p < 0.25, and ``tr_grad_share_low_prob_uniform`` the same with w = 1; ``tr_zero_grad_frac`` and
-        ``tr_zero_grad_frac_uniform``: shares of tokens that clipping leaves without gradient, with the weights and with
-        w = 1.
+        bounds: (L, U), smallest and largest weight of the shaping.
+        clipping: masks of what the surrogate clipped.
     """
     # Outside the mask A and log r are 0, and w - 1, too.
     proxy = (1 - tokens.probs).mul_(tokens.advantages).abs_().flatten()
-    # Not sums of w: weights lie near 1, and their small spread would drown in rounding.
+    # Not sums of w: weights are near 1, and their small spread would be lost in rounding.
     shifted = (weights - 1).flatten()
     lower, upper = (weights.new_tensor(bound) for bound in bounds)
     sums = [
         tokens.valid.count_nonzero(),
         tokens.log_ratio.detach().sum(),
-        *(tokens_of.count_nonzero() for tokens_of in (clipped, dual_clipped, zero_grad, zero_grad_uniform)),
+        *(mask.count_nonzero() for mask in clipping),
         proxy.sum(),
         torch.dot(proxy, shifted),
         proxy.masked_fill_(tokens.probs.flatten() >= LOW_PROB, 0.0).sum(),  # from here on that of rare tokens
@@ -116,3 +117,27 @@ def token_metrics(
         "tr_zero_grad_frac": TokenStatistic("ratio", (n_zero, n)),
         "tr_zero_grad_frac_uniform": TokenStatistic("ratio", (n_zero_uniform, n)),
     }
+
+
+def group_metrics(
+    groups: Sequence[Any], rewards: Sequence[float], infos: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """Compute the share of groups with equal rewards, which give no gradient, and of responses without an answer.
+
+    Args:
+        groups: (batch,) label of the group of each response.
+        rewards: (batch,) reward of each response.
+        infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer.
+
+    Returns:
+        ``critic/equal_groups_frac``, in [0, 1], and ``critic/no_answer_frac``, in [0, 1], if all infos have ``format_ok``.
+    """
+    values = defaultdict(set)
+    for group, reward in zip(groups, rewards, strict=True):
+        values[group].add(float(reward))
+    metrics = {}
+    if values:
+        metrics["critic/equal_groups_frac"] = sum(len(found) == 1 for found in values.values()) / len(values)
+    if infos and all("format_ok" in info for info in infos):
+        metrics["critic/no_answer_frac"] = sum(not info["format_ok"] for info in infos) / len(infos)
+    return metrics

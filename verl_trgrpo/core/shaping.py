@@ -1,6 +1,6 @@
-"""Token shapings: functions from what is known of a token to the weight of its loss, and building one by name.
+"""Register, build and check token shapings, functions from what is known of a token to the weight of its loss.
 
-A shaping names what it needs, as pytest fixtures do: its positional parameters are tensors of the micro-batch, found by name
+A shaping names its inputs, as pytest fixtures do: its positional parameters are tensors of the micro-batch, found by name
 among ``INPUTS``; its keyword-only parameters come from the configuration.
 
     @register_shaping("square", ranges={"floor": "[0, 1)"})
@@ -25,7 +25,7 @@ from verl_trgrpo.core.tokens import Tokens
 
 Function = TypeVar("Function", bound=Callable[..., torch.Tensor])
 
-# What a shaping may ask for; all (batch, response_length), without gradient, 0 outside the mask (probabilities are 1 there).
+# The inputs of shapings; all (batch, response_length), without gradient, 0 outside the mask (probabilities are 1 there).
 INPUTS: dict[str, Callable[[Tokens], torch.Tensor | None]] = {
     "probs": lambda tokens: tokens.probs,
     "old_probs": lambda tokens: tokens.old_probs,
@@ -39,9 +39,9 @@ INPUTS: dict[str, Callable[[Tokens], torch.Tensor | None]] = {
     ),
 }
 
-# Points of [0, 1] at which a shaping is tried; odd, so that 0, 1/2 and 1 are among them.
+# Points of [0, 1] at which a shaping is tested; odd, so that 0, 1/2 and 1 are among them.
 _GRID_POINTS = 4097
-# Weights closer together than this cannot be told apart in half precision: the shaping does nothing.
+# Weights closer together than this are equal in half precision: the shaping has no effect.
 _SMALLEST_SPREAD = 1e-6
 
 
@@ -56,14 +56,14 @@ _REGISTRY: dict[str, _Registered] = {}
 
 @dataclass(frozen=True)
 class Shaping:
-    """A shaping with its parameters, checked; ``make_shaping`` builds it.
+    """Hold a shaping with its parameters; ``make_shaping`` builds and checks it.
 
     Args:
         name: registered name or import path.
         function: the shaping itself.
         inputs: names of its positional parameters, keys of ``INPUTS``.
         parameters: values of its keyword-only parameters.
-        reverse: put 1 - p for p.
+        reverse: replace p by 1 - p.
         bounds: smallest and largest weight (L, U) on [0, 1] for a shaping of ``probs`` alone; (0, inf) for another.
     """
 
@@ -80,17 +80,17 @@ class Shaping:
 
     @property
     def probs_only(self) -> bool:
-        """Whether a weight depends on its token's probability alone."""
+        """True if a weight depends on its token's probability alone."""
         return self.inputs == ("probs",)
 
     def __call__(self, probs: torch.Tensor) -> torch.Tensor:
         """Return the weights of probabilities in [0, 1] of any shape, in the same shape.
 
         Raises:
-            ValueError: if the shaping asks for more than ``probs``.
+            ValueError: the shaping takes more than ``probs``.
         """
         if not self.probs_only:
-            raise ValueError(f"shaping {self} asks for {', '.join(self.inputs)}, not for probs alone")
+            raise ValueError(f"shaping {self} takes {', '.join(self.inputs)}, not probs alone; use weigh(tokens)")
         return self.function(1 - probs if self.reverse else probs, **self.parameters)
 
     @torch.no_grad()
@@ -102,7 +102,7 @@ class Shaping:
             prob_source: whose probabilities ``probs`` are: ``current`` (pi_theta) or ``old`` (pi_old).
 
         Raises:
-            ValueError: if the shaping asks for an entropy that is not there, or returns another shape.
+            ValueError: the shaping takes the entropy, which is missing, or returns another shape.
         """
         source = {"probs": "old_probs"} if prob_source == "old" else {}
         given: list[torch.Tensor] = []
@@ -110,7 +110,7 @@ class Shaping:
             tensor = INPUTS[source.get(name, name)](tokens)
             if tensor is None:
                 raise ValueError(
-                    f"shaping {self} asks for {name}, which this run does not compute; "
+                    f"shaping {self} takes {name}, which this run does not compute; "
                     "set actor_rollout_ref.actor.calculate_entropy=true"
                 )
             given.append(tensor)
@@ -122,7 +122,7 @@ class Shaping:
 def register_shaping(
     name: str, ranges: Mapping[str, str] | None = None, constant: bool = False
 ) -> Callable[[Function], Function]:
-    """Decorator that makes a function available as a shaping under ``name``.
+    """Return a decorator that makes a function available as a shaping under ``name``.
 
     Args:
         name: for ``shaping.name`` in a configuration.
@@ -130,7 +130,7 @@ def register_shaping(
         constant: accept equal weights for all probabilities.
 
     Raises:
-        ValueError: when the name is empty, contains a dot (dots mean an import path) or is taken by something else.
+        ValueError: the name is empty, contains a dot (dots mean an import path) or is registered for another function.
     """
     if not name or "." in name:
         raise ValueError(f"shaping name {name!r} must be non-empty and without dots; dots mean an import path")
@@ -146,7 +146,7 @@ def register_shaping(
 
 
 def available_shapings() -> tuple[str, ...]:
-    """Registered names, sorted."""
+    """Return the registered names, sorted."""
     return tuple(sorted(_REGISTRY))
 
 
@@ -155,42 +155,42 @@ def make_shaping(name: str = "sigmoid", reverse: bool = False, **parameters: Any
 
     Args:
         name: registered name or import path ``package.module.function``.
-        reverse: put 1 - p for p; only for a shaping of ``probs`` alone.
+        reverse: replace p by 1 - p; only for a shaping of ``probs`` alone.
         **parameters: the shaping's own; those left out keep their defaults.
 
     Raises:
-        ValueError: listing all problems: unknown name, inputs that nobody has, unknown parameters, parameters out of range,
-            weights that are not finite, negative or of another shape, or the same weight for every probability.
+        ValueError: unknown name, unknown inputs or parameters, parameters out of range; or weights that are not finite,
+            negative, of another shape, or the same for every probability. Wrong arguments are all listed.
     """
     function, ranges, constant = _find(name)
     inputs, defaults = _signature(function)
-    foreign = sorted(set(parameters) - set(defaults))
+    unknown = sorted(set(parameters) - set(defaults))
     values = defaults | parameters
-    problems = [
-        f"it asks for {asked!r}, which is not among {', '.join(INPUTS)}; a parameter for the configuration stands behind a *"
-        for asked in inputs
-        if asked not in INPUTS
+    messages = [
+        f"unknown input {name!r}; known are {', '.join(INPUTS)}. A parameter for the configuration is keyword-only, after a *"
+        for name in inputs
+        if name not in INPUTS
     ]
-    if foreign:
+    if unknown:
         group = name if name in _REGISTRY else "custom"
-        problems.append(
-            f"it has no parameter {', '.join(foreign)}; it takes {', '.join(defaults) or 'no parameters'}. To change the "
-            f"shaping of a run write shaping={group}, which brings its own parameters, instead of shaping.name={name}"
+        messages.append(
+            f"unknown parameter {', '.join(unknown)}; it takes {', '.join(defaults) or 'none'}. To change the shaping of a "
+            f"run, set shaping={group}, which brings its own parameters, instead of shaping.name={name}"
         )
-    problems += range_errors(values, ranges)
-    if not problems and {"lower", "upper"} <= ranges.keys() and values["lower"] >= values["upper"]:
-        problems.append(f"lower={values['lower']} is not below upper={values['upper']}")
+    messages += range_errors(values, ranges)
+    if not messages and {"lower", "upper"} <= ranges.keys() and values["lower"] >= values["upper"]:
+        messages.append(f"lower={values['lower']} is not below upper={values['upper']}")
     if not isinstance(reverse, bool):
-        problems.append(f"reverse={reverse!r} is not a boolean; give true or false")
+        messages.append(f"reverse={reverse!r} is not a boolean; give true or false")
     elif reverse and inputs != ("probs",):
-        problems.append(f"reverse=true puts 1 - p for p, but it asks for {', '.join(inputs)}, not for probs alone")
-    raise_invalid([f"shaping {name!r}: {problem}" for problem in problems])
+        messages.append(f"reverse=true replaces p by 1 - p, but the shaping takes {', '.join(inputs)}, not probs alone")
+    raise_invalid([f"shaping {name!r}: {message}" for message in messages])
     shaping = Shaping(name, function, inputs, values, reverse)
-    return dataclasses.replace(shaping, bounds=_try_out(shaping, constant))
+    return dataclasses.replace(shaping, bounds=_checked_bounds(shaping, constant))
 
 
 def asks_for_entropy(name: str) -> bool:
-    """Whether the shaping of this name takes the entropy; False for one that does not exist."""
+    """Return True if the shaping of this name takes the entropy; False for one that does not exist."""
     try:
         return "entropy" in _signature(_find(name).function)[0]
     except ValueError:
@@ -222,7 +222,7 @@ def _import(path: str) -> Callable[..., torch.Tensor]:
 
 
 def _signature(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Names of the inputs, and keyword-only parameters with their defaults."""
+    """Return the names of the inputs, and the keyword-only parameters with their defaults."""
     signature = inspect.signature(function).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     inputs = tuple(one.name for one in signature if one.kind in positional)
@@ -230,8 +230,8 @@ def _signature(function: Callable[..., Any]) -> tuple[tuple[str, ...], dict[str,
     return inputs, defaults
 
 
-def _try_out(shaping: Shaping, constant: bool) -> tuple[float, float]:
-    """Return the bounds of a shaping that does what it must on sample tokens of every probability; else a ValueError."""
+def _checked_bounds(shaping: Shaping, constant: bool) -> tuple[float, float]:
+    """Check a shaping on sample tokens of every probability and return its bounds; ValueError if it breaks the contract."""
     probs = torch.linspace(0.0, 1.0, _GRID_POINTS, dtype=torch.float64)[None]
     given = probs.clone()
     weights = shaping(given) if shaping.probs_only else shaping.weigh(_sample_tokens(given))
@@ -241,7 +241,7 @@ def _try_out(shaping: Shaping, constant: bool) -> tuple[float, float]:
         raise ValueError(f"shaping {shaping} gives the weight {worst}; weights must be finite and not negative")
     if not torch.equal(given, probs):
         raise ValueError(
-            f"shaping {shaping} changes the probabilities it is given; they are used again, so compute the weights into a "
+            f"shaping {shaping} changes its input probabilities in place; they are used again, so compute the weights in a "
             "new tensor (mul instead of mul_)"
         )
     if not shaping.probs_only:
@@ -250,8 +250,8 @@ def _try_out(shaping: Shaping, constant: bool) -> tuple[float, float]:
     if not constant and highest - lowest < _SMALLEST_SPREAD:
         raise ValueError(
             f"shaping {shaping} gives the same weight {lowest:g} to every probability in [0, 1], so training would be plain "
-            "GRPO. Check the parameters (tau is an inverse temperature that multiplies the probability: 9, not 1/9; lower "
-            "and upper must leave room between them), or ask for shaping=uniform if that is what you want"
+            "GRPO; check the parameters (tau is an inverse temperature that multiplies the probability: 9, not 1/9; a wider "
+            "range from lower to upper), or set shaping=uniform if that is what you want"
         )
     if not constant and shaping.reverse and torch.allclose(weights, weights.flip(-1)):
         raise ValueError(f"shaping {shaping}: reverse=true changes nothing, because p and 1 - p have the same weight")
@@ -262,7 +262,13 @@ def _sample_tokens(probs: torch.Tensor) -> Tokens:
     log_prob = probs.clamp(min=1e-6).log()
     advantages = torch.where(probs > 0.5, 1.0, -1.0)
     mask = torch.ones_like(probs, dtype=torch.bool)
-    return Tokens.of_batch(log_prob.flip(-1), log_prob, advantages, mask, entropy=-probs * log_prob)
+    return Tokens.of_batch(
+        log_prob,
+        old_log_prob=log_prob.flip(-1),
+        advantages=advantages,
+        response_mask=mask,
+        entropy=-probs * log_prob,
+    )
 
 
 def _check_shape(shaping: Shaping, weights: torch.Tensor, tokens: torch.Tensor) -> None:

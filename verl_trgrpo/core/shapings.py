@@ -1,4 +1,4 @@
-"""The shapings that ship with the project. p is the probability of the sampled token, w the weight of its loss."""
+"""Define the built-in shapings. p is the probability of the sampled token, w the weight of its loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sigmoid(
     lower: float = 1.0,
     upper: float = 1.4,
 ) -> torch.Tensor:
-    """TR-GRPO's weight: ``clip(alpha * (sigmoid(tau * p) - mu), lower, upper)`` (arXiv 2511.00066).
+    """Return TR-GRPO's weight ``clip(alpha * (sigmoid(tau * p) - mu), lower, upper)`` (arXiv 2511.00066).
 
     The published constants are the defaults: w is 1.0 up to p = 0.122 and 1.4 from p = 0.327. Secondary sources print
     ``p / tau``; with these constants that form is 1.0 everywhere, so here tau multiplies (an inverse temperature).
@@ -42,7 +42,7 @@ def sigmoid_centered(
     lower: float = 1.0,
     upper: float = 1.4,
 ) -> torch.Tensor:
-    """``clip(alpha * sigmoid(tau * (p - mu)), lower, upper)``: crosses alpha / 2 (1 by default) at p = mu.
+    """Return ``clip(alpha * sigmoid(tau * (p - mu)), lower, upper)``, which crosses alpha / 2 (1 by default) at p = mu.
 
     The shape of the ``both_sigmoid`` option in the public code of arXiv 2505.12929 (slope 5, centre 0.4 there);
     the constants here are TR-GRPO's.
@@ -52,28 +52,35 @@ def sigmoid_centered(
 
 @register_shaping("linear", {"alpha": "(0, 1]"})
 def linear(probs: torch.Tensor, *, alpha: float = 0.2) -> torch.Tensor:
-    """``alpha * p + (1 - alpha)``: Advantage Reweighting of arXiv 2505.12929 (alpha 0.2 alone, 0.3 with Lopti)."""
+    """Return ``alpha * p + (1 - alpha)``: Advantage Reweighting of arXiv 2505.12929 (alpha 0.2 alone, 0.3 with Lopti)."""
     return (probs * alpha).add_(1 - alpha)
 
 
 @register_shaping("power", {"gamma": "(0, inf)", "lower": "[0, 1)"})
 def power(probs: torch.Tensor, *, gamma: float = 0.5, lower: float = 0.1) -> torch.Tensor:
-    """``max(p ** gamma, lower)``, this project's own smooth alternative; a larger gamma suppresses rare tokens more."""
+    """Return ``max(p ** gamma, lower)``, a smooth alternative of this project; a larger gamma damps rare tokens more."""
     return torch.pow(probs, gamma).clamp_(min=lower)
 
 
 @register_shaping("threshold", {"eta": "(0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"})
 def threshold(probs: torch.Tensor, *, eta: float = 0.5, lower: float = 1.0, upper: float = 1.4) -> torch.Tensor:
-    """``upper`` from p = eta on, else ``lower``: a hard gate; eta 0.5 is the split of Lopti, arXiv 2505.12929."""
+    """Return ``upper`` from p = eta on, else ``lower``; eta 0.5 is the split of Lopti (arXiv 2505.12929).
+
+    Lopti itself updates twice per batch, first with the tokens whose old probability is below eta, then with the others;
+    in the authors' public code (github.com/zhyang2226/AR-Lopti, ``ray_trainer.py``) the advantages of the other tokens are
+    0 in each pass, and old log-probabilities stay those before both. A loss or an estimator of veRL cannot do that: veRL
+    computes all advantages of a batch once, makes one call of ``PPOTrainer._update_actor``, and does not tell the loss
+    which pass it is in. Here both sets get different weights in one update.
+    """
     return torch.full_like(probs, lower).masked_fill_(probs >= eta, upper)
 
 
 @register_shaping("binary_entropy", {"lower": "[0, inf)", "upper": "[0, inf)"})
 def binary_entropy(probs: torch.Tensor, *, lower: float = 1.0, upper: float = 1.4) -> torch.Tensor:
-    """``lower + (upper - lower) h(p) / log 2`` with h(p) = -p log p - (1 - p) log(1 - p): this project's own.
+    """Return ``lower + (upper - lower) h(p) / log 2`` with h(p) = -p log p - (1 - p) log(1 - p): this project's own.
 
-    h(p) is the largest lower bound of the policy's entropy at a position that the sampled token's probability alone
-    allows: a smooth weight for uncertain positions, in the spirit of arXiv 2506.01939, that needs no entropy.
+    h(p) is the largest lower bound of the policy's entropy at a position that the probability of the sampled token alone
+    implies: a smooth weight for uncertain positions, in the spirit of arXiv 2506.01939, that does not need the entropy.
     """
     entropy = torch.special.entr(probs) + torch.special.entr(1 - probs)
     return entropy.mul_((upper - lower) / math.log(2)).add_(lower).clamp_(lower, upper)
@@ -81,9 +88,10 @@ def binary_entropy(probs: torch.Tensor, *, lower: float = 1.0, upper: float = 1.
 
 @register_shaping("top_entropy", {"share": "(0, 1)"})
 def top_entropy(entropy: torch.Tensor, response_mask: torch.Tensor, *, share: float = 0.2) -> torch.Tensor:
-    """1 for the ceil(share n) of the n tokens of the micro-batch with the highest entropy, else 0 (arXiv 2506.01939).
+    """Return 1 for the ceil(share n) of the micro-batch's n tokens with the highest entropy, else 0 (arXiv 2506.01939).
 
-    Ties with the last of them are kept, too.
+    Ties with the last of them are kept. The threshold is that of the micro-batch, so results depend on its size. The loss
+    of the kept tokens is divided by all tokens; ``normalize=token_mean`` divides by the kept ones.
     """
     candidates = entropy[response_mask]
     if not len(candidates):
@@ -101,12 +109,12 @@ def stapo(
     max_prob: float = 0.01,
     max_entropy: float = 0.1,
 ) -> torch.Tensor:
-    """0 for tokens with p < max_prob, entropy < max_entropy and A > 0, else 1 (STAPO, arXiv 2602.15620).
+    """Return 0 for tokens with p < max_prob, entropy < max_entropy and A > 0, else 1 (STAPO, arXiv 2602.15620).
 
-    "Spurious" tokens: improbable where the policy was sure, and rewarded all the same; about one in ten thousand. The three
-    conditions, and that the loss is divided by the tokens that stay (``normalize=token_mean``), are those of the abstract
-    and public summaries; 0.01 is a summary's example. The bound of the entropy, in nats, is this project's: a summary
-    takes a low percentile of the batch instead.
+    Such "spurious" tokens, about one in ten thousand, are improbable at a position where the policy was sure, and rewarded
+    all the same. The three conditions, and dividing the loss by the tokens that stay (``normalize=token_mean``), are those
+    of the abstract and public summaries; 0.01 is a summary's example. The bound of the entropy, in nats, is this
+    project's: a summary takes a low percentile of the batch instead.
     """
     return 1 - ((probs < max_prob) & (entropy < max_entropy) & (advantages > 0)).to(probs.dtype)
 
@@ -122,12 +130,13 @@ def cppo(
     min_weight: float = 0.8,
     prefix_delta: float = 0.02,
 ) -> torch.Tensor:
-    """0 for tokens that leave CPPO's trust region (arXiv 2606.10968), else 1; the region shrinks as a response drifts.
+    """Return 0 for tokens outside CPPO's trust region, else 1 (arXiv 2606.10968); it shrinks as a response drifts.
 
     With D_t = |p - p_old| of the t-th of a response's T generated tokens, a weight v_t that falls linearly from 1 to
     ``min_weight``, Z_t = v_t D_t, and b the 0.9 quantile of D within [``prefix_delta``, 2 ``prefix_delta``], a token
     stays if A (r - 1) <= 0 (the update brings it back) or Z_t <= min(``delta``, ``delta`` + sum_{j<t} (b v_j - Z_j)).
-    Formula and defaults are those of the authors' public code (Tencent-Hunyuan/UniRL, ``unirl/algorithms/cppo.py``).
+    Formula and defaults are those of the authors' public code (github.com/Tencent-Hunyuan/UniRL,
+    ``unirl/algorithms/cppo.py``, which names Eq. 8 to 11 of the paper), where p_old is that of the rollout engine.
     """
     mask = response_mask.to(log_prob.dtype)
     place = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -146,12 +155,11 @@ def cppo(
 def random_subset(
     old_log_prob: torch.Tensor, positions: torch.Tensor, *, share: float = 0.5, seed: int = 0
 ) -> torch.Tensor:
-    """1 for about a ``share`` of the tokens, drawn by chance, else 0: a control for every method that selects tokens.
+    """Return 1 for a random ``share`` of the tokens, else 0: a control for every method that selects tokens.
 
-    In the manner of S-GRPO (arXiv 2504.20834, of which the abstract was seen), which trains on a random subset. Which tokens
-    are drawn is a function of position, old log-probability and ``seed``: the same however a batch is cut, and in every
-    pass over it, without a generator's state. (Tokens of old probability 1 at one position share their fate; they have no
-    gradient.)
+    In the manner of S-GRPO (arXiv 2504.20834, of which the abstract was read), which trains on a random subset. The draw is
+    a function of position, old log-probability and ``seed``: the same however a batch is split, and in every pass over it,
+    without the state of a generator. (Tokens of old probability 1 at one position are drawn together; their gradient is 0.)
     """
     bits = (
         old_log_prob.double().contiguous().view(torch.int64)
@@ -167,5 +175,5 @@ def random_subset(
 
 @register_shaping("uniform", constant=True)
 def uniform(probs: torch.Tensor) -> torch.Tensor:
-    """``1`` for every token: plain GRPO, the baseline of every comparison."""
+    """Return 1 for every token: plain GRPO, the baseline of every comparison."""
     return torch.ones_like(probs)

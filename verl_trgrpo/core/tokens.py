@@ -1,4 +1,4 @@
-"""The tokens of a micro-batch with everything outside the mask made harmless, once, before anything is computed."""
+"""Hold the tokens of a micro-batch, checked once and masked so that values outside the mask cannot do harm."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tensors (batch, response_length) in float32 or wider; what they hold outside the mask is 0.
+    """Hold a micro-batch for a shaping or for a loss of your own; ``of_batch`` builds it.
+
+    All tensors are (batch, response_length) in float32 or wider, and 0 outside the mask.
 
     Args:
         log_prob: log pi_theta of the sampled tokens, with gradient.
         old_log_prob: log pi_old of the same tokens.
-        log_ratio: log r with gradient, clamped as in veRL's vanilla loss; none beyond the bounds.
+        log_ratio: log r with gradient, clamped as in veRL's vanilla loss; without gradient beyond the bounds.
         advantages: A.
         valid: bool, True for tokens that the model generated.
         entropy: of pi_theta at each position in nats; None where the run does not compute it.
@@ -34,23 +36,31 @@ class Tokens:
     @classmethod
     def of_batch(
         cls,
-        old_log_prob: torch.Tensor,
         log_prob: torch.Tensor,
+        *,
+        old_log_prob: torch.Tensor,
         advantages: torch.Tensor,
         response_mask: torch.Tensor,
         entropy: torch.Tensor | None = None,
     ) -> Tokens:
-        """Take tensors (batch, response_length) as a trainer has them; anything may stand outside the mask, NaN too.
+        """Build the tokens of a trainer's tensors, all (batch, response_length).
+
+        Args:
+            log_prob: log pi_theta of the sampled tokens, with gradient.
+            old_log_prob: log pi_old of the same tokens.
+            advantages: A.
+            response_mask: 1 or True for tokens that the model generated; values outside may be anything, even NaN.
+            entropy: of pi_theta at each position in nats.
 
         Raises:
-            ValueError: for tensors of different shapes.
+            ValueError: tensors of different shapes.
         """
         given = {"old_log_prob": old_log_prob, "log_prob": log_prob, "advantages": advantages, "entropy": entropy}
         check_shapes(response_mask=response_mask, **given)
         valid = response_mask.bool()
         outside = ~valid
         log_prob, old_log_prob = masked(log_prob, outside), masked(old_log_prob.detach(), outside)
-        # A token of probability 0 under both policies would have the log-ratio -inf - -inf, which is no number.
+        # A token of probability 0 under both policies would have the log-ratio -inf - -inf, which is NaN.
         old_log_prob.clamp_(min=torch.finfo(old_log_prob.dtype).min)
         return cls(
             log_prob,
@@ -63,7 +73,7 @@ class Tokens:
 
     @functools.cached_property
     def probs(self) -> torch.Tensor:
-        """pi_theta of the sampled tokens in [0, 1], no gradient."""
+        """pi_theta of the sampled tokens in [0, 1], without gradient."""
         return self.log_prob.detach().exp().clamp_(max=1.0)
 
     @functools.cached_property
@@ -78,7 +88,11 @@ def masked(tensor: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
 
 
 def check_shapes(**tensors: torch.Tensor | None) -> None:
-    """Raise a ValueError that names all shapes unless they are one and the same, (batch, response_length)."""
+    """Check that all tensors have the same shape (batch, response_length).
+
+    Raises:
+        ValueError: they differ, or have another number of dimensions; the message names all shapes.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor is not None}
     if len(set(shapes.values())) > 1 or len(next(iter(shapes.values()))) != 2:
         raise ValueError(

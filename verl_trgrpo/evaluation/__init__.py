@@ -1,4 +1,4 @@
-"""Evaluation of checkpoints on test files: vLLM, the project's rewards, avg@k and pass@k with confidence intervals.
+"""Evaluate checkpoints on test files: vLLM, the project's rewards, avg@k and pass@k with confidence intervals.
 
-The door is :func:`verl_trgrpo.evaluation.run.evaluate`.
+The entry point is :func:`verl_trgrpo.evaluation.evaluate.evaluate`.
 """

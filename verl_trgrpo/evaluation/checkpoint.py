@@ -1,4 +1,4 @@
-"""From what the user names to a directory that vLLM loads; sharded veRL checkpoints are merged by veRL's own merger."""
+"""Find the model that a user names and merge sharded veRL checkpoints with veRL's own merger."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _WEIGHTS = ("*.safetensors", "*.bin", "model_*.pt")
 
 
 def find_model(name: str) -> str:
-    """Return where the weights of `name` are: a directory in Hugging Face's form or of veRL's shards, or a name on the hub.
+    """Return the place of the weights of `name`: a Hugging Face directory, one of veRL's shards, or a name on the hub.
 
-    Raises ValueError for a directory that is none of these, and for kinds of checkpoints that cannot be merged here.
+    Raises:
+        ValueError: a directory that is none of these, or a kind of checkpoint that cannot be merged here.
     """
     path = Path(name).expanduser()
     if not path.exists():
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-            raise ValueError(f"the model {name} does not exist; check the path")
+            raise ValueError(f"model={name} does not exist; check the path")
         return name
     if (path / "config.json").is_file():
         return str(path)
@@ -57,7 +58,7 @@ def model_label(name: str) -> str:
 
 
 def fingerprint(place: str) -> dict[str, Any]:
-    """Return what changes when the weights at `place` do: the name, and size and time of each weight file of a directory."""
+    """Return the name of `place`, and size and time of each weight file if it is a directory; it changes with the weights."""
     path = Path(place)
     if not path.is_dir():
         return {"name": place}
@@ -66,7 +67,7 @@ def fingerprint(place: str) -> dict[str, Any]:
 
 
 def same_weights(one: Path, other: Path) -> bool:
-    """Whether two directories have the same weights: at least one file, with equal names and contents."""
+    """Return whether two directories have the same weights: at least one file, with equal names and contents."""
     names, others = ([file.name for file in _weight_files(path)] for path in (one, other))
     return bool(names) and names == others and all(filecmp.cmp(one / name, other / name) for name in names)
 
@@ -76,13 +77,14 @@ def _weight_files(directory: Path) -> list[Path]:
 
 
 def merged_model(place: str, out: Path) -> str:
-    """Return what vLLM loads; a sharded checkpoint is merged first, unless that was done before.
+    """Return the model for vLLM to load; merge a sharded checkpoint first, unless that was done before.
 
-    The merged model lies beside the checkpoint's ``actor`` directory as ``merged_hf``, or in `out` where that cannot be
-    written. It appears whole or not at all, and is made again when the shards have changed. veRL's merger writes
-    bfloat16 weights, whatever the shards are.
+    The merged model is ``merged_hf`` beside the checkpoint's ``actor`` directory, or in `out` if that cannot be written. It
+    appears whole or not at all, and is made again if the shards have changed. veRL's merger writes bfloat16 weights,
+    whatever the shards are.
 
-    Raises RuntimeError when the merger fails.
+    Raises:
+        RuntimeError: the merger fails.
     """
     shards = Path(place)
     if not (shards / _SHARDED).is_file():

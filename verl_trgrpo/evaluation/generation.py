@@ -1,22 +1,25 @@
-"""Responses to the rows that have none yet, by vLLM: in one turn, or with searches through the agent loop of training."""
+"""Generate responses with vLLM: in one turn, or with searches through the agent loop of training."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import importlib
 import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.evaluation.responses import Response, ResponseStore
-from verl_trgrpo.evaluation.rows import Job
+from verl_trgrpo.data.rows import Row
+from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.evaluation.response_store import Response, ResponseStore
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 logger = logging.getLogger(__name__)
@@ -25,6 +28,21 @@ logger = logging.getLogger(__name__)
 _CONCURRENCY = 1024
 # Tokens that vLLM puts into one step on a CPU, unless one prompt may need more.
 _CPU_STEP_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Job:
+    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
+
+    file: int
+    row: Row
+    sample: int
+    file_sha256: str
+
+    def seed(self, seed: int, turn: int = 0) -> int:
+        """Return the sampling seed of one turn, in [0, 2**63); it does not depend on the other jobs of an evaluation."""
+        name = f"{seed}/{self.file_sha256}/{self.row.position}/{self.sample}/{turn}"
+        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
 async def make_responses(
@@ -39,10 +57,7 @@ async def make_responses(
     """
     async with AsyncExitStack() as opened:
         if any(job.row.agent_name == SEARCH_AGENT for job in jobs):
-            from verl_trgrpo.evaluation import search  # imports veRL
-
-            opened.push_async_callback(search.close, options.search_settings)
-            await search.probe(options.search_settings)
+            await _open_search_client(options, opened)
         generator = Generator(options, model, jobs)
         opened.callback(generator.close)
         free = asyncio.Semaphore(_CONCURRENCY)
@@ -62,16 +77,39 @@ async def make_responses(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _open_search_client(options: EvalOptions, opened: AsyncExitStack) -> None:
+    """Query the search server once; the client of this event loop is closed with `opened`.
+
+    Raises:
+        ValueError: the server does not answer. An evaluation without searches would look like a bad model.
+    """
+    # It imports veRL, which takes seconds: better now than while the engine waits.
+    importlib.import_module("verl_trgrpo.tasks.search_qa.loop")
+    from verl_trgrpo.tasks.search_qa.client import shared_client
+    from verl_trgrpo.tasks.search_qa.search_options import read_options
+
+    settings = read_options(options.search_settings)
+    client = shared_client(settings)
+    opened.push_async_callback(client.close)
+    result = await client.search("test")
+    if result.failure:
+        raise ValueError(
+            f"the rows need a search server, and {', '.join(settings.urls)} does not work: {result.failure}. Start one "
+            "with verl-trgrpo search serve --index DIR, and give it with --search url=http://HOST:PORT/retrieve"
+        )
+
+
 class Generator:
     """A loaded model that responds to rows, many at a time.
 
-    The `jobs` that will be asked for decide how long a context the engine needs. Raises as `make_responses`.
+    The `jobs` to come determine the length of context that the engine needs. Raises as `make_responses`.
     """
 
     def __init__(self, options: EvalOptions, model: str, jobs: Sequence[Job]) -> None:
         from transformers import AutoConfig, AutoTokenizer
 
         self._options = options
+        self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
@@ -81,7 +119,7 @@ class Generator:
         }
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
         model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
-        # Some models take far more than a cache can hold; asking for less than that is safe, for more is not.
+        # Some models take far more than a cache can hold; requesting less than that is safe, more is not.
         context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"
         self._engine = _start_engine(model, context, longest + most, options, self._log_file)
@@ -99,22 +137,49 @@ class Generator:
         """Return the response to one job."""
         prompt = self._prompts[job.file, job.row.position]
         room = min(self._options.sampling.max_tokens, self._limit - len(prompt))
-        sampling = {"temperature": self._options.sampling.temperature, "top_p": self._options.sampling.top_p}
 
         async def generate(turn: int, token_ids: list[int], **more: Any) -> Any:
             return await self._generate(token_ids, seed=job.seed(self._options.seed, turn), **more)
 
         if job.row.agent_name == SEARCH_AGENT:
-            from verl_trgrpo.evaluation.search import searching_response
-
-            settings = self._options.search_settings
-            return await searching_response(
-                job.row, job.sample, generate, self._tokenizer, settings, sampling, len(prompt), room
-            )
-        output = await generate(0, prompt, **sampling, max_tokens=room)
+            return await self._respond_with_searches(job, generate, len(prompt), room)
+        output = await generate(0, prompt, **self._sampling, max_tokens=room)
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
         text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
         return Response(job.row.position, job.sample, text, len(output.token_ids), cut=output.finish_reason == "length")
+
+    async def _respond_with_searches(
+        self, job: Job, generate: Callable[..., Awaitable[Any]], prompt_length: int, response_length: int
+    ) -> Response:
+        """Run veRL's agent loop over this engine.
+
+        `generate` returns vLLM's output of the n-th turn, from 0, for token ids and sampling parameters. The loop would cut a
+        prompt longer than `prompt_length`; `response_length` is in tokens of the whole response, observations included.
+        """
+        from omegaconf import OmegaConf
+        from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+        from verl.utils.dataset.rl_dataset import RLHFDataset
+
+        from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
+        from verl_trgrpo.tasks.search_qa.search_options import read_options
+
+        settings, turns = self._options.search_settings, _Turns(generate)
+        rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": settings}}
+        config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}})
+        wrapped = DictConfigWrap(config), DictConfigWrap(config.data)
+        loop = SearchAgentLoop(wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None)
+        output = await loop.run(self._sampling, raw_prompt=job.row.messages)
+        extra = {name: output.extra_fields[name] for name in ("model_text", "rollout_metrics")}
+        answered = bool(extra["rollout_metrics"]["answered"])
+        return Response(
+            job.row.position,
+            job.sample,
+            self._tokenizer.decode(output.response_ids, skip_special_tokens=True),
+            sum(output.response_mask),
+            # At the length limit in the last turn, or because the next observation would not have fitted.
+            cut=turns.cut or (not answered and turns.count <= read_options(settings).max_searches),
+            extra=extra,
+        )
 
     async def _generate(self, token_ids: list[int], **sampling: Any) -> Any:
         """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one prompt."""
@@ -127,7 +192,7 @@ class Generator:
             async for output in self._engine.generate({"prompt_token_ids": token_ids}, params, request_id):
                 last = output.outputs[0]
         except Exception as error:  # it raises many types; the reason is often only in the log
-            raise RuntimeError(f"vLLM failed ({first_line(error)}); the whole story is in {self._log_file}") from error
+            raise RuntimeError(f"vLLM failed ({first_line(error)}); full log: {self._log_file}") from error
         return last
 
     def close(self) -> None:
@@ -135,15 +200,36 @@ class Generator:
         self._engine.shutdown()
 
 
-def _start_engine(model: str, context: int | None, step_tokens: int, options: EvalOptions, log_file: Path) -> Any:
-    """Return vLLM's AsyncLLM for `model`, whose processes print into `log_file`.
+class _Turns:
+    """Replaces veRL's server manager for one trajectory."""
 
-    `context` is tokens of prompt and response together, None for the model's own limit; `step_tokens` those of the longest
-    sequence, which must fit one step on a CPU.
+    def __init__(self, generate: Callable[..., Awaitable[Any]]) -> None:
+        self._generate = generate
+        self.count = 0
+        self.cut = False
+
+    async def generate(self, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        output = await self._generate(self.count, prompt_ids, **sampling_params)
+        self.count += 1
+        self.cut = output.finish_reason == "length"
+        return TokenOutput(token_ids=list(output.token_ids), stop_reason="completed")
+
+
+def _start_engine(model: str, context: int | None, step_tokens: int, options: EvalOptions, log_file: Path) -> Any:
+    """Start vLLM's AsyncLLM for `model`; its processes print into `log_file`.
+
+    Args:
+        model: directory or name on the hub.
+        context: tokens of prompt and response together; None for the model's own limit.
+        step_tokens: tokens of the longest sequence, which must fit one step on a CPU.
+        options: of the evaluation.
+        log_file: appended to.
     """
     from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
-    from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+    from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
     settings: dict[str, Any] = {"tensor_parallel_size": options.tensor_parallel, "seed": options.seed}
     if context is not None:
@@ -166,11 +252,11 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
             from vllm.v1.engine.async_llm import AsyncLLM
 
             arguments = AsyncEngineArgs(model, disable_log_stats=True, **settings)
-            # The context decides the default sizes of batches: those of offline work are the largest.
+            # The usage context determines the default batch sizes: those of offline work are the largest.
             return AsyncLLM.from_engine_args(arguments, usage_context=UsageContext.LLM_CLASS)
     except Exception as error:  # it raises many types; the reason is often only in the log
         raise RuntimeError(
-            f"vLLM cannot load {model} ({first_line(error)}); the whole story is in {log_file}, and verl-trgrpo doctor says "
+            f"vLLM cannot load {model} ({first_line(error)}); full log: {log_file}. verl-trgrpo doctor shows "
             "what is installed"
         ) from error
 

@@ -1,4 +1,4 @@
-"""A look at a run before it starts: a few prompts, what the model answers, and which rewards it would get."""
+"""Preview a run before it starts: a few prompts, the model's responses, and their rewards."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.core import group_metrics
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
-from verl_trgrpo.evaluation.options import EvalOptions
-from verl_trgrpo.evaluation.responses import Response, open_store
-from verl_trgrpo.evaluation.rows import Job, load_rows
+from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.evaluation.generation import Job, make_responses
+from verl_trgrpo.evaluation.response_store import Response, open_store
+from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
-from verl_trgrpo.verl_plugin.reward_function import reward_function
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A response to a prompt, and what the run's reward function says of it."""
+    """A response to a prompt, and the result of the run's reward function."""
 
     row: Row
     response: Response
@@ -40,9 +40,9 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     """Sample responses to some training prompts as the run would, and score them with its reward function.
 
     The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. Raises
-    as :func:`verl_trgrpo.evaluation.run.evaluate`.
+    as :func:`verl_trgrpo.evaluation.evaluate.evaluate`.
     """
-    from verl_trgrpo.evaluation.generation import make_responses  # imports vLLM
+    from verl_trgrpo.verl_plugin.config import reward_function  # imports veRL
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
@@ -84,9 +84,11 @@ def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
 
 
 def render(found: Sequence[Scored], most: int) -> str:
-    """The responses by prompt with their rewards, and what they say about the run.
+    """Return the responses by prompt with their rewards, and a summary for the run, as text.
 
-    Responses to one prompt lie beside each other in `found`; of each the last `most` characters are shown, all for 0.
+    Args:
+        found: responses to one prompt are adjacent.
+        most: characters to show of each, from its end; 0 for all.
     """
     lines, position = [], None
     for item in found:
@@ -102,7 +104,7 @@ def render(found: Sequence[Scored], most: int) -> str:
         if most and len(text) > most:
             text = f"[... {len(text) - most} characters] {text[-most:]}"
         notes = [f"reward {item.score:g}"]
-        notes += ["no answer that the reward could read"] if item.info.get("format_ok", 1) == 0 else []
+        notes += ["the reward found no answer"] if item.info.get("format_ok", 1) == 0 else []
         notes += [f"{item.response.tokens} tokens", *(["cut"] if item.response.cut else [])]
         lines += [f"-- {', '.join(notes)}", text, ""]
     return "\n".join([*lines, *_summary(found)])
@@ -114,14 +116,14 @@ def _summary(found: Sequence[Scored]) -> list[str]:
     equal = shares["critic/equal_groups_frac"]
     lines = [f"{len(found)} responses to {len({*groups})} prompts: mean reward {fmean(scores):.3f}"]
     if "critic/no_answer_frac" in shares:
-        lines.append(f"without an answer that the reward could read: {shares['critic/no_answer_frac']:.0%}")
+        lines.append(f"without an answer that the reward finds: {shares['critic/no_answer_frac']:.0%}")
     lines.append(f"cut at data.max_response_length: {fmean(item.response.cut for item in found):.0%}")
     if len(found) == len({*groups}):
         return [*lines, "one response to each prompt: nothing to compare within groups"]
     lines.append(f"prompts whose responses all have the same reward, from which GRPO learns nothing: {equal:.0%}")
     if equal > 0.9:
         lines.append(
-            "This run would hardly learn. Compare the responses with what the reward wants: the prompt may not say it, the "
-            "length may cut it off, or the prompts are far too hard or too easy for this model"
+            "This run would hardly learn: the prompt may not ask for the form that the reward expects, the length limit may "
+            "cut the answers off, or the prompts are far too hard or too easy for this model"
         )
     return lines

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
@@ -13,21 +11,6 @@ from verl_trgrpo.data.rows import SINGLE_TURN, Row
 from verl_trgrpo.data.rows import load_rows as load_data_rows
 from verl_trgrpo.tasks.registry import find_reward
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
-
-
-@dataclass(frozen=True)
-class Job:
-    """One response to make: the row, the number of its file, the number of the sample, and the file's sha256."""
-
-    file: int
-    row: Row
-    sample: int
-    file_sha256: str
-
-    def seed(self, seed: int, turn: int = 0) -> int:
-        """Return the sampling seed of one turn: 0 to 2**63 - 1, the same whatever else is evaluated with `seed`."""
-        name = f"{seed}/{self.file_sha256}/{self.row.position}/{self.sample}/{turn}"
-        return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1
 
 
 def load_rows(paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True) -> list[list[Row]]:

@@ -1,13 +1,20 @@
-"""An index of passages (BM25), and a server for it that speaks Search-R1's protocol; see docs/search.md.
+"""A BM25 index of passages, and a server for it that speaks Search-R1's protocol; see docs/search.md.
 
 Importing this package is cheap: tantivy, Starlette and uvicorn are imported where they are used.
 """
 
 import importlib
 
+# Servers and clients read the bearer token from this environment variable; every user of a machine can read command lines.
+TOKEN_VARIABLE = "VERL_TRGRPO_SEARCH_TOKEN"
+
 
 def require(*modules: str) -> None:
-    """Import modules of the extra `search`; RuntimeError with the remedy where one is not installed."""
+    """Import modules of the extra ``search``.
+
+    Raises:
+        RuntimeError: one of them is not installed; the message says how to install it.
+    """
     for name in modules:
         try:
             importlib.import_module(name)

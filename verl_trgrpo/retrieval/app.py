@@ -1,31 +1,100 @@
-"""The web application: Search-R1's protocol with limits, a deadline, and a bounded amount of work at a time."""
+"""The web application: Search-R1's HTTP protocol with limits, a deadline, and a bounded amount of work at a time.
+
+Request to ``POST /retrieve``: ``{"queries": ["..."], "topk": 3, "return_scores": true}``. Answer, one list for each query:
+``{"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\ntext"}, "score": 1.0}]]}``. Without return_scores (the
+default) the inner entries are the documents themselves. Errors are ``{"detail": "..."}``.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import hmac
+import json
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.options import ServerOptions
-from verl_trgrpo.retrieval.protocol import Hit, RefusedError, RetrieveRequest, answer, parse_request
+from verl_trgrpo.retrieval.index import Hit, Index, as_unicode
+
+if TYPE_CHECKING:
+    from verl_trgrpo.retrieval.server import ServerOptions
 
 logger = logging.getLogger(__name__)
 
+# Hits for a query whose request does not say how many: the default of Search-R1's server and rollouts.
+TOPK = 3
+# Rollouts show a handful of passages; each hit costs a read of the stored passage.
+MAX_TOPK = 100
+# A rollout sends one query a request, evaluations batches of some hundreds. A larger batch is slower than two requests.
+MAX_QUERIES = 512
+# An index reads the first 128 words of a query.
+MAX_QUERY_CHARS = 4096
+# Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
+MAX_PENDING = 4 * MAX_QUERIES
+
 # Queries that a thread searches in one go; a large request uses all threads and can be stopped between batches.
 _BATCH = 8
+
+_TOO_MUCH = ("too_long", "string_too_long")
+
+_Query = Annotated[
+    str,
+    BeforeValidator(lambda query: as_unicode(query) if isinstance(query, str) else query),
+    Field(max_length=MAX_QUERY_CHARS),
+]
+
+
+class RetrieveRequest(BaseModel):
+    """The body of a request. A `topk` that is missing, null or 0 means `TOPK`, as in Search-R1's server."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    # Stops at the first wrong query: the answer must not be larger than the request.
+    queries: Annotated[list[_Query], FailFast(), Field(max_length=MAX_QUERIES)]
+    topk: Annotated[
+        int, BeforeValidator(lambda topk: TOPK if topk in (None, 0) else topk), Field(ge=1, le=MAX_TOPK)
+    ] = TOPK
+    return_scores: bool = False
+
+
+def parse_request(body: bytes) -> RetrieveRequest:
+    """Parse and check the body of a request.
+
+    Raises:
+        HTTPException: 400 for a body that is not JSON, 422 for wrong fields (all of them), 413 for too many queries or too
+            long ones.
+    """
+    try:
+        return RetrieveRequest.model_validate(json.loads(body))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        wrong = [one for one in found if one["type"] not in _TOO_MUCH]
+        reasons = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in wrong or found]
+        raise HTTPException(422 if wrong else 413, "; ".join(reasons)) from error
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "the body is not JSON in UTF-8") from error
+
+
+def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, Any]:
+    """Return the answer as JSON types."""
+
+    def entry(hit: Hit) -> dict[str, Any]:
+        document = {"id": hit.id, "contents": hit.contents}
+        return {"document": document, "score": hit.score} if return_scores else document
+
+    return {"result": [[entry(hit) for hit in hits] for hits in results]}
 
 
 class _Service:
@@ -40,22 +109,18 @@ class _Service:
 
     async def retrieve(self, request: Request) -> Response:
         try:
-            checked, results = await asyncio.wait_for(self._answer(request), self._options.deadline)
-            return JSONResponse(answer(results, checked.return_scores))
-        except asyncio.TimeoutError:  # not the built-in one before Python 3.11
-            refusal = RefusedError(504, f"no answer within the deadline of {self._options.deadline:g} s")
-        except ClientDisconnect:
-            refusal = RefusedError(400, "the client went away")
-        except RefusedError as error:
-            refusal = error
+            return JSONResponse(await asyncio.wait_for(self._answer(request), self._options.deadline))
+        except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
+            raise HTTPException(504, f"no answer within the deadline of {self._options.deadline:g} s") from error
+        except ClientDisconnect as error:
+            raise HTTPException(400, "the client disconnected") from error
         except RuntimeError as error:
             logger.error("a search failed: %s", error)
-            refusal = RefusedError(500, str(error))
-        return JSONResponse({"detail": str(refusal)}, refusal.status, refusal.headers)
+            raise HTTPException(500, str(error)) from error
 
     async def health(self, request: Request) -> Response:
         about: dict[str, Any] = {"status": "ok"}
-        with suppress(RefusedError):  # a probe needs no token; what is served is not for everybody
+        with suppress(HTTPException):  # a probe needs no token, but does not learn what is served
             self._check_token(request)
             about |= {"documents": self._index.documents, "pending": self._pending}
         return JSONResponse(about)
@@ -64,44 +129,37 @@ class _Service:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _check_token(self, request: Request) -> None:
-        """Refuse a request without the token; the comparison takes the same time whatever is wrong."""
+        """Refuse a request without the token; the comparison takes the same time for every wrong one."""
         given = _digest(request.headers.get("Authorization", ""))
         if self._token is not None and not hmac.compare_digest(given, self._token):
-            raise RefusedError(401, "the bearer token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, "the bearer token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
-    async def _answer(self, request: Request) -> tuple[RetrieveRequest, list[list[Hit]]]:
+    async def _answer(self, request: Request) -> dict[str, Any]:
         self._check_token(request)
-        options = self._options
-        checked = parse_request(
-            await self._body(request),
-            topk=options.topk,
-            max_topk=options.max_topk,
-            max_queries=options.max_queries,
-            max_query_chars=options.max_query_chars,
-        )
-        return checked, await self._search(checked.queries, checked.topk)
+        checked = parse_request(await self._body(request))
+        return answer(await self._search(checked.queries, checked.topk), checked.return_scores)
 
     async def _body(self, request: Request) -> bytes:
-        """Read the body to its end, too large or not: a client that is cut off would not see the reason."""
+        """Read the body to its end, even if it is too large: a client that is cut off would not see the reason."""
         limit, size, body = self._options.max_body_bytes, 0, bytearray()
         async for piece in request.stream():
             size += len(piece)
             if size <= limit:
                 body += piece
         if size > limit:
-            raise RefusedError(413, f"the body is larger than {limit} bytes")
+            raise HTTPException(413, f"the body is larger than {limit} bytes")
         return bytes(body)
 
     async def _search(self, queries: list[str], topk: int) -> list[list[Hit]]:
         with self._lock:
-            if self._pending + len(queries) > self._options.max_pending:
-                raise RefusedError(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
+            if self._pending + len(queries) > MAX_PENDING:
+                raise HTTPException(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
             self._pending += len(queries)
         futures = []
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
             future = self._pool.submit(self._index.search, batch, topk)
-            # When the work has ended, not when nobody waits for it any more: that is what counts as load.
+            # Counted down when the work has ended, not when the request has: the work is the load.
             future.add_done_callback(partial(self._done, len(batch)))
             futures.append(future)
         try:
@@ -117,7 +175,7 @@ class _Service:
 
 
 def create_app(options: ServerOptions, index: Index) -> Starlette:
-    """Return the application, which searches in `index`."""
+    """Build the application, which searches in `index`."""
     service = _Service(options, index)
 
     @asynccontextmanager
@@ -125,13 +183,16 @@ def create_app(options: ServerOptions, index: Index) -> Starlette:
         yield
         service.close()
 
+    async def refuse(request: Request, error: Any) -> Response:
+        return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+
     routes = [
         Route("/retrieve", service.retrieve, methods=["POST"]),
         Route("/health", service.health, methods=["GET"]),
     ]
-    return Starlette(routes=routes, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: refuse})
 
 
 def _digest(text: str) -> bytes:
-    # Digests have one length, so that the comparison tells nothing about the token's.
+    # Digests have one length, so the comparison does not tell the length of the token.
     return hashlib.sha256(text.encode("latin-1", "replace")).digest()

@@ -1,6 +1,6 @@
-"""An index on disk, and the search in it: BM25 (k1 1.2, b 0.75) over the words of a query, any of which may match.
+"""Search an index on disk with BM25 (k1 1.2, b 0.75) over the words of a query, any of which may match.
 
-Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` says what they are. `build` makes them.
+Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` describes them. `index_builder` writes both.
 """
 
 from __future__ import annotations
@@ -8,38 +8,53 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.retrieval import require
-from verl_trgrpo.retrieval.protocol import Hit, as_unicode
 
-# Another number where old indexes cannot be searched with new code: schema or analysis changed.
+# Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
 
 MANIFEST = "manifest.json"
 FILES = "index"
 
-# Bytes; a longer run of letters is no word that anybody asks for.
+# Longer runs of letters, in bytes, are not words that anybody searches for.
 MAX_TERM_BYTES = 64
 
-# Bounds on the work for one query: characters that are read, and different words that are looked up.
+# Bounds on the work for one query: characters that are read, and different words that are searched for.
 MAX_CHARACTERS = 1 << 14
 MAX_TERMS = 128
 
 
-class Index:
-    """An index that is open. Its files are memory-mapped, so processes share them; threads may search at the same time.
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One passage that was found.
 
-    A query is a bag of words. There is no query language: a colon, quotes or OR mean nothing, so no query is an error.
+    Args:
+        id: the passage's id in the corpus; empty if a foreign server gives none.
+        contents: the passage as in the corpus; in wiki-18 the quoted title, a line break, and the text.
+        score: higher is better; comparable within one query only; 0 if a foreign server gives none.
+    """
+
+    id: str
+    contents: str
+    score: float
+
+
+class Index:
+    """An open index. Its files are memory-mapped, so processes share them; threads may search at the same time.
+
+    A query is a bag of words. There is no query language (a colon, quotes or OR mean nothing), so no query is an error.
     """
 
     def __init__(self, directory: Path) -> None:
         """Open the index in `directory`.
 
         Raises:
-            ValueError: it is no index, one of another format, or damaged.
+            ValueError: `directory` is not an index, has another format, or is damaged.
             RuntimeError: tantivy is not installed.
         """
         require("tantivy")
@@ -55,7 +70,7 @@ class Index:
         """Return at most `topk` (at least 1) hits for each query, best first; a query without words has none.
 
         Raises:
-            RuntimeError: tantivy failed; never because of what a query says.
+            RuntimeError: tantivy failed; never because of the query.
         """
         try:
             return [self._search(query, topk) for query in queries]
@@ -81,17 +96,18 @@ class Index:
         return [Hit(doc.get_first("id").decode(), doc.get_first("contents"), score) for score, doc in documents]
 
     def _terms(self, query: str) -> dict[str, int]:
-        """Return the words to look up and how often the query has each."""
+        """Return the words to search for and how often each is in the query."""
         text = as_unicode(query[:MAX_CHARACTERS])
         counts = Counter(self._content_analyzer.analyze(text) or self._analyzer.analyze(text))
         return dict(list(counts.items())[:MAX_TERMS])
 
 
 def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
-    """Return schema and searcher.
+    """Open tantivy's files `names` in `directory`; return the schema and the searcher.
 
-    tantivy creates a lock file beside the files that it opens. A directory of links lets it have one, so that the index
-    may be on a read-only disk or belong to somebody else; once all files are mapped the links are not needed.
+    tantivy creates a lock file beside the files that it opens. A temporary directory of links to the files takes that
+    lock file, so the index may be on a read-only disk or belong to another user; once all files are mapped the links are
+    not needed.
     """
     import tantivy
 
@@ -105,9 +121,9 @@ def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
 
 
 def analyzer(drop_stop_words: bool = False) -> Any:
-    """Return the analysis of texts: words in lower case, without accents, stemmed as English.
+    """Build the text analysis: words in lower case, without accents, stemmed as English.
 
-    The index keeps stop words, so that a query of nothing else ("The Who") finds something; other queries lose them.
+    The index keeps stop words, so that a query of nothing else ("The Who") finds something; other queries drop them.
     """
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
@@ -119,13 +135,17 @@ def analyzer(drop_stop_words: bool = False) -> Any:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Return the manifest of an index, or None where there is none."""
+    """Return the manifest of an index, or None if there is none."""
     manifest = read_json(directory / MANIFEST)
     return manifest if "format" in manifest and "files" in manifest else None
 
 
 def check_complete(directory: Path) -> dict[str, Any]:
-    """Return the manifest; ValueError where `directory` is no index, one of another format, or damaged."""
+    """Check that `directory` is a complete index of this format and return its manifest.
+
+    Raises:
+        ValueError: `directory` is not an index, has another format, or is damaged.
+    """
     manifest = read_manifest(directory)
     if manifest is None:
         raise ValueError(f"{directory} is not a finished index; build one with verl-trgrpo search index")
@@ -136,3 +156,8 @@ def check_complete(directory: Path) -> dict[str, Any]:
         if not path.is_file() or path.stat().st_size != size:
             raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
     return manifest
+
+
+def as_unicode(text: str) -> str:
+    """Replace lone surrogates, which a JSON string can contain but UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")

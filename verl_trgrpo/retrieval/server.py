@@ -1,31 +1,110 @@
-"""Run the server: one process, or several that share one listening socket."""
+"""Run the server: in this process with its workers, or as a child process for as long as a block runs."""
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import multiprocessing
 import os
+import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verl_trgrpo.retrieval import require
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.options import ServerOptions
+from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
+from verl_trgrpo.retrieval import TOKEN_VARIABLE, require
+from verl_trgrpo.retrieval.index import Index, check_complete
 
 if TYPE_CHECKING:
-    from multiprocessing.process import BaseProcess
-
     from starlette.applications import Starlette
 
 # Seconds that an idle connection lives: longer than clients keep it in their pools.
 _KEEP_ALIVE = 75
-# Seconds in which a worker has to show that it lives, importing its modules on a busy machine included.
+# Seconds in which a worker must respond to its supervisor, importing its modules on a busy machine included.
 _HEALTHY_WITHIN = 60
+# Begins the line that the command prints when connections are accepted; the address follows.
+READY = "listening on "
+
+_RANGES = {
+    "port": "[0, 65535]",
+    "workers": "[1, 256]",
+    "threads": "[1, 256]",
+    "max_body_bytes": "[1024, 1073741824]",
+    "deadline": "(0, 3600]",
+}
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Serve an index over HTTP in Search-R1's protocol.
+
+    If the environment variable VERL_TRGRPO_SEARCH_TOKEN is set, requests need that bearer token.
+
+    Args:
+        index: Directory of an index from `verl-trgrpo search index`.
+        host: Address to listen at.
+        port: Port; 0 takes a free one.
+        workers: Processes that share the port.
+        threads: Searches at a time in each worker.
+        max_body_bytes: Largest request.
+        deadline: Seconds for a request, reading its body included, after which the answer is 504.
+        allow_anonymous: Let other machines in without a token, if host lets them reach the server.
+        stop_with_stdin: Stop when standard input ends, for a program that starts the server and must not leave it behind.
+    """
+
+    index: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    threads: int = 4
+    max_body_bytes: int = 4 << 20
+    deadline: float = 10.0
+    allow_anonymous: bool = False
+    stop_with_stdin: bool = False
+
+    def __post_init__(self) -> None:
+        messages = range_errors(vars(self), _RANGES)
+        try:
+            check_complete(self.index)
+        except ValueError as error:
+            messages += messages_of(error)
+        try:
+            if self.token() is None and not self.allow_anonymous and not _is_loopback(self.host):
+                messages.append(
+                    f"host={self.host} can be reached from other machines and there is no token; set the environment "
+                    f"variable {TOKEN_VARIABLE}, or let everybody in with --allow-anonymous"
+                )
+        except ValueError as error:
+            messages += messages_of(error)
+        raise_invalid(messages)
+
+    def token(self) -> str | None:
+        """Return the bearer token that requests must carry, or None.
+
+        Raises:
+            ValueError: a header cannot carry the token; the message does not contain it.
+        """
+        token = os.environ.get(TOKEN_VARIABLE)
+        if token is not None and not re.fullmatch("[!-~]+", token):
+            raise ValueError(
+                f"{TOKEN_VARIABLE} is empty, or has spaces or characters that are not ASCII; use letters and digits"
+            )
+        return token
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address; names other than localhost count as open."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
@@ -33,17 +112,19 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
 
     Args:
         options: what to serve, and how.
-        ready: called with the address, like http://127.0.0.1:8000, and the number of documents, when connections are
-            accepted.
+        ready: called with the URL for searches, like http://127.0.0.1:8000/retrieve, and the number of documents, when
+            connections are accepted.
 
     Raises:
         ValueError: the index or the address cannot be used.
         RuntimeError: a package is missing.
     """
-    require("starlette", "uvicorn")
+    require("starlette", "uvicorn", "pydantic")
     from uvicorn import Config, Server
     from uvicorn.supervisors import Multiprocess
 
+    if options.stop_with_stdin:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     index = Index(options.index)
     with _listen(options.host, options.port) as listener:
         config = Config(
@@ -60,11 +141,11 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
         )
         # uvicorn finishes its work and then raises the signal once more, SIGINT as KeyboardInterrupt.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        ready(_address(listener), index.documents)
+        ready(f"{_address(listener)}/retrieve", index.documents)
         if options.workers > 1:
             Multiprocess(config, [listener]).run()
         else:
-            with suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt):
                 Server(config).run([listener])
 
 
@@ -84,13 +165,73 @@ def _address(listener: socket.socket) -> str:
 
 
 def _app(options: ServerOptions) -> Starlette:
-    """Return the application; a worker process ends when the process that started it is gone."""
+    """Build the application; a worker process ends when the process that started it ends."""
     from verl_trgrpo.retrieval.app import create_app
 
-    def end_with(parent: BaseProcess) -> None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
-
     if parent := multiprocessing.parent_process():
-        threading.Thread(target=end_with, args=[parent], daemon=True).start()
+
+        def end_with_parent() -> None:
+            parent.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=end_with_parent, daemon=True).start()
     return create_app(options, Index(options.index))
+
+
+def _end_with_stdin() -> None:
+    # Not through sys.stdin, whose lock this thread would still hold when the interpreter ends.
+    while os.read(0, 1 << 12):
+        pass
+    os._exit(0)
+
+
+@dataclass(frozen=True)
+class ServerProcess:
+    """A running server: its process, and the URL for searches."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+
+@contextlib.contextmanager
+def server_process(
+    index: Path,
+    log_file: Path,
+    *flags: object,
+    port: int = 0,
+    command: Sequence[str] = (sys.executable, "-m", "verl_trgrpo", "search"),
+) -> Iterator[ServerProcess]:
+    """Run ``verl-trgrpo search serve`` as a child process for the duration of a block.
+
+    The server also ends if this process dies in any way, SIGKILL included: the pipe to its standard input is closed then.
+
+    Args:
+        index: directory of an index.
+        log_file: receives the server's errors.
+        flags: more flags of the command.
+        port: 0 for a free one.
+        command: program and first words of the command.
+
+    Raises:
+        RuntimeError: the server does not start; `log_file` has the reason.
+    """
+    words = [*command, "serve", "--index", index, "--port", port, "--stop-with-stdin", *flags]
+    with (
+        log_file.open("ab") as log,
+        subprocess.Popen(
+            [*map(str, words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            # Ctrl-C in a terminal must not stop the server before the run that uses it has stopped.
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            line = process.stdout.readline()  # type: ignore[union-attr]
+            if not line.startswith(READY):
+                raise RuntimeError(f"the search server did not start; see {log_file}")
+            yield ServerProcess(process, line.removeprefix(READY).split()[0])
+        finally:
+            process.kill()

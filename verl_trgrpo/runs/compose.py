@@ -1,4 +1,4 @@
-"""A run's configuration, composed as veRL's trainer will compose it. Needs neither veRL's code nor torch."""
+"""Compose a run's configuration as veRL's trainer will compose it. Needs neither veRL's code nor torch."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import types
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from itertools import compress
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
-from yaml import YAMLError, safe_load
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.runs.hydra_messages import Surroundings, file_hint, in_plain_words
+from verl_trgrpo.runs.hydra_messages import KnownNames, one_line
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
-# What every configuration of a training has.
+# Sections of every configuration of a training.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
 
 # This package's configurations.
 OWN_CONFIGS = Path(__file__).parent.parent / "config"
 
-# Experiment names that say nothing about a run: veRL's own default, and that of this package's configurations.
+# Experiment names that do not name a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
 
 
@@ -46,14 +46,19 @@ class ComposedRun:
     choices: Mapping[str, str] = field(default_factory=dict)
     added: frozenset[str] = frozenset()
 
+    @cached_property
+    def defaults(self) -> DictConfig:
+        """The same configuration without the run's settings, see :func:`defaults_of`; pickled with the run."""
+        return defaults_of(self.choices)
+
     @property
     def directory(self) -> Path:
-        """Where checkpoints, logs and plots go."""
+        """The directory of checkpoints, logs and plots."""
         return Path(self.config.trainer.default_local_dir)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it trains without an accelerator: a head node without a GPU may start a run on GPUs."""
+        """True if it trains without an accelerator; a machine without a GPU may start a run on GPUs."""
         return self.config.trainer.device == "cpu"
 
 
@@ -72,7 +77,7 @@ def compose(
         platform: option of the group ``platform`` unless the overrides choose one.
 
     Raises:
-        InvalidInputError: for a file, a group, a key or syntax that is not there or wrong.
+        InvalidInputError: a file, group or key does not exist, or the syntax is wrong.
     """
     overrides = list(overrides)
     recipe = _recipe_file(source)
@@ -82,7 +87,7 @@ def compose(
         config, choices = _compose(source, recipe, [*chosen, *overrides])
     except InvalidInputError as error:
         # Stock configurations do not have the group in their defaults.
-        if not chosen or "Could not override 'platform'" not in str(error):
+        if not chosen or "Could not override 'platform'" not in str(error.__cause__):
             raise
         chosen = [f"+platform={platform}"]
         config, choices = _compose(source, recipe, [*chosen, *overrides])
@@ -97,21 +102,21 @@ def compose(
         [f"--config-path={recipe.parent}", "--config-name", recipe.stem] if recipe else ["--config-name", str(source)]
     )
     arguments = (*primary, *options, *chosen, *naming, *overrides)
-    return ComposedRun(config, arguments, choices, frozenset(_added(overrides) - set(choices)))
+    return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
 
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
-    """What veRL and this package have by themselves, with these options of groups; groups of others are left out."""
+    """Return the configuration of veRL and this package with these options of their groups, without any other setting."""
     return _defaults(DEFAULT_CONFIG, _choices_in(choices, _verl_configs(), OWN_CONFIGS))
 
 
 def verl_defaults(choices: Mapping[str, str] = types.MappingProxyType({})) -> DictConfig:
-    """What veRL's ``ppo_trainer`` has without this package, with these options of veRL's groups."""
+    """Return veRL's ``ppo_trainer`` without this package, with these options of veRL's groups."""
     return _defaults("ppo_trainer", _choices_in(choices, _verl_configs()))
 
 
 def _choices_in(choices: Mapping[str, str], *roots: Path) -> tuple[tuple[str, str], ...]:
-    """Those of the options that are files below one of these directories."""
+    """Return those of the options that are files below one of these directories."""
     files = {group: f"{group.partition('@')[0]}/{choice}.yaml" for group, choice in choices.items()}
     found = [
         group for group, file in files.items() if ".." not in file and any((root / file).is_file() for root in roots)
@@ -124,27 +129,44 @@ def _defaults(source: str, choices: tuple[tuple[str, str], ...]) -> DictConfig:
     return _compose(source, None, [f"{group}={choice}" for group, choice in choices])[0]
 
 
+@cache
+def algorithm_settings(algorithm: str) -> Mapping[str, Any]:
+    """Return the dotted keys that an option of the group ``algorithm`` sets, and their values as they are written."""
+    config = _hydra_compose(OWN_CONFIGS, f"algorithm/{algorithm}", [])
+    with open_dict(config):
+        del config["hydra"]
+    return flat(config)
+
+
+def selected(config: DictConfig, key: str) -> Any:
+    """Return the value of a dotted key; None where it does not exist, has no value, or cannot be resolved."""
+    try:
+        return OmegaConf.select(config, key, throw_on_missing=False)
+    except OmegaConfBaseException:
+        return None
+
+
 def quoted(value: object) -> str:
-    """``value`` as a Hydra override takes it literally, whatever characters a path has."""
+    """Return ``value`` quoted so that a Hydra override takes it literally, whatever characters a path has."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     return QuotedString(str(value), Quote.single).with_quotes()
 
 
 def seed_overrides(seed: int) -> list[str]:
-    """Overrides that give one seed to the order of prompts, the rollout engine and the order within a batch."""
+    """Return overrides that give one seed to the order of prompts, the rollout engine and the order within a batch."""
     keys = ("data.seed", "actor_rollout_ref.rollout.seed", "actor_rollout_ref.actor.data_loader_seed")
     return [f"{key}={seed}" for key in keys]
 
 
 def chosen_value(overrides: Sequence[str], key: str) -> str | None:
-    """The value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
+    """Return the value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
     pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
     return next((pair[1] for pair in reversed(pairs) if pair[0] == key), None)
 
 
 def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
+    """Return dotted keys and leaf values of a configuration (unresolved) or of a dictionary; lists count as leaves."""
     container: Any = OmegaConf.to_container(config, resolve=False) if OmegaConf.is_config(config) else config
     leaves: dict[str, Any] = {}
     for key, value in container.items():
@@ -153,47 +175,30 @@ def flat(config: Any, prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def _added(overrides: Sequence[str]) -> set[str]:
-    """Keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
+def added_keys(overrides: Sequence[str]) -> set[str]:
+    """Return the keys of single values that overrides add with a plus: ``+trainer={mine: 1}`` adds trainer.mine."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     added = OverridesParser.create().parse_overrides([override for override in overrides if override.startswith("+")])
     return {key for override in added for key in flat({override.key_or_group: override.value()})}
 
 
-def _yaml_problem(error: YAMLError) -> str:
-    """File, line and reason of a syntax error, in one line."""
+def _yaml_error(error: YAMLError) -> str:
+    """Return file, line and reason of a syntax error in one line."""
     mark = getattr(error, "problem_mark", None)
     place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}" if mark else "a configuration file"
     reason = " ".join(str(getattr(error, "problem", None) or error).split())
-    return f"{place}: not YAML ({reason}); look at that line and the one before: indentation, quotes, brackets, colons"
+    return f"{place}: is not YAML ({reason}); check that line and the one before: indentation, quotes, brackets, colons"
 
 
 def _recipe_file(source: str | Path) -> Path | None:
+    """Return the file of a recipe; None for the name of a configuration."""
     recipe = Path(source)
     if not isinstance(source, Path) and recipe.suffix not in (".yaml", ".yml") and "/" not in source:
         return None
-    if recipe.suffix != ".yaml":
-        hint = file_hint(str(source)) or "give a recipe file"
-        raise InvalidInputError([f"recipe {recipe} does not end in .yaml, as Hydra wants it; {hint}"])
-    if not recipe.is_file():
-        raise InvalidInputError([f"recipe {recipe} does not exist; the project's own are in recipes/TASK/MODEL.yaml"])
-    if problem := _content_problem(recipe):
-        raise InvalidInputError([f"recipe {recipe} {problem}"])
+    if recipe.suffix != ".yaml" or not recipe.is_file():
+        raise InvalidInputError([f"recipe {source}: does not exist, or does not end in .yaml; give a recipe file"])
     return recipe.resolve()
-
-
-def _content_problem(recipe: Path) -> str:
-    """Why a file can be no recipe, whatever its defaults are; syntax errors are left to Hydra, which names the place."""
-    try:
-        content = safe_load(recipe.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        return f"cannot be read as text ({error}); save it as UTF-8, readable for you"
-    except YAMLError:
-        return ""
-    if content is None:
-        return "is empty; a recipe is keys with values, and its defaults list begins with ppo_trainer"
-    return "" if isinstance(content, dict) else f"is a {type(content).__name__}; a recipe is keys with values"
 
 
 def _verl_configs() -> Path:
@@ -205,40 +210,16 @@ def _verl_configs() -> Path:
 
 
 def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> tuple[DictConfig, dict[str, Any]]:
-    """The configuration, and what Hydra chose from each group, be it in a defaults list or in an override."""
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
+    """Return the configuration, and what Hydra chose from each group, in a defaults list or in an override."""
     verl_configs = _verl_configs()
     folder = recipe.parent if recipe else verl_configs
     search = [f"hydra.searchpath=[{quoted(f'file://{verl_configs}')}]"] if recipe else []
-    GlobalHydra.instance().clear()
-    try:
-        with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
-            # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
-            warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
-            name = recipe.stem if recipe else str(source)
-            config = hydra.compose(name, overrides=[*search, *overrides], return_hydra_config=True)
-    except YAMLError as error:
-        raise InvalidInputError([_yaml_problem(error)]) from error
-    except RecursionError as error:
-        raise InvalidInputError([f"{source} includes itself through its defaults list; take that out"]) from error
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, YAMLError):
-            cause = cause.__cause__
-        around = Surroundings(
-            OWN_CONFIGS, (folder, verl_configs), lambda key: _values_without(key, source, recipe, overrides)
-        )
-        problem = _yaml_problem(cause) if cause else in_plain_words(str(error), around)
-        raise InvalidInputError([problem]) from error
-    taken_out = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
-    if lacking := [name for name in _SECTIONS if name not in config and name not in taken_out]:
+    config = _hydra_compose(folder, recipe.stem if recipe else str(source), [*search, *overrides])
+    deleted = {override[1:].partition("=")[0] for override in overrides if override.startswith("~")}
+    if lacking := [name for name in _SECTIONS if name not in config and name not in deleted]:
         message = (
-            f"{source} is not a whole configuration: it lacks {', '.join(lacking)}. A recipe's defaults list begins with "
-            "ppo_trainer; parts such as base.yaml are for recipes to include"
+            f"{source}: is not a whole configuration, it lacks {', '.join(lacking)}; begin its defaults list with "
+            "ppo_trainer, or give a recipe that includes it"
         )
         raise InvalidInputError([message])
     choices = dict(config.hydra.runtime.choices)
@@ -247,13 +228,43 @@ def _compose(source: str | Path, recipe: Path | None, overrides: list[str]) -> t
     return config, choices
 
 
-def _values_without(key: str, source: str | Path, recipe: Path | None, overrides: list[str]) -> dict[str, Any]:
-    """What there is to set in the groups that overrides choose, be the overrides of `key` and of other keys right or wrong."""
-    names = [override.partition("=")[0] for override in overrides]
-    groups = [name != key and ("." not in name or "@" in name) for name in names]
-    if all(groups):
-        return flat(defaults_of({}))
+def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
+    """Compose with Hydra's own section.
+
+    Raises:
+        InvalidInputError: for anything that Hydra refuses, in one line; its cause is Hydra's error.
+    """
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+
+    GlobalHydra.instance().clear()
     try:
-        return flat(_compose(source, recipe, list(compress(overrides, groups)))[0])
+        with hydra.initialize_config_dir(str(folder), version_base=None), warnings.catch_warnings():
+            # Of a defaults list without _self_: then a recipe's own keys count last, as in every Hydra of today.
+            warnings.filterwarnings("ignore", ".*Defaults list is missing", UserWarning)
+            return hydra.compose(name, overrides=overrides, return_hydra_config=True)
+    except RecursionError as error:
+        raise InvalidInputError([f"{name}: includes itself through its defaults list; remove that entry"]) from error
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError, OSError) as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, YAMLError):
+            cause = cause.__cause__
+        folders = (folder, OWN_CONFIGS, _verl_configs())
+        known = KnownNames(
+            [path.stem for place in folders for path in place.iterdir()], lambda: _keys_of(folder, name, overrides)
+        )
+        message = _yaml_error(cause) if isinstance(cause, YAMLError) else one_line(str(error), known)
+        raise InvalidInputError([message]) from error
+
+
+def _keys_of(folder: Path, name: str, overrides: list[str]) -> list[str]:
+    """Return what overrides can set: the groups, and the keys of the configuration with its chosen groups alone."""
+    groups = [word for word in overrides if "." not in word.partition("=")[0] or "@" in word.partition("=")[0]]
+    own = [path.stem for path in OWN_CONFIGS.iterdir() if path.is_dir()]
+    search = [word for word in overrides if word.startswith("hydra.searchpath=")]
+    try:
+        config = _hydra_compose(folder, name, [*search, *groups]) if len(groups) < len(overrides) else defaults_of({})
     except InvalidInputError:
-        return flat(defaults_of({}))
+        config = defaults_of({})
+    return [*own, *(key for key in flat(config) if not key.startswith("hydra."))]

@@ -18,10 +18,10 @@ import pyarrow as pa
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import DataFile, write_dataset
-from verl_trgrpo.retrieval.build import IndexOptions, build_index
 from verl_trgrpo.retrieval.index import Index, read_manifest
+from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.tasks.search_qa.format import observation_frame, passages_text
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
-from verl_trgrpo.tasks.search_qa.tags import observation_frame, passages_text
 from verl_trgrpo.tiny.search_world import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.tiny.tokenizer import TAG_TOKENS
 from verl_trgrpo.tiny.training import Demonstration, Segment, WarmStart

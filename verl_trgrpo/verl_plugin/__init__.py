@@ -1,1 +1,33 @@
-"""All that meets veRL: registration (``register``, which veRL imports), options, the loss, the estimators, the CPU platform."""
+"""Connect the core to veRL: registration (``register``, which veRL imports), options, losses, estimators, CPU platform.
+
+Here are only the OmegaConf resolvers of the configuration files, which Hydra's plugin registers in every Hydra application
+and ``register`` in every worker of veRL; so this module imports neither veRL nor torch.
+"""
+
+from pathlib import Path
+
+
+def register_resolvers() -> None:
+    """Register the resolvers of this package's configuration files with OmegaConf.
+
+    ``${verl_trgrpo_file:tasks/search_qa/agent_loops.yaml}`` is the path of that file of the package, and
+    ``${verl_trgrpo_asks_for_entropy:NAME}`` is true if the shaping of that name takes the entropy.
+    """
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("verl_trgrpo_file", _path_of, replace=True)
+    OmegaConf.register_new_resolver("verl_trgrpo_asks_for_entropy", _asks_for_entropy, replace=True)
+
+
+def _path_of(name: str) -> str:
+    path = Path(__file__).parents[1] / name
+    if not path.is_file():
+        raise ValueError(f"verl_trgrpo_file:{name}: does not exist in the package verl_trgrpo; check the configuration")
+    return str(path)
+
+
+def _asks_for_entropy(shaping: str) -> bool:
+    # Imports torch, for which Hydra's plugin discovery need not wait.
+    from verl_trgrpo.core.shaping import asks_for_entropy
+
+    return asks_for_entropy(shaping)

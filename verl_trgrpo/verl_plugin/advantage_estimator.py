@@ -1,8 +1,8 @@
-"""The advantage estimators as veRL calls them.
+"""Register the advantage estimators of the core with veRL.
 
 ``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
-``ha_dw`` weighs advantages by difficulty, with options from ``algorithm.ha_dw``; ``w_reinforce`` knows right and wrong
-alone, with options from ``algorithm.w_reinforce``.
+``ha_dw`` weights advantages by difficulty, with options from ``algorithm.ha_dw``; ``w_reinforce`` uses right and wrong only,
+with options from ``algorithm.w_reinforce``.
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
 (veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
@@ -32,7 +32,7 @@ from verl_trgrpo.core import (
 
 
 def _register(name: str, compute: Callable[..., torch.Tensor]) -> None:
-    """Register `compute`, which takes rewards, mask, index, epsilon and config, under the signature veRL calls."""
+    """Register `compute`, which takes rewards, mask, index, epsilon and config, under the signature that veRL calls."""
 
     @register_adv_est(name)
     def estimate(
@@ -60,7 +60,7 @@ def _w_reinforce(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, _
 
 
 class HistoryAwareEstimator:
-    """HA-DW, which veRL calls once per batch in the trainer's process: remembers the policy's accuracy between calls.
+    """Estimate HA-DW's advantages; veRL calls it once per batch in the trainer's process, and it keeps the accuracy between.
 
     A new ``config`` object means a new run and starts a new history. veRL saves nothing of an estimator, so a resumed run
     starts a new history as well, with the accuracy of its first batch.
@@ -83,7 +83,7 @@ class HistoryAwareEstimator:
 
 
 def _options(config: Any, name: str) -> dict[str, Any]:
-    """The options of an estimator in veRL's ``algorithm`` node; what takes them raises ValueError for bad ones."""
+    """Return the options of an estimator in veRL's ``algorithm`` node, unchecked."""
     given = (config.get(name) if config is not None else None) or {}
     return {key: value for key, value in given.items() if key != "_target_"}
 

@@ -1,20 +1,24 @@
-"""The typed home of this project's options in veRL's configuration.
+"""Define this project's options in veRL's configuration, and read them and the reward function from a run's configuration.
 
-They live at ``actor_rollout_ref.actor.policy_loss`` and, for the estimators ``ha_dw`` and ``w_reinforce``, at ``algorithm``.
+The options are at ``actor_rollout_ref.actor.policy_loss`` and, for the estimators ``ha_dw`` and ``w_reinforce``, at
+``algorithm``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
 from verl_trgrpo.core import ClipRange, DifficultyOptions, OutcomeOptions, TokenWeighting
 
-# Where the wrapped ppo_loss leaves the entropy in its copy of the actor's configuration, the only argument of a policy loss
-# that can carry it.
+# The attribute in which the wrapped ppo_loss passes the entropy: of its copy of the actor's configuration, the only argument
+# of a policy loss that can carry it.
 ENTROPY = "_token_entropy"
 
 # veRL's own losses that take token weights: their names here, and veRL's.
@@ -24,13 +28,13 @@ LOSS_MODES = ("tr_grpo", "aspo", *WEIGHTED)
 
 @dataclass
 class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
-    """veRL's policy-loss options plus those of :class:`~verl_trgrpo.core.TokenWeighting`.
+    """Extend veRL's policy-loss options by those of :class:`~verl_trgrpo.core.TokenWeighting`.
 
-    Named in the configuration's ``_target_``; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
+    The configuration's ``_target_`` names it; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
 
     Raises:
-        ValueError: for what ``TokenWeighting`` refuses, for a ``loss_mode`` that has no token weights, and for
-            ``placement=inside`` with another than tr_grpo.
+        ValueError: what ``TokenWeighting`` refuses, a ``loss_mode`` without token weights, or ``placement=inside`` with a
+            ``loss_mode`` other than tr_grpo.
     """
 
     loss_mode: str = "tr_grpo"
@@ -39,7 +43,7 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
         from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
 
         super().__post_init__()
-        # veRL itself refuses what nobody has registered.
+        # veRL itself refuses a loss that is not registered.
         if self.loss_mode in POLICY_LOSS_REGISTRY and self.loss_mode not in LOSS_MODES:
             raise ValueError(
                 f"policy_loss.loss_mode={self.loss_mode} ignores shaping, placement, prob_source, normalize and kl; leave it at "
@@ -48,16 +52,16 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
         if self.loss_mode != "tr_grpo" and self.placement != "outside":
             raise ValueError(
                 f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode={self.loss_mode} does not "
-                "have; use placement=outside"
+                "have; set placement=outside"
             )
 
 
 @dataclass
 class EstimatorAlgoConfig(AlgoConfig):
-    """veRL's ``algorithm`` node plus the options of the estimators ``ha_dw`` and ``w_reinforce``.
+    """Extend veRL's ``algorithm`` node by the options of the estimators ``ha_dw`` and ``w_reinforce``.
 
-    Named in the configuration's ``_target_``, so that mistakes come out when a configuration is validated; the
-    estimator itself reads the node as it is.
+    The configuration's ``_target_`` names it, so that wrong values are found when a configuration is validated; the
+    estimators read the node itself.
 
     Args:
         ha_dw: options of ``adv_estimator: ha_dw``; None means the defaults.
@@ -69,13 +73,13 @@ class EstimatorAlgoConfig(AlgoConfig):
 
 
 def token_weighting_of(policy_loss: Any) -> TokenWeighting:
-    """The token weights of ``actor.policy_loss``.
+    """Return the token weighting of ``actor.policy_loss``.
 
-    A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` on an otherwise untouched configuration) gives the default ones;
-    its fields cannot carry options.
+    A stock ``PolicyLossConfig`` (``loss_mode=tr_grpo`` in an otherwise unchanged configuration) gives the default; it has no
+    fields for the options.
 
     Raises:
-        ValueError: for anything else, e.g. a bare ``DictConfig`` whose options would be ignored.
+        ValueError: anything else, e.g. a bare ``DictConfig`` whose options would be ignored.
     """
     if isinstance(policy_loss, TokenWeighting):
         return policy_loss
@@ -88,7 +92,7 @@ def token_weighting_of(policy_loss: Any) -> TokenWeighting:
 
 
 def clip_range_of(actor: Any) -> ClipRange:
-    """The clip range of an actor configuration, with veRL's fall-backs for missing values."""
+    """Return the clip range of an actor configuration, with veRL's fall-backs for missing values."""
     low, high = actor.get("clip_ratio_low"), actor.get("clip_ratio_high")
     return ClipRange(
         low=actor.clip_ratio if low is None else low,
@@ -98,13 +102,13 @@ def clip_range_of(actor: Any) -> ClipRange:
 
 
 def check_kl(actor: Any) -> None:
-    """Refuse a weighted KL that contradicts the actor's own KL options; without a KL loss there is nothing to weight.
+    """Check that a weighted KL agrees with the actor's own KL options, if the run has a KL loss.
 
     Args:
         actor: veRL's ``ActorConfig`` with a ``TokenWeighting`` as its policy loss.
 
     Raises:
-        ValueError: with value, reason and remedy.
+        ValueError: ``kl_loss_type`` is not the k3 estimator.
     """
     kind = actor.policy_loss.kl
     if kind != "plain" and actor.use_kl_loss and actor.kl_loss_type not in ("low_var_kl", "k3"):
@@ -112,3 +116,23 @@ def check_kl(actor: Any) -> None:
             f"policy_loss.kl={kind!r} is built on the k3 estimator but actor.kl_loss_type={actor.kl_loss_type!r}; "
             "set it to low_var_kl, or policy_loss.kl=plain"
         )
+
+
+def reward_function(config: DictConfig) -> Callable[..., Any]:
+    """Return the function that a run's reward workers call, with its options; it returns a score, or a dict with one."""
+    from verl.utils.reward_score import default_compute_score
+
+    chosen = OmegaConf.select(config, "reward.custom_reward_function")
+    if not chosen or not chosen.path:
+        return default_compute_score
+    options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
+    return partial(_loaded_reward(chosen.path, chosen.name), **options)
+
+
+@lru_cache
+def _loaded_reward(path: str, name: str) -> Callable[..., Any]:
+    """Load a reward function once; veRL would run its file again at each call, which fails if it registers a reward."""
+    from verl.utils.import_utils import load_extern_object
+
+    found: Any = load_extern_object(module_path=path, object_name=name)
+    return found

@@ -1,4 +1,4 @@
-"""iGRPO's two stages as an agent loop (arXiv 2602.09000, of which abstract and summaries were seen).
+"""Run iGRPO's two stages as an agent loop (arXiv 2602.09000, of which abstract and summaries were read).
 
 Stage 1 samples drafts of a prompt's answer and keeps the one with the highest reward; stage 2 appends it to the prompt, and
 GRPO, with any loss of this project, trains on the group of responses to that. Drafts are not trained on. Validation is single
@@ -20,40 +20,47 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.verl_plugin.reward_function import reward_function
+from verl_trgrpo.verl_plugin.config import reward_function
 
 
 @dataclass(frozen=True)
 class DraftOptions:
-    """Options at ``actor_rollout_ref.rollout.custom.igrpo``.
+    """Hold the options at ``actor_rollout_ref.rollout.custom.igrpo``.
 
     Args:
-        drafts: sampled for each prompt of a step, beside ``rollout.n`` responses.
-        request: appended to the last message; {draft} is the best one. Its wording is this project's.
+        drafts: number of drafts for each prompt of a step, beside ``rollout.n`` responses; >= 1.
+        request: appended to the last message; {draft} is replaced by the best one. Its wording is this project's.
+
+    Raises:
+        ValueError: a wrong value; all are listed.
     """
 
     drafts: int = 4
     request: str = "\n\nAn earlier attempt:\n{draft}\n\nWrite a better answer, in the same form."
 
     def __post_init__(self) -> None:
-        problems = []
+        messages = []
         if type(self.drafts) is not int or self.drafts < 1:
-            problems.append(f"drafts is {self.drafts!r}; it must be a whole number of at least 1")
+            messages.append(f"drafts={self.drafts!r} is not a whole number of at least 1")
         if not isinstance(self.request, str) or "{draft}" not in self.request:
-            problems.append(f"request is {self.request!r}; it must have a place for {{draft}}")
-        raise_invalid([f"rollout.custom.igrpo: {problem}" for problem in problems])
+            messages.append(f"request={self.request!r} is not a string that contains {{draft}}")
+        raise_invalid([f"rollout.custom.igrpo.{message}" for message in messages])
 
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None) -> DraftOptions:
-        """The options in a section of the configuration; ValueError for unknown keys and wrong values."""
+        """Build the options from a section of the configuration.
+
+        Raises:
+            ValueError: unknown keys or wrong values.
+        """
         known = [field.name for field in fields(cls)]
         if unknown := sorted(set(settings or {}) - {*known}):
-            raise ValueError(f"rollout.custom.igrpo: unknown keys {', '.join(unknown)}; known are {', '.join(known)}")
+            raise ValueError(f"rollout.custom.igrpo: unknown key {', '.join(unknown)}; known are {', '.join(known)}")
         return cls(**dict(settings or {}))
 
 
 class Draft(NamedTuple):
-    """The best draft of a prompt: its text, its reward, and the mean reward of all."""
+    """Hold the best draft of a prompt: its text, its reward, and the mean reward of all."""
 
     text: str
     score: float
@@ -65,7 +72,7 @@ _drafts: weakref.WeakValueDictionary[str, asyncio.Task[Draft]] = weakref.WeakVal
 
 
 class DraftAgentLoop(SingleTurnAgentLoop):
-    """veRL's single-turn loop, whose training prompts carry the best of some drafts.
+    """Extend veRL's single-turn loop: training prompts carry the best of several drafts.
 
     ``data.max_prompt_length`` has to hold prompt and draft; a group whose draft does not fit is trained without one.
     """
@@ -76,13 +83,21 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         self._tokenizer: Any = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
-        """One response; `kwargs` are a row of the data set and veRL's ``uid`` of its group.
+        """Return one response.
 
-        Raises ValueError for a row that does not say in ``extra_info.split`` whether it is trained on.
+        Args:
+            sampling_params: of the rollout engine.
+            priority: of the rollout engine.
+            **kwargs: a row of the data set, and veRL's ``uid`` of its group.
+
+        Raises:
+            ValueError: the row has no ``extra_info.split``, which says whether it is trained on.
         """
         split = (kwargs.get("extra_info") or {}).get("split")
         if split is None:
-            raise ValueError("agent=igrpo wants extra_info.split in each row: train, or test for validation")
+            raise ValueError(
+                "extra_info.split is missing in a row; agent=igrpo needs it: train, or test for validation"
+            )
         if split != "train":
             return await super().run(sampling_params, priority, **kwargs)
         uid = kwargs["uid"]

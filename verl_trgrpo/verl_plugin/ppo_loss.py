@@ -1,12 +1,12 @@
-"""The one veRL function that is adapted in every run: ``verl.workers.utils.losses.ppo_loss`` is wrapped, not copied.
+"""Wrap ``verl.workers.utils.losses.ppo_loss``, the one veRL function that is adapted in every run.
 
 Why: (1) veRL 0.9 has no registry of KL kinds, and the policy loss never sees ``ref_log_prob``, so the weighted kinds
 ``kl: scaled | literal`` have no extension point. (2) veRL averages a policy loss's metrics over micro-batches with equal
 weights, whatever their number of tokens; there is no way to return them with their own aggregation. (3) The entropy of
 ``model_output`` is not handed to the policy loss, so a shaping could not ask for it.
 
-The wrapper calls the original function and leaves everything else to it. For another policy loss than this project's it
-changes nothing.
+The wrapper calls the original function and leaves everything else to it. It does not change runs with another policy loss
+than this project's.
 
 Remove (1) when veRL lets a plugin register a KL kind that sees token weights, (2) when ``Metric.from_dict`` keeps a
 ``Metric`` that a policy loss returns, and (3) when a policy loss gets the entropy.
@@ -30,7 +30,7 @@ _MARK = "has_token_weights"
 
 
 class TokenMetric(Metric):
-    """A veRL metric whose micro-batches are merged by their sums over tokens instead of averaged.
+    """Hold a veRL metric whose micro-batches are merged by their sums over tokens instead of averaged.
 
     Within a rank the result is exact. veRL then averages over data-parallel ranks, which it keeps balanced.
     """
@@ -58,7 +58,7 @@ class TokenMetric(Metric):
 
 
 def install() -> None:
-    """Wrap veRL's ``ppo_loss`` once, also in modules that have imported it by name already."""
+    """Wrap veRL's ``ppo_loss`` once, also in modules that have already imported it by name."""
     original = losses.ppo_loss
     if getattr(original, _MARK, False):
         return
@@ -99,18 +99,31 @@ def _wrap(ppo_loss: Any) -> Any:
 
 
 def _weighted_kl_loss(config: Any, model_output: Any, entropy: torch.Tensor | None, data: Any) -> torch.Tensor:
-    """The aggregated weighted KL of one micro-batch, shaped and counted as veRL's own KL loss."""
+    """Compute the aggregated weighted KL of one micro-batch, padded and counted as veRL's own KL loss."""
     log_prob = losses.no_padding_2_padding(model_output["log_probs"], data)
     padded = data.select("response_mask", "old_log_probs", "ref_log_prob", "advantages").to_padded_tensor()
     response_mask = padded["response_mask"].bool()
-    tokens = Tokens.of_batch(padded["old_log_probs"], log_prob, padded["advantages"], response_mask, entropy)
-    weights = token_weights(tokens, config.policy_loss)
-    penalty = weighted_kl(log_prob, padded["ref_log_prob"], weights, response_mask, config.policy_loss.kl)
-    return aggregate_loss(penalty, response_mask, config.loss_agg_mode, **config.global_batch_info)
+    tokens = Tokens.of_batch(
+        log_prob,
+        old_log_prob=padded["old_log_probs"],
+        advantages=padded["advantages"],
+        response_mask=response_mask,
+        entropy=entropy,
+    )
+    penalty = weighted_kl(
+        log_prob,
+        ref_log_prob=padded["ref_log_prob"],
+        weights=token_weights(tokens, config.policy_loss),
+        response_mask=response_mask,
+        kind=config.policy_loss.kl,
+    )
+    return aggregate_loss(
+        penalty, response_mask=response_mask, loss_agg_mode=config.loss_agg_mode, **config.global_batch_info
+    )
 
 
 def _token_metrics(metrics: dict[str, Any]) -> dict[str, Any]:
-    """Metrics with every statistic over tokens in a :class:`TokenMetric`."""
+    """Return the metrics with every statistic over tokens in a :class:`TokenMetric`."""
     for name, metric in metrics.items():
         values = metric.values if isinstance(metric, Metric) else []
         if len(values) == 1 and isinstance(values[0], TokenStatistic):

@@ -1,42 +1,43 @@
-"""Files that a run names and that are not there, or are not what they should be."""
+"""Files that a run names and that do not exist, or are not what they should be."""
+
+import shutil
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import composed
+from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.files import data_findings, looks_local, missing_files
-from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.checks.files import data_findings, looks_local, missing_files, model_findings
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 MODEL = "actor_rollout_ref.model"
 
 
-def messages(sound_run, *overrides):
-    return "\n".join(finding.message for finding in missing_files(compose(overrides=[*sound_run, *overrides]).config))
+def config_of(sound_run, *overrides):
+    return composed([*sound_run, *overrides]).config
 
 
-def test_nothing_is_missing_from_a_sound_run(sound_run):
-    assert messages(sound_run) == ""
+def test_everything_that_is_named_must_exist(sound_run):
+    wrong = {
+        f"{MODEL}.path": "runs/kk/grpo/global_step_3", f"{MODEL}.tokenizer_path": "/no/such",
+        "trainer.v1.sampler.custom_sampler.path": "pkg://no.such", "data.custom_cls.path": "nope.py",
+        "reward.custom_reward_function.path": "nope.py", "data.train_files": ".", "critic.model.path": "~/models/none",
+    }  # fmt: skip
+    more = ["trainer.resume_mode=resume_path", "data.val_files=[]", "algorithm.adv_estimator=gae"]
+    config = config_of(sound_run, *more, *(f"{key}={value}" for key, value in wrong.items()))
+    found = {finding.where: finding for finding in missing_files(config)}
+    assert found.keys() == {*wrong, "trainer.resume_from_path", "data.val_files"}
+    assert all(finding.level is Level.ERROR for finding in found.values())
+    assert all(f"{key}={value}" in found[key].message for key, value in wrong.items())
+    assert missing_files(config_of(sound_run)) == []
 
 
-@pytest.mark.parametrize(
-    ("override", "parts"),
-    [
-        (f"{MODEL}.path=runs/kk/grpo/global_step_3", [f"{MODEL}.path=runs/kk/grpo/global_step_3", "not a directory"]),
-        (f"{MODEL}.tokenizer_path=/no/such", [f"{MODEL}.tokenizer_path=/no/such", "leave it out"]),
-        ("trainer.v1.sampler.custom_sampler.path=nope.py", ["custom_sampler.path=nope.py", "does not exist"]),
-        ("trainer.v1.sampler.custom_sampler.path=pkg://no.such", ["pkg://no.such", "does not exist"]),
-        ("data.custom_cls.path=nope.py", ["data.custom_cls.path=nope.py", "does not exist"]),
-        ("reward.custom_reward_function.path=nope.py", ["custom_reward_function.path=nope.py", "does not exist"]),
-        ("trainer.resume_mode=resume_path", ["resume_from_path=null", "global_step_N"]),
-        ("data.train_files=.", ["data.train_files=.", "is a directory"]),
-        ("data.train_files=''", ["data.train_files", "names no file"]),
-        ("data.train_files=5", ["data.train_files=5", "does not exist"]),
-    ],
-)
-def test_what_is_named_must_be_there(sound_run, override, parts):
-    found = messages(sound_run, override)
-    assert all(part in found for part in parts), found
+def test_data_and_models_that_are_not_needed_here_are_not_checked(sound_run):
+    wrong = [f"{MODEL}.path=/no/model", "data.train_files=/no/data.parquet"]
+    found = missing_files(config_of(sound_run, *wrong), need_files=False)
+    assert summary(found) == [("data.train_files", Level.NOT_CHECKED), (f"{MODEL}.path", Level.NOT_CHECKED)]
 
 
 def test_a_name_with_one_slash_may_be_on_a_hub():
@@ -46,19 +47,71 @@ def test_a_name_with_one_slash_may_be_on_a_hub():
 
 def test_validation_on_training_data_is_a_warning(sound_run, tmp_path):
     (tmp_path / "link.parquet").symlink_to(tmp_path / "train.parquet")
-    config = compose(overrides=[*sound_run, f"data.val_files=[{tmp_path}/test.parquet,{tmp_path}/link.parquet]"]).config
+    config = config_of(sound_run, f"data.val_files=[{tmp_path}/test.parquet,{tmp_path}/link.parquet]")
     [finding] = data_findings(config)
-    assert finding.level is Level.WARNING and finding.where == "data.val_files"
+    assert (finding.where, finding.level) == ("data.val_files", Level.WARNING)
     assert f"{tmp_path}/train.parquet" in finding.message
-    assert data_findings(compose(overrides=sound_run).config) == []
+    assert data_findings(config_of(sound_run)) == []
+
+
+def write(path, source, columns=("prompt", "data_source", "reward_model")):
+    row = {"prompt": [{"role": "user", "content": "x"}], "data_source": source, "reward_model": "x"}
+    pq.write_table(pa.table({name: [row[name]] * 20 for name in columns}), path)
+    return path
+
+
+def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
+    """Return the data sources for which the findings say that there is no reward."""
+    files = [
+        write(tmp_path / f"{name.replace('/', '-')}.parquet", name) for name in ("kk_3ppl", "openai/gsm8k", "capitals")
+    ]
+    overrides = [
+        *sound_run,
+        "actor_rollout_ref.rollout.name=vllm",
+        *overrides,
+        f"data.train_files=[{','.join(map(str, files))}]",
+    ]
+    found = [finding.message for finding in data_findings(composed(overrides, source).config)]
+    return [
+        name for name in ("kk_3ppl", "openai/gsm8k", "capitals") if any(f"{name!r}" in message for message in found)
+    ]
+
+
+def test_data_sources_without_a_reward_are_errors(sound_run, tmp_path):
+    own = "reward.custom_reward_function.path=own.py"
+    assert sources_refused(sound_run, tmp_path) == ["openai/gsm8k", "capitals"]
+    assert sources_refused(sound_run, tmp_path, source="ppo_trainer") == ["kk_3ppl", "capitals"]
+    assert sources_refused(sound_run, tmp_path, own, source="ppo_trainer") == []
 
 
 @pytest.mark.parametrize("source", [None, ""])
 def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
-    rows = {"prompt": [{"role": "user", "content": "x"}], "data_source": source, "reward_model": "x"}
-    table = pa.table({name: [value] * 20 for name, value in rows.items()})
     for name in ("train", "test"):
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    config = compose("ppo_trainer", [*sound_run, "actor_rollout_ref.rollout.name=vllm"]).config
-    assert all("which is no name" in finding.message for finding in data_findings(config))
-    assert len(data_findings(config)) == 2
+        write(tmp_path / f"{name}.parquet", source)
+    config = composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer").config
+    assert summary(data_findings(config)) == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
+
+
+def test_missing_columns_are_named(sound_run, tmp_path):
+    write(tmp_path / "train.parquet", "kk_3ppl", columns=["prompt"])
+    [finding] = data_findings(config_of(sound_run))
+    assert "data_source, reward_model" in finding.message
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_json_files_which_verl_reads_are_not_checked(sound_run, tmp_path, suffix):
+    file = tmp_path / f"train{suffix}"
+    file.write_text("{}")
+    [finding] = data_findings(config_of(sound_run, f"data.train_files={file}"))
+    assert (finding.where, finding.level) == ("data.train_files", Level.NOT_CHECKED) and str(file) in finding.message
+
+
+def test_a_model_on_a_hub_is_not_checked_and_a_local_one_is_opened(sound_run, tmp_path):
+    assert model_findings(config_of(sound_run)) == []
+    assert summary(model_findings(config_of(sound_run, f"{MODEL}.path=Qwen/Qwen2.5-3B"))) == [
+        (f"{MODEL}.path", Level.NOT_CHECKED)
+    ]
+    model = shutil.copytree(CHECKPOINT, tmp_path / "model")
+    (model / "config.json").write_text("{")
+    [finding] = model_findings(config_of(sound_run, f"{MODEL}.path={model}"))
+    assert finding.level is Level.ERROR and f"{MODEL}.path={model}" in finding.message

@@ -1,5 +1,7 @@
 """The searching agent loop in veRL's own classes; only the language model is a script."""
 
+import functools
+
 import pytest
 from aiohttp import web
 from hydra import compose, initialize_config_module
@@ -9,8 +11,8 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.search_qa.format import CORRECTION, LAST_TURN
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
-from verl_trgrpo.tasks.search_qa.tags import CORRECTION, LAST_TURN
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 QUESTION = [{"role": "user", "content": "What is the capital of Italy?"}]
@@ -38,17 +40,17 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(CHECKPOINT)
 
 
-def make_loop(tokenizer, model, url, **settings):
-    overrides = [
-        "agent=search_tags",
-        f"actor_rollout_ref.model.path={CHECKPOINT}",
-        "data.max_prompt_length=64",
-        f"data.max_response_length={settings.pop('response_length', 400)}",
-    ]
-    settings["url"] = url
-    overrides += [f"++actor_rollout_ref.rollout.custom.search.{key}={value}" for key, value in settings.items()]
+@functools.cache
+def base_config():
+    overrides = ["agent=search_tags", f"actor_rollout_ref.model.path={CHECKPOINT}", "data.max_prompt_length=64"]
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("trgrpo_trainer", overrides)
+        return compose("trgrpo_trainer", overrides)
+
+
+def make_loop(tokenizer, model, url, response_length=400, **settings):
+    config = base_config().copy()
+    config.data.max_response_length = response_length
+    config.actor_rollout_ref.rollout.custom.search.update(url=url, **settings)
     return SearchAgentLoop(
         trainer_config=DictConfigWrap(config),
         server_manager=model,
@@ -102,7 +104,7 @@ def test_a_trajectory_is_the_models_own_tokens_with_observations_between(respond
     assert output.extra_fields["max_global_steps"] == 2
 
 
-def test_a_tokenisation_of_its_own_is_kept(with_server, tokenizer):
+def test_the_models_own_tokenization_is_kept(with_server, tokenizer):
     """The model may write text in tokens that the tokenizer would not choose."""
     letters = [token for letter in "<search>Rome</search>" for token in tokenizer.encode(letter)]
     assert letters != tokenizer.encode("<search>Rome</search>")

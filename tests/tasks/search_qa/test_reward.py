@@ -1,4 +1,4 @@
-"""Answers and golds: what is right, and what is read."""
+"""Answers and golds: which are right, and which are read."""
 
 import numpy as np
 import pytest
@@ -95,7 +95,7 @@ def test_golds_may_be_a_text_a_list_or_an_array(gold):
     "gold", [None, 7, [], {}, {"target": []}, {"target": None}, ["Paris", None], [["Paris"]], {"targets": ["Paris"]}]
 )
 def test_malformed_golds_are_an_error(gold):
-    with pytest.raises(ValueError, match=r"the ground truth is .*it needs one or more texts"):
+    with pytest.raises(ValueError, match=r"the ground truth is .*it needs one or more strings"):
         score("<answer>Paris</answer>", gold)
 
 

@@ -1,4 +1,4 @@
-"""Properties of the score for any text."""
+"""Properties of the score for any string, and linear time of everything that reads a response."""
 
 import random
 import time
@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.search_qa.format import read_action
 
 TAGS = [
     *(
@@ -78,6 +79,7 @@ _RANDOM = random.Random(0)
 PIECES = {
     "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=3000)),
     "opening answer": "<answer>",
+    "opening search": "<search>",
     "closing answer": "</answer>",
     "opening information": "<information>",
     "observations": "<information>x</information>",
@@ -103,6 +105,7 @@ def test_time_is_linear(piece, frame):
         for _ in range(3):
             start = time.process_time()
             score(response, golds)
+            read_action(response)
             times.append(time.process_time() - start)
         return min(times)
 

@@ -88,5 +88,5 @@ def test_the_models_turns_may_come_as_an_array():
 
 @pytest.mark.parametrize("wrong", [7, {"text": HIT}, [HIT, None], [7], b"bytes"])
 def test_a_model_text_of_another_type_is_an_error(wrong):
-    with pytest.raises(ValueError, match=r"extra_info\['model_text'\] is .*a list with the text of each"):
+    with pytest.raises(ValueError, match="model_text"):
         acc(HIT, model_text=wrong)

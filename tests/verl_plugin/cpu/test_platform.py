@@ -35,7 +35,7 @@ found = {
     "vllm": vllm(),
     "vllm in a child": subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout.strip(),
 }
-from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 provide_vllm_distribution()
 from vllm import _custom_ops

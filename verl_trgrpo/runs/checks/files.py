@@ -1,73 +1,83 @@
-"""Files of a run: data, data sources and their rewards. What is missing is found without any heavy import."""
+"""Check the files of a run: data and their rewards, model and tokenizer, Python files, and the checkpoint to resume from."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig
 
+from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_yaml
+from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.runs.compose import selected
 
+DATA = ("data.train_files", "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
+TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 REWARD = "reward.custom_reward_function"
 # This package's rewards.
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 
-DATA = ("data.train_files", "data.val_files")
-
-# Keys that name a Python file, or a module behind pkg://. The reward's file is loaded where reward functions are looked at.
+_JUDGE = "reward.reward_model"
+# Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (f"{REWARD}.path", "data.custom_cls.path", "trainer.v1.sampler.custom_sampler.path")
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
-    """Complaints about data or a model directory that are not there, "not checked" unless they are needed."""
+    """Check that every file and directory that a run names exists, without importing veRL, torch or pyarrow.
+
+    Args:
+        config: of the run; values of the wrong type are left to other checks.
+        need_files: report missing data and models as "not checked" if False.
+    """
     level = Level.ERROR if need_files else Level.NOT_CHECKED
     findings = []
     for key in DATA:
         if not data_files(config, key):
-            findings.append(Finding.error(key, f"{key} names no file; give a parquet file"))
+            findings.append(Finding.error(key, f"{key}: names no file; give a Parquet file"))
         for path in local_data_files(config, key):
             if path.is_dir():
-                findings.append(Finding.error(key, f"{key}={path} is a directory; name the parquet files in it"))
+                findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
             elif not path.is_file():
-                message = f"{key}={path} does not exist; build it (data_prep, docs/data.md), or correct the path"
+                message = f"{key}={path}: does not exist; build it (docs/data.md), or correct the path"
                 findings.append(Finding(level, key, message))
-    model = str(config.actor_rollout_ref.model.path)
-    # "name/model" may be on a hub; anything that looks like a path must be there.
-    default = " (this is veRL's default)" if model.startswith("~/models/deepseek") else ""
-    if looks_local(model) and not Path(model).expanduser().is_dir():
-        findings.append(
-            Finding(
-                level, MODEL, f"{MODEL}={model} is not a directory; set it to a model directory or a hub name{default}"
-            )
-        )
-    tokenizer = config.actor_rollout_ref.model.get("tokenizer_path")
-    if tokenizer and looks_local(str(tokenizer)) and not Path(str(tokenizer)).expanduser().is_dir():
-        key = "actor_rollout_ref.model.tokenizer_path"
-        findings.append(Finding(level, key, f"{key}={tokenizer} is not a directory; correct it, or leave it out"))
+    fixes = {
+        MODEL: "set it to a model directory or a hub name",
+        TOKENIZER: "correct it, or leave it out",
+    }
+    if _needs_critic(config):
+        fixes["critic.model.path"] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
+    for key, fix in fixes.items():
+        name = selected(config, key)
+        if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
+            findings.append(Finding(level, key, f"{key}={name}: is not a directory; {fix}"))
     return findings + _named_files(config)
 
 
+def _needs_critic(config: DictConfig) -> bool:
+    """veRL's ``need_critic``, without veRL."""
+    enabled = selected(config, "critic.enable")
+    return selected(config, "algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
+
+
 def _named_files(config: DictConfig) -> list[Finding]:
-    """Complaints about Python files and a checkpoint that a run names and that are not there."""
     findings = []
     for key in _PYTHON_FILES:
-        place = OmegaConf.select(config, key)
-        if not place or "://" in str(place).removeprefix("pkg://"):
+        place = selected(config, key)
+        if not isinstance(place, str) or not place or "://" in place.removeprefix("pkg://"):
             continue
-        module = str(place).removeprefix("pkg://")
-        there = Path(module).expanduser().is_file() if module == str(place) else _importable(module)
-        if not there:
-            findings.append(Finding.error(key, f"{key}={place} does not exist; correct it, or leave it out"))
-    key, trainer = "trainer.resume_from_path", config.trainer
-    if trainer.get("resume_mode") == "resume_path":
-        place = trainer.get("resume_from_path")
+        module = place.removeprefix("pkg://")
+        if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
+            findings.append(Finding.error(key, f"{key}={place}: does not exist; correct it, or leave it out"))
+    key = "trainer.resume_from_path"
+    if selected(config, "trainer.resume_mode") == "resume_path":
+        place = selected(config, key)
         if not place or not Path(str(place)).expanduser().is_dir():
             message = (
-                f"trainer.resume_mode=resume_path, but {key}={as_yaml(place)} is no directory; name one of a run's "
-                "global_step_N"
+                f"{key}={as_plain_yaml(place)}: trainer.resume_mode=resume_path needs a directory; name a global_step_N"
             )
             findings.append(Finding.error(key, message))
     return findings
@@ -76,45 +86,48 @@ def _named_files(config: DictConfig) -> list[Finding]:
 def _importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # a package above it is not there
+    except ImportError:  # a package above it does not exist
         return False
 
 
+def data_files(config: DictConfig, key: str) -> list[str]:
+    """Return the files under ``key``, which holds one or a list."""
+    files = selected(config, key)
+    return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
+
+
+def local_data_files(config: DictConfig, key: str) -> list[Path]:
+    """Return the files under ``key`` that are not on remote storage."""
+    return [Path(file).expanduser() for file in data_files(config, key) if "://" not in file]
+
+
+def looks_local(name: str) -> bool:
+    """Return True for a model's name that is a path; a name with at most one slash may be on a hub."""
+    return name.startswith((".", "~", "/")) or name.count("/") > 1
+
+
 def data_findings(config: DictConfig) -> list[Finding]:
-    """Complaints about data files that are there: columns, rows, data sources without a reward, training on the validation."""
+    """Check existing data files: columns, rows, data sources without a reward, and validation on training data."""
     findings = []
     for key in DATA:
-        findings += [
-            Finding.not_checked(key, f"{key}={file} is not a local file; veRL will read it")
-            for file in data_files(config, key)
-            if "://" in file
-        ]
-        for path in local_data_files(config, key):
-            if path.suffix != ".parquet" and path.is_file():
-                note = f"{key}={path} is no parquet file; only veRL reads its columns and counts its rows"
-                findings.append(Finding.not_checked(key, note))
+        for file in data_files(config, key):
+            path = Path(file).expanduser()
+            if "://" in file:
+                findings.append(Finding.not_checked(key, f"{key}={file}: is not a local file"))
+            elif path.is_file() and path.suffix != ".parquet":
+                message = f"{key}={file}: is not a Parquet file, so columns and row count were not checked"
+                findings.append(Finding.not_checked(key, message))
             elif path.is_file():
                 findings += _parquet_findings(key, path, config)
     training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
     if shared := sorted(path for path in training & validation if path.is_file()):
-        message = (
-            f"data.val_files={shared[0]} is among data.train_files: the validation measures what was learnt by heart"
-        )
-        findings.append(Finding.warning("data.val_files", f"{message}; give it a file of its own"))
-    if any(finding.level is Level.ERROR for finding in findings):
-        return findings
-    rows, prompts = training_rows(config), config.data.train_batch_size
-    if rows is not None and isinstance(prompts, int) and rows < prompts:
-        message = (
-            f"data.train_files has {rows} rows, fewer than the data.train_batch_size={prompts} prompts of one step; "
-            "add rows, or lower the batch size"
-        )
-        findings.append(Finding.error("data.train_batch_size", message))
+        message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
+        findings.append(Finding.warning("data.val_files", message))
     return findings
 
 
 def training_rows(config: DictConfig) -> int | None:
-    """Rows of the training files, before veRL's filter; None where a file is missing or no parquet."""
+    """Return the rows of the training files before veRL's filter; None where a file is missing or not a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,77 +136,151 @@ def training_rows(config: DictConfig) -> int | None:
         rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)
     except (pa.ArrowException, OSError):
         return None
-    limit = config.data.get("train_max_samples", -1)
-    return (min(rows, limit) if limit and limit > 0 else rows) if files else None
-
-
-def data_files(config: DictConfig, key: str) -> list[str]:
-    """Files under ``key``, which holds one or a list."""
-    files = OmegaConf.select(config, key)
-    listed = files if isinstance(files, ListConfig) else [files]
-    return [str(file) for file in listed if file]
-
-
-def local_data_files(config: DictConfig, key: str) -> list[Path]:
-    """Those that are not on remote storage."""
-    return [Path(file).expanduser() for file in data_files(config, key) if "://" not in file]
-
-
-def looks_local(name: str) -> bool:
-    """Whether a model's name is a path; another, with one slash at most, may be on a hub."""
-    return name.startswith((".", "~", "/")) or name.count("/") > 1
+    limit = selected(config, "data.train_max_samples") or -1
+    return (min(rows, limit) if limit > 0 else rows) if files else None
 
 
 def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
-    """The columns that veRL and the rewards need are read to their last row: a damaged file may have a sound schema."""
+    """Read the columns that veRL and the rewards need to their last row: a damaged file may have a sound schema."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from verl_trgrpo.tasks import known_data_sources
-    from verl_trgrpo.tasks.registry import has_reward
-
-    needed = sorted({config.data.prompt_key, "data_source", "reward_model"})
+    needed = sorted({str(selected(config, "data.prompt_key")), "data_source", "reward_model"})
     try:
         columns = set(pq.read_schema(path).names)
         if missing := sorted(set(needed) - columns):
-            message = f"{key}={path} lacks the column {', '.join(missing)} (it has {', '.join(sorted(columns))})"
-            return [Finding.error(key, f"{message}; see docs/data.md")]
+            message = f"{key}={path}: lacks the columns {', '.join(missing)} (has {', '.join(sorted(columns))}); see docs/data.md"
+            return [Finding.error(key, message)]
         rows = pq.read_table(path, columns=needed)
-    except (pa.ArrowException, OSError) as problem:
-        return [Finding.error(key, f"{key}={path} cannot be read as parquet ({problem}); build it again")]
+    except (pa.ArrowException, OSError) as error:
+        return [Finding.error(key, f"{key}={path}: cannot be read as Parquet ({first_line(error)}); build it again")]
     if not rows.num_rows:
-        return [Finding.error(key, f"{key}={path} has no rows; build it again")]
-    sources, function = rows["data_source"].unique().to_pylist(), OmegaConf.select(config, f"{REWARD}.path")
+        return [Finding.error(key, f"{key}={path}: has no rows; build it again")]
+    sources = rows["data_source"].unique().to_pylist()
     if strange := [source for source in sources if not isinstance(source, str) or not source]:
-        return [
-            Finding.error(key, f"{key}={path} has the data source {strange[0]!r}, which is no name; build it again")
-        ]
+        return [Finding.error(key, f"{key}={path}: data source {strange[0]!r} is not a name; build it again")]
+    scores, fix = _reward_of(config)
+    unknown = ", ".join(sorted(repr(source) for source in sources if not scores(source))[:5])
+    return [Finding.error(key, f"{key}={path}: no reward for data source {unknown}; {fix}")] if unknown else []
+
+
+def _reward_of(config: DictConfig) -> tuple[Callable[[str], bool], str]:
+    """Return which data sources the run's reward scores, and what to do about others."""
+    from verl_trgrpo.tasks import known_data_sources
+    from verl_trgrpo.tasks.registry import has_reward
+
+    function = selected(config, f"{REWARD}.path")
     if function == OWN_REWARDS:
-        unknown = [source for source in sources if not has_reward(source)]
-        remedy = f"known are {', '.join(known_data_sources())}. Register a reward (docs/data.md), or set {REWARD}.path"
-    elif function is None and not config.reward.reward_model.enable:
-        unknown = [source for source in sources if not _verl_scores(source)]
-        own = [source for source in unknown if has_reward(source)]
-        place = f"{REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score"
-        remedy = (
-            f"veRL has no rule for it. Set {place}, which has" if own else f"veRL has no rule for it; set {REWARD}.path"
-        )
-    else:
-        return []
-    if not unknown:
-        return []
-    names = ", ".join(sorted(map(repr, unknown))[:5])
-    return [Finding.error(key, f"{key}={path} has the data source {names}, for which there is no reward; {remedy}")]
+        known = ", ".join(known_data_sources())
+        return has_reward, f"known are {known}; register a reward (docs/data.md), or set {REWARD}.path"
+    if function is None and not selected(config, f"{_JUDGE}.enable"):
+        return _verl_scores, f"veRL has none; set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
+    return lambda source: True, ""
 
 
-def _verl_scores(source: object) -> bool:
-    """Asks veRL itself, whose data sources are a chain of ifs."""
+def _verl_scores(source: str) -> bool:
+    """Ask veRL itself, whose data sources are a chain of ifs."""
     from verl.utils.reward_score import default_compute_score
 
     try:
         default_compute_score(source, "", "")
     except NotImplementedError:
         return False
-    except Exception:  # it has a rule, which wants a real answer or a package that is not there
+    except Exception:  # it has a rule, which needs a real answer or a package that is missing
         return True
     return True
+
+
+def model_findings(config: DictConfig) -> list[Finding]:
+    """Check the local directories of the policy and of the reward model; nothing is downloaded.
+
+    Code of a directory is executed where ``model.trust_remote_code`` allows it, and not otherwise.
+    """
+    name, trusted = str(selected(config, MODEL)), bool(selected(config, "actor_rollout_ref.model.trust_remote_code"))
+    path = Path(name).expanduser()
+    tokenizer = Path(str(selected(config, TOKENIZER) or name)).expanduser()
+    findings = []
+    if not path.is_dir() and not looks_local(name):
+        findings.append(
+            Finding.not_checked(MODEL, f"{MODEL}={name}: is a name on a hub; nothing is downloaded to check it")
+        )
+    errors = _code_errors(path, tokenizer, trusted, MODEL)
+    # Opening a model that brings code of its own would fail for the same reason.
+    if not errors and path.is_dir() and not (path / "config.json").is_file():
+        errors = [f"{MODEL}={name}: has no config.json; give the directory of a whole model"]
+    elif not errors and path.is_dir():
+        errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, config, trusted)
+    findings += [Finding.error(MODEL, error) for error in errors]
+    judge = selected(config, f"{_JUDGE}.model_path")
+    if judge and selected(config, f"{_JUDGE}.enable"):
+        key, path = f"{_JUDGE}.model_path", Path(str(judge)).expanduser()
+        findings += [Finding.error(key, error) for error in _code_errors(path, path, trusted, key)]
+    return findings
+
+
+def context_length(config: DictConfig) -> int | None:
+    """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
+    length = _decoder_value(
+        read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json"), "max_position_embeddings"
+    )
+    return length if isinstance(length, int) else None
+
+
+def _decoder_value(content: dict[str, Any], name: str) -> Any:
+    """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
+    return content.get(name, (content.get("text_config") or {}).get(name))
+
+
+def _code_errors(model: Path, tokenizer: Path, trusted: bool, key: str) -> list[str]:
+    """Refuse a tokenizer that brings Python code, unless that was allowed.
+
+    ``model.trust_remote_code=false`` does not prevent its execution: the workers of veRL's reward loop open the tokenizer with
+    ``trust_remote_code=True`` whatever the configuration says.
+    """
+    own = read_json(tokenizer / "tokenizer_config.json")
+    parts = [(own, "AutoTokenizer"), (read_json(tokenizer / "config.json"), "AutoTokenizer")]
+    if "tokenizer_class" not in own:
+        # Then transformers asks the model's configuration for it, which may be code as well.
+        parts.append((read_json(model / "config.json"), "AutoConfig"))
+    if trusted or not any(part in (content.get("auto_map") or {}) for content, part in parts):
+        return []
+    return [
+        f"{key}={tokenizer}: brings Python code (auto_map), which veRL would execute; read it, then set "
+        "actor_rollout_ref.model.trust_remote_code=true, or use a model without code"
+    ]
+
+
+def _config_errors(model: Path, trusted: bool) -> list[str]:
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(str(model), local_files_only=True, trust_remote_code=trusted)
+    except Exception as error:  # transformers raises many unrelated types
+        return [f"{MODEL}={model}: cannot be opened ({first_line(error)}); get the model again"]
+    return []
+
+
+def _tokenizer_errors(model: Path, tokenizer: Path, config: DictConfig, trusted: bool) -> list[str]:
+    """Check that a tokenizer can be opened, has a chat template, and has no ids that the model lacks."""
+    from transformers import AutoTokenizer
+
+    if not tokenizer.is_dir():
+        return []
+    try:
+        opened = AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=True, trust_remote_code=trusted)
+        highest = max(opened.get_vocab().values(), default=-1)
+    except Exception as error:  # transformers raises many unrelated types
+        return [f"{MODEL}={tokenizer}: its tokenizer cannot be opened ({first_line(error)}); get the model again"]
+    errors = []
+    if not opened.chat_template and not selected(config, "actor_rollout_ref.model.custom_chat_template"):
+        errors.append(
+            f"{MODEL}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
+            "actor_rollout_ref.model.custom_chat_template"
+        )
+    size = _decoder_value(read_json(model / "config.json"), "vocab_size")
+    if isinstance(size, int) and highest >= size:
+        errors.append(
+            f"{MODEL}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
+            "model's own tokenizer"
+        )
+    return errors

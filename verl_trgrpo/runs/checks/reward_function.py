@@ -1,6 +1,6 @@
-"""The reward function of a run, loaded as veRL's reward workers will: a mistake in it comes out before anything is started.
+"""Load the reward function of a run as veRL's reward workers will.
 
-veRL would load it after the model and the rollout engine are up. It is loaded in a process of its own, because importing it
+veRL would load it after the model and the rollout engine have started. It is loaded in a process of its own, because its import
 may set variables, take a GPU or a port, or print; and in the directory and the environment of the training.
 """
 
@@ -11,17 +11,18 @@ import subprocess
 import sys
 import tempfile
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD
+from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.environment import training_environment
 
-# A module that loads a model of its own may take long; then it is left to veRL.
+# A module that loads a model of its own may take longer; veRL will load it.
 _SECONDS = 120.0
 
 # The last line on standard error says why the function cannot be loaded.
-_PROGRAM = """
+PROGRAM = """
 import os, sys
 from verl.utils.import_utils import load_extern_object
 path, name = sys.argv[1:]
@@ -39,46 +40,46 @@ os._exit(bool(reason))  # whatever the module started must not hold this up
 def reward_findings(config: DictConfig) -> list[Finding]:
     """Load ``reward.custom_reward_function`` in a process of its own.
 
-    Where Ray gives its workers another environment, or they may run elsewhere, nothing is loaded.
+    Nothing is loaded where Ray gives its workers another environment, or where they may run on other machines.
     """
-    reward = OmegaConf.select(config, REWARD) or {}
-    path, name = reward.get("path"), reward.get("name")
+    path, name = selected(config, f"{REWARD}.path"), selected(config, f"{REWARD}.name")
     if path == OWN_REWARDS and name == "compute_score":
         return []
     if not path:
-        return [Finding.not_checked(REWARD, f"{REWARD}.path is not set; veRL's own rewards choose by data_source")]
+        return [Finding.not_checked(REWARD, f"{REWARD}.path=null: veRL's own rewards choose by data_source")]
     if place := _workers_place(config):
+        return [Finding.not_checked(REWARD, f"{REWARD}.path={path}: is loaded by Ray's workers, see {place}")]
+    code, reason = _load(path, str(name), config.trainer.device == "cpu")
+    if code is None:
+        return [Finding.not_checked(REWARD, f"{REWARD}.path={path}: was not loaded within {_SECONDS:.0f} s")]
+    if code:
         return [
-            Finding.not_checked(REWARD, f"{REWARD}.path={path} is loaded by Ray's workers, whose place {place} decides")
+            Finding.error(REWARD, f"{REWARD}.path={path}: cannot be loaded (exit code {code}: {reason}); correct it")
         ]
-    # A file, not a pipe: what the module started may keep a pipe open after its process has ended.
+    return [Finding.not_checked(REWARD, f"{REWARD}.path={path}: which data sources it scores was not checked")]
+
+
+def _load(path: str, name: str, on_cpu: bool) -> tuple[int | None, str]:
+    """Return the exit code of the process that loads a function, None for one that takes too long, and its last line."""
+    # A file instead of a pipe: what the module started may keep a pipe open after its process has ended.
     with tempfile.TemporaryFile("w+") as said:
         try:
             process = subprocess.run(
-                [sys.executable, "-c", _PROGRAM, path, str(name)],
-                env=training_environment(config.trainer.device == "cpu", os.devnull),
+                [sys.executable, "-c", PROGRAM, path, name],
+                env=training_environment(on_cpu, os.devnull),
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 timeout=_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            return [
-                Finding.not_checked(
-                    REWARD, f"{REWARD}.path={path} was not loaded within {_SECONDS:.0f} s; veRL will see"
-                )
-            ]
+            return None, ""
         said.seek(0)
-        lines = said.read().strip().splitlines()
-    if process.returncode:
-        reason = (lines or ["no output"])[-1]
-        message = f"{REWARD}.path={path} cannot be loaded (exit code {process.returncode}: {reason}); correct it"
-        return [Finding.error(REWARD, message)]
-    return [Finding.not_checked(REWARD, f"{path} decides which data sources it knows")]
+        return process.returncode, (said.read().strip().splitlines() or ["no output"])[-1]
 
 
 def _workers_place(config: DictConfig) -> str:
-    """What gives Ray's workers another environment, or another machine, than the training has here; nothing otherwise."""
-    ray_init = OmegaConf.select(config, "ray_kwargs.ray_init") or {}
+    """Return what gives Ray's workers another environment or machine than the training has here; "" for nothing."""
+    ray_init = selected(config, "ray_kwargs.ray_init") or {}
     places = {
         "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"),
         "ray_kwargs.ray_init.address": ray_init.get("address"),

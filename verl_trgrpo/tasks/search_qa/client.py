@@ -1,6 +1,6 @@
-"""Asynchronous searches against servers that speak Search-R1's protocol, made for rollouts.
+"""Asynchronous searches for rollouts, on servers that speak Search-R1's protocol.
 
-A rollout must go on whatever happens to the servers. So a search has a deadline and few retries, and a failure is a value,
+A rollout must continue whatever happens to the servers. So a search has a deadline and few retries, and a failure is a value,
 not an exception: one stalled request would hold up a whole training step, and one exception would fail a whole group of
 responses.
 """
@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import math
 import os
 import random
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from verl_trgrpo.retrieval.protocol import TOKEN_VARIABLE, Hit, parse_answer, request_body
-from verl_trgrpo.tasks.search_qa.options import SearchOptions
-from verl_trgrpo.tasks.search_qa.tags import passages_text
+from verl_trgrpo.retrieval import TOKEN_VARIABLE
+from verl_trgrpo.retrieval.index import Hit, as_unicode
+from verl_trgrpo.tasks.search_qa.format import passages_text
+from verl_trgrpo.tasks.search_qa.search_options import SearchOptions
 
 # Longer queries are cut; servers refuse very long ones.
 MAX_QUERY_CHARS = 1000
@@ -28,21 +33,50 @@ MAX_QUERY_CHARS = 1000
 _BUSY = (429, 502, 503, 504)
 
 
+def request_body(queries: Sequence[str], topk: int) -> bytes:
+    """Return the body of a request with scores."""
+    return json.dumps({"queries": list(queries), "topk": topk, "return_scores": True}).encode()
+
+
+def parse_answer(body: bytes, expected: int) -> list[list[Hit]]:
+    """Parse an answer; a hit without a score, as Search-R1's servers for web search give it, has score 0.
+
+    Raises:
+        ValueError: the body is not in the protocol, or not for `expected` queries.
+    """
+    try:
+        result = json.loads(body)["result"]
+        hits = [[_hit(entry) for entry in entries] for entries in result]
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("the answer is not in Search-R1's protocol") from error
+    if len(hits) != expected:
+        raise ValueError(f"the answer has {len(hits)} results for {expected} queries")
+    return hits
+
+
+def _hit(entry: Any) -> Hit:
+    document, score = entry["document"], float(entry.get("score", 0.0))
+    contents, identity = document["contents"], document.get("id")
+    if not isinstance(contents, str) or not math.isfinite(score):
+        raise ValueError("contents is not a string or score is not finite")
+    return Hit("" if identity is None else as_unicode(str(identity)), as_unicode(contents), score)
+
+
 @dataclass(frozen=True)
 class SearchResult:
-    """Passages, best first, or the reason why there are none; `failure` is empty where the search worked."""
+    """Passages, best first, or the reason why there are none; `failure` is empty if the search worked."""
 
     hits: tuple[Hit, ...] = ()
     failure: str = ""
 
     @property
     def text(self) -> str:
-        """What the model reads of it."""
+        """Return the text that the model reads."""
         return f"The search failed: {self.failure}." if self.failure else passages_text(self.hits)
 
 
 class SearchClient:
-    """Searches of one event loop: a pooled session, a limit of concurrency, servers that stand in for each other."""
+    """Searches of one event loop: a pooled session, a limit of concurrency, servers that replace each other."""
 
     def __init__(self, options: SearchOptions) -> None:
         self._options = options
@@ -51,7 +85,7 @@ class SearchClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def search(self, query: str) -> SearchResult:
-        """Search, within the deadline; never raises for what the servers or the query do."""
+        """Search within the deadline; never raise for what the servers or the query do."""
         if not query.strip():
             return SearchResult(failure="the query is empty")
         body = request_body([query[:MAX_QUERY_CHARS]], self._options.topk)
@@ -73,7 +107,7 @@ class SearchClient:
         return result
 
     async def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -93,7 +127,7 @@ class SearchClient:
             detail = " ".join(text.decode(errors="replace").split())[:200]
             return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")
         try:
-            # Search-R1's servers for web search give more than they are asked for.
+            # Search-R1's servers for web search return more than topk hits.
             return SearchResult(tuple(parse_answer(text, 1)[0][: self._options.topk]))
         except ValueError as error:
             return SearchResult(failure=f"the search engine failed ({error})")

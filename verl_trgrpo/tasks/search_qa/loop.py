@@ -1,4 +1,4 @@
-"""The agent loop for veRL whose responses search in Search-R1's tags; no model has to be trained on tool calls for it."""
+"""Agent loop for veRL whose responses search in Search-R1's tags; the model need not be trained on tool calls."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.tasks.search_qa import tags
 from verl_trgrpo.tasks.search_qa.client import shared_client
-from verl_trgrpo.tasks.search_qa.options import read_options
+from verl_trgrpo.tasks.search_qa.format import (
+    CORRECTION,
+    LAST_TURN,
+    STOP_STRINGS,
+    Action,
+    model_text,
+    observation_frame,
+    read_action,
+)
+from verl_trgrpo.tasks.search_qa.search_options import read_options
 
 
 @dataclass
@@ -46,7 +54,7 @@ class _Trajectory:
 
 
 class SearchAgentLoop(AgentLoopBase):
-    """Lets the model think, search and answer in turns; see `tags` for the format and `SearchOptions` for the budget.
+    """Lets the model think, search and answer in turns; see `format` for the tags and `SearchOptions` for the budget.
 
     ``data.max_response_length`` bounds the whole response, observations included.
     """
@@ -58,7 +66,7 @@ class SearchAgentLoop(AgentLoopBase):
         self._tokenizer: Any = self.tokenizer
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
-        """Return one response; `sampling_params` and `kwargs` (a row of the data set) are veRL's."""
+        """Generate one response; `sampling_params` and `kwargs` (a row of the data set) are veRL's."""
         metrics: dict[str, Any] = {}
         trajectory = _Trajectory(self._prompt_ids(list(kwargs["raw_prompt"])))
         deterministic = getattr(self.rollout_config, "full_determinism", False)
@@ -66,7 +74,7 @@ class SearchAgentLoop(AgentLoopBase):
         while True:
             output = await self._generate(trajectory, sampling_params, request_id, int(priority), metrics)
             trajectory.add_turn(output)
-            action = tags.read_action(self._decode(output.token_ids))
+            action = read_action(self._decode(output.token_ids))
             trajectory.counts["answered"] = float(action.kind == "answer")
             if action.kind == "answer" or trajectory.turns > self._options.max_searches or not output.token_ids:
                 break
@@ -77,7 +85,7 @@ class SearchAgentLoop(AgentLoopBase):
         return self._output(trajectory, metrics)
 
     def _prompt_ids(self, messages: list[dict[str, Any]]) -> list[int]:
-        # veRL's own way to do this has another name in each release.
+        # veRL's own function for this has another name in each release.
         token_ids = self._tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, tokenize=True, return_dict=False, **self.apply_chat_template_kwargs
         )
@@ -94,7 +102,7 @@ class SearchAgentLoop(AgentLoopBase):
                 sampling_params={
                     **sampling_params,
                     "max_tokens": min(room, self._options.max_turn_tokens),
-                    "stop": list(tags.STOP_STRINGS),
+                    "stop": list(STOP_STRINGS),
                     "include_stop_str_in_output": True,
                 },
                 priority=priority,
@@ -103,11 +111,11 @@ class SearchAgentLoop(AgentLoopBase):
         metrics["num_preempted"] = max(metrics.get("num_preempted", -1), preempted)
         return output
 
-    async def _observe(self, action: tags.Action, counts: dict[str, float], metrics: dict[str, Any]) -> str:
+    async def _observe(self, action: Action, counts: dict[str, float], metrics: dict[str, Any]) -> str:
         """Return the text of the observation after a turn that did not answer."""
         if action.kind == "malformed":
             counts["malformed_turns"] += 1
-            return tags.CORRECTION
+            return CORRECTION
         with simple_timer("tool_calls", metrics):
             result = await shared_client(self._options).search(action.content)
         counts["searches"] += 1
@@ -116,8 +124,8 @@ class SearchAgentLoop(AgentLoopBase):
 
     def _framed(self, text: str, turns: int) -> list[int]:
         """Return the tokens of an observation, cut to its budget."""
-        note = tags.LAST_TURN if turns == self._options.max_searches else ""
-        opening, closing = map(self._encode, tags.observation_frame(note))
+        note = LAST_TURN if turns == self._options.max_searches else ""
+        opening, closing = map(self._encode, observation_frame(note))
         room = max(0, self._options.max_observation_tokens - len(opening) - len(closing))
         return opening + self._encode(text)[:room] + closing
 
@@ -142,7 +150,7 @@ class SearchAgentLoop(AgentLoopBase):
                 **trajectory.from_server,
                 "turn_scores": [],
                 "tool_rewards": [],
-                "model_text": tags.model_text(response_ids, response_mask, self._tokenizer),
+                "model_text": model_text(response_ids, response_mask, self._tokenizer),
                 "rollout_metrics": trajectory.counts,
             },
         )

@@ -1,8 +1,8 @@
 """Rule-based reward for question answering with search: exact match and token F1 of a short answer.
 
 The answer is the last complete ``<answer>`` block of the model's last turn: an answer that was followed by another search
-was not final. Only text that the model wrote is read, never what the search returned (see `turns`). The answer is right
-if it equals one of the golds after SQuAD's normalisation.
+was not final. Only what the model wrote is read, never what the search returned (see `format.model_turns`). The answer is
+right if it equals one of the golds after SQuAD's normalization.
 
 | answer | score |
 |---|---|
@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.tasks.registry import Score
-from verl_trgrpo.tasks.search_qa.turns import count_answer_tags, last_answer, model_turns
+from verl_trgrpo.tasks.search_qa.format import count_answer_tags, last_answer, model_turns
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0
@@ -45,14 +45,14 @@ def score_search_qa(
     """Score one response.
 
     Args:
-        response: the decoded response without the prompt, observations included. Any text; the time is linear in its
+        response: the decoded response without the prompt, observations included. Any string; the time is linear in its
             length.
-        ground_truth: the golds, each of which is right: {"target": list of texts}, the list itself or one text.
-        extra_info: `model_text`, where present, is what the model wrote: a text, or a list with a text per turn.
+        ground_truth: the golds, each of which is right: {"target": list of strings}, the list itself or one string.
+        extra_info: `model_text`, if present, is what the model wrote: a string, or a list with a string per turn.
 
     Returns:
-        `Score` with `score` from 0.0 to 1.0 (see the table above), `acc` exact match, `f1` the best token F1 with any
-        gold, `format_ok` whether there is an answer block. `gold_unparseable` means that all golds are blank.
+        `Score` with `score` in [0, 1] (see the table above), `acc` exact match, `f1` the best token F1 with any gold,
+        `format_ok` 1 if there is an answer block. `gold_unparseable` means that all golds are blank.
 
     Raises:
         ValueError: malformed golds or `model_text`: errors in the data or the agent loop.
@@ -71,9 +71,10 @@ def score_search_qa(
 
 
 def read_golds(ground_truth: Any) -> list[str]:
-    """Return the golds as a list of one or more texts.
+    """Return the golds as a list of one or more strings.
 
-    Raises ValueError for anything else.
+    Raises:
+        ValueError: `ground_truth` is anything else.
     """
     golds = ground_truth["target"] if isinstance(ground_truth, Mapping) and "target" in ground_truth else ground_truth
     if hasattr(golds, "tolist"):  # a numpy array, as some loaders give lists
@@ -83,13 +84,13 @@ def read_golds(ground_truth: Any) -> list[str]:
     if isinstance(golds, list | tuple) and golds and all(isinstance(gold, str) for gold in golds):
         return list(golds)
     raise ValueError(
-        f"the ground truth is {ground_truth!r}; it needs one or more texts: {{'target': ['...', '...']}}. Build the data "
-        "again with data_prep/search_qa.py, or correct the reward_model column"
+        f"the ground truth is {ground_truth!r}; it needs one or more strings: {{'target': ['...', '...']}}. Build the "
+        "data again with data_prep/search_qa.py, or fix the reward_model column"
     )
 
 
 def match_answer(answer: str, golds: Sequence[str]) -> tuple[bool, float]:
-    """Return whether `answer` equals one of the golds, and the best token F1 with any of them, 0.0 to 1.0.
+    """Return whether `answer` equals one of the golds, and the best token F1 with any of them, in [0, 1].
 
     An empty answer matches nothing.
     """
@@ -103,12 +104,12 @@ def match_answer(answer: str, golds: Sequence[str]) -> tuple[bool, float]:
 
 
 def comparison_key(text: str) -> str:
-    """Return what exact match compares: the text as SQuAD's evaluation normalises it.
+    """Normalize a string as SQuAD's evaluation does; exact match compares the results.
 
-    That is lower case, no ASCII punctuation, no articles, single spaces. Accents, Unicode punctuation and compatibility
-    characters stay, for comparability with published figures. Where nothing is left, such as of "The" or "+", it is the
-    text itself in lower case with single spaces, so that such a gold can be answered and an empty answer does not match
-    it. The two kinds never meet: a normalised text holds no punctuation or lone article.
+    Lower case, no ASCII punctuation, no articles, single spaces. Accents, Unicode punctuation and compatibility characters
+    stay, for comparability with published figures. If nothing is left, as of "The" or "+", the result is the string in
+    lower case with single spaces, so such a gold can be answered and an empty answer does not match it. The two kinds never
+    collide: a normalized string contains no punctuation or lone article.
     """
     text = text.lower()
     return " ".join(_ARTICLES.sub(" ", text.translate(_NO_PUNCTUATION)).split()) or " ".join(text.split())

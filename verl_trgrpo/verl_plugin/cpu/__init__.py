@@ -1,4 +1,4 @@
-"""veRL on a machine without an accelerator: platform, FSDP2 engine, vLLM adaptations. Active only when chosen.
+"""Run veRL on a machine without an accelerator: platform, FSDP2 engine, vLLM adaptations. Active only when chosen.
 
 Chosen means the variables of :data:`ENVIRONMENT` together with ``platform=cpu`` in the configuration (``+platform=cpu`` on
 stock veRL); the launcher sets both when it finds no accelerator.

@@ -1,4 +1,4 @@
-"""The platform ``cpu`` for veRL's platform registry."""
+"""Register the platform ``cpu`` with veRL."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PLATFORM = "cpu"
 
 
 def chosen() -> bool:
-    """Whether this process was asked to train on the CPU (``VERL_PLATFORM=cpu``)."""
+    """Return True if this process is to train on the CPU (``VERL_PLATFORM=cpu``)."""
     return os.environ.get("VERL_PLATFORM", "").strip().lower() == PLATFORM
 
 
 class CPUDeviceModule(ModuleType):
-    """``torch.cpu`` with the questions that veRL asks ``torch.cuda``: memory and random state."""
+    """Extend ``torch.cpu`` by what veRL calls of ``torch.cuda``: memory and random state."""
 
     def __init__(self) -> None:
         super().__init__("verl_trgrpo.verl_plugin.cpu.device_module")
@@ -31,11 +31,11 @@ class CPUDeviceModule(ModuleType):
         return getattr(torch.cpu, name)
 
     def memory_allocated(self, *_: Any) -> int:
-        """Resident memory of this process in bytes."""
+        """Return the resident memory of this process in bytes."""
         return psutil.Process().memory_info().rss
 
     def max_memory_allocated(self, *_: Any) -> int:
-        """Largest resident memory so far in bytes."""
+        """Return the largest resident memory so far in bytes."""
         # The kernel updates the two figures at different moments.
         return max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, self.memory_allocated())
 
@@ -43,7 +43,7 @@ class CPUDeviceModule(ModuleType):
     max_memory_reserved = max_memory_allocated
 
     def mem_get_info(self, *_: Any) -> tuple[int, int]:
-        """Free and total memory of the machine in bytes."""
+        """Return free and total memory of the machine in bytes."""
         memory = psutil.virtual_memory()
         return memory.available, memory.total
 
@@ -56,7 +56,7 @@ class CPUDeviceModule(ModuleType):
     manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def empty_cache(self) -> None:
-        """Nothing is cached."""
+        """Do nothing: there is no cache."""
 
     ipc_collect = empty_cache
     reset_peak_memory_stats = empty_cache
@@ -66,7 +66,7 @@ class CPUDeviceModule(ModuleType):
 
 
 class PlatformCPU(PlatformBase):
-    """A machine's processor as veRL's device: gloo collectives, no inter-process device memory."""
+    """Use the processor as veRL's device: gloo collectives, no inter-process device memory."""
 
     def __init__(self) -> None:
         self._device_module = CPUDeviceModule()
@@ -85,8 +85,8 @@ class PlatformCPU(PlatformBase):
         return True
 
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
-        # Auto-detection asks every platform. Saying yes wherever no GPU is visible would take over the CPU-only head node
-        # of a GPU cluster, or a Ray actor without a GPU: say no unless asked for by name.
+        # Auto-detection asks every platform. True wherever no GPU is visible would take over the CPU-only head node of a
+        # GPU cluster, or a Ray actor without a GPU: so only if chosen by name.
         return chosen()
 
     def current_device(self) -> Any:
@@ -97,10 +97,10 @@ class PlatformCPU(PlatformBase):
         return 1
 
     def set_device(self, device_index: int) -> None:
-        """There is one device."""
+        """Do nothing: there is one device."""
 
     def synchronize(self, device_index: int | None = None) -> None:
-        """Operations are synchronous."""
+        """Do nothing: operations are synchronous."""
 
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -108,10 +108,10 @@ class PlatformCPU(PlatformBase):
     manual_seed_all = manual_seed
 
     def set_allocator_settings(self, settings: str) -> None:
-        """The system's allocator takes no settings."""
+        """Do nothing: the system's allocator has no settings."""
 
     def empty_cache(self) -> None:
-        """Nothing is cached."""
+        """Do nothing: there is no cache."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
         return None, None
@@ -138,7 +138,7 @@ class PlatformCPU(PlatformBase):
         yield
 
     def profiler_start(self) -> None:
-        """No device profiler."""
+        """Do nothing: there is no device profiler."""
 
     profiler_stop = profiler_start
 
@@ -150,7 +150,7 @@ def register_platform() -> None:
     """Make ``VERL_PLATFORM=cpu`` known to veRL, and prepare this process when it is set."""
     PlatformRegistry.register(platform=PLATFORM)(PlatformCPU)
     if chosen():
-        from verl_trgrpo.verl_plugin.cpu.vllm_distribution import provide_vllm_distribution
+        from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
         provide_vllm_distribution()
 

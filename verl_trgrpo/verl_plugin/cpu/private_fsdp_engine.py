@@ -1,6 +1,6 @@
-"""veRL's FSDP2 engine on CPUs. Imported by every worker through ``actor_rollout_ref.model.external_lib``.
+"""Register veRL's FSDP2 engine for CPUs; workers import this module through ``actor_rollout_ref.model.external_lib``.
 
-That key is veRL's own way to run code in a worker before its engine is built; nothing here happens in other runs.
+That key is veRL's own way to run code in a worker before its engine is built; other runs do not import this module.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from verl_trgrpo.verl_plugin.cpu.platform import chosen
 
 
 class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
-    """The FSDP2 language-model engine for small machines.
+    """Adapt the FSDP2 language-model engine to small machines.
 
-    Without the offload policy of forward-only (reference) models: it pins host memory, which takes an accelerator, and here
-    there is nowhere to offload from.
+    Forward-only (reference) models have no offload policy: it pins host memory, which needs an accelerator.
 
-    Of packed sequences (``use_remove_padding``) the output layer sees the positions that predict response tokens alone. What
-    veRL computes of the others, log-probabilities and entropies, nothing reads; they are 0 here.
+    Of packed sequences (``use_remove_padding``) the output layer computes only the positions that predict response tokens.
+    Log-probabilities and entropies of the others, which are never read, are 0.
     """
 
     def _build_fsdp_module(self, module: Any) -> Any:
         # veRL writes override_config into the model's configuration, which checkpoints keep: it would name an attention that
-        # exists here alone, and no other program could load them. The model has it already.
+        # exists only here, and no other program could load them. The model uses it already.
         vars(module.config).pop("attn_implementation", None)
         config = self.engine_config
         self.engine_config = dataclasses.replace(config, forward_only=False, offload_policy=False)
@@ -47,7 +46,7 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
             inputs["logits_to_keep"] = kept
             for name in ("input_ids_rmpad_rolled", "temperature_rmpad"):
                 output_args[name] = output_args[name][kept]
-            output_args["pad_size"] = 0  # what veRL may have appended is not among them
+            output_args["pad_size"] = 0  # padding that veRL may have appended is not among them
         return inputs, output_args
 
     def _takes_responses_alone(self, micro_batch: Any) -> bool:
@@ -69,7 +68,7 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
 
 
 def predicting_positions(input_ids: Any, responses: Any) -> torch.Tensor:
-    """Return the positions in packed sequences whose next token belongs to a response, (number of response tokens,), ascending.
+    """Return the positions in packed sequences whose next token belongs to a response: (response tokens,), ascending.
 
     Args:
         input_ids: (N, prompt and response), nested.
@@ -82,7 +81,7 @@ def predicting_positions(input_ids: Any, responses: Any) -> torch.Tensor:
 
 
 def _spread(values: Any, kept: torch.Tensor, whole: Any) -> torch.Tensor:
-    """Put the values of responses, nested, to their places in the packed sequences `whole`, with 0 elsewhere."""
+    """Spread the values of responses, nested, to their places in the packed sequences `whole`, with 0 elsewhere."""
     flat = values.values()
     spread = flat.new_zeros(whole.values().shape[0]).index_put((kept,), flat)
     return torch.nested.nested_tensor_from_jagged(spread, whole.offsets())

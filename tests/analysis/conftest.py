@@ -1,0 +1,60 @@
+"""Rollouts of the tiny model, and a model of two layers whose gradients at them are quick to compute."""
+
+import pandas
+import pytest
+from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
+
+from verl_trgrpo.analysis.analyze import AnalyzeOptions
+from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
+from verl_trgrpo.common.progress import no_progress
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tiny.puzzles import CHECKPOINT, prompt_messages
+
+SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
+
+
+def options(data, **changes):
+    return AnalyzeOptions(model=(str(CHECKPOINT),), data=data, **{**SIZES, **changes})
+
+
+def command(data, out, *more, **changes):
+    """Return the words of the command with the same sizes as `options`."""
+    sizes = [
+        word for name, value in {**SIZES, **changes}.items() for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    return ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), *sizes, *more]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("analysis") / "train.parquet"
+    rows = [
+        {
+            "data_source": "kk_3ppl",
+            "prompt": prompt_messages(puzzle),
+            "ability": "logic",
+            "reward_model": {"style": "rule", "ground_truth": format_solution(puzzle.names, puzzle.solution)},
+            "extra_info": {"index": i, "split": "train"},
+        }
+        for i, puzzle in enumerate(generate_puzzles(3, 6, seed=5))
+    ]
+    pandas.DataFrame(rows).to_parquet(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def policy():
+    return load_policy(CHECKPOINT, "cpu")
+
+
+@pytest.fixture(scope="session")
+def rollouts(policy, data):
+    return sample_rollouts(*policy, options(data), no_progress)
+
+
+@pytest.fixture(scope="session")
+def two_layers():
+    model = load_policy(CHECKPOINT, "cpu")[1]
+    del model.model.layers[2:]
+    model.config.num_hidden_layers = 2
+    return model

@@ -1,0 +1,97 @@
+"""From verdicts to figures and the table."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from verl_trgrpo.data.rows import Row
+from verl_trgrpo.evaluation.accuracy import Verdict, render, score_responses, summarize
+from verl_trgrpo.evaluation.response_store import Response
+
+
+def row(position, source="math500", text=None, gold="4"):
+    messages = [{"role": "user", "content": text or f"question {position}"}]
+    return Row(position, source, messages, gold, {"index": position}, "single_turn_agent")
+
+
+def items(accs, source="math500", reason="timed_out", **fields):
+    """One item for each acc of each prompt; None is an unknown verdict."""
+    return [
+        (
+            row(position, source),
+            Response(position, sample, "", tokens=10 * (sample + 1), cut=sample == 0),
+            Verdict(acc, format_ok=0.5, reason=reason if acc is None else "", **fields),
+        )
+        for position, values in enumerate(accs)
+        for sample, acc in enumerate(values)
+    ]
+
+
+def test_figures_of_a_small_case_by_hand():
+    summary = summarize(items([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), k=2, seed=0)
+    (source,) = summary.sources.values()
+    assert (source.prompts, source.responses) == (4, 8)
+    assert source.avg.mean == pytest.approx(0.5) and source.avg.low < 0.5 < source.avg.high
+    assert source.pass_at_k.mean == pytest.approx(0.75)
+    assert (source.tokens, source.cut, source.format_ok) == (15, 0.5, 0.5)
+    assert summary.mean_of_sources is None
+
+
+def test_unknown_verdicts_are_left_out_and_counted():
+    summary = summarize(items([[1.0, None], [0.0, 1.0], [None, None]]), k=2, seed=0)
+    (source,) = summary.sources.values()
+    assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
+    assert source.no_verdict == 3
+    assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
+    assert "verdicts.jsonl" in render(summary)
+
+
+def test_a_problem_that_a_file_repeats_is_one_prompt():
+    repeated = [
+        (row(position, text="the same"), Response(position, 0, "", 1, False), Verdict(float(position < 4)))
+        for position in range(16)
+    ]
+    (source,) = summarize(repeated, k=1, seed=0).sources.values()
+    assert (source.prompts, source.responses) == (1, 16)
+    assert source.avg.mean == 0.25 and source.avg.low is None
+
+
+def test_sources_are_separate_and_their_mean_weights_them_equally():
+    mixed = items([[1.0], [0.0]], "kk_3ppl") + items([[1.0]] * 8 + [[0.0]] * 2, "kk_4ppl")
+    summary = summarize(mixed, k=1, seed=0)
+    assert [*summary.sources] == ["kk_3ppl", "kk_4ppl"]
+    assert summary.mean_of_sources.mean == pytest.approx((0.5 + 0.8) / 2)
+    assert summary.mean_of_sources.low < summary.mean_of_sources.mean < summary.mean_of_sources.high
+
+
+def test_the_table_lines_up_and_the_report_is_json():
+    summary = summarize(items([[1.0, 0.0]] * 3, "aime2024") + items([[1.0, 1.0]], "amc2023"), k=2, seed=0)
+    lines = render(summary).splitlines()
+    assert lines[0].split()[:5] == ["data", "source", "prompts", "n", "avg@2"] and "pass@2" in lines[0]
+    assert len({len(line) for line in lines[:3]}) == 1
+    assert lines[3].startswith("mean of sources")
+    read = json.loads(json.dumps(asdict(summary)))
+    assert read["sources"]["aime2024"]["pass_at_k"]["mean"] == 1.0
+    assert read["sources"]["aime2024"]["avg"] == {"mean": 0.5, "low": None, "high": None}
+
+
+def verdicts(rows, responses):
+    return [verdict for _, _, verdict in score_responses(rows, responses)]
+
+
+def test_responses_are_scored_by_the_reward_of_their_row():
+    rows = [row(0), row(1, gold=r"\frac{"), row(2, "kk_3ppl", gold="no solution")]
+    texts = [r"\boxed{4}", r"\boxed{5}", "anything"]
+    right, unknown, broken = verdicts(rows, [Response(i, 0, text, 1, False) for i, text in enumerate(texts)])
+    assert (right.acc, right.reason) == (1.0, "")
+    assert (unknown.acc, unknown.reason) == (None, "gold")
+    assert broken.acc is None and broken.reason
+
+
+def test_what_the_agent_loop_says_about_the_response_reaches_the_reward():
+    asked = row(0, "search_qa", gold={"target": ["Paris"]})
+    text = "<information><answer>Paris</answer></information><answer>Rome</answer>"
+    extra = {"model_text": ["<search>x</search>", "<answer>Rome</answer>"], "rollout_metrics": {"failed_searches": 2.0}}
+    (verdict,) = verdicts([asked], [Response(0, 0, text, 1, False, extra)])
+    assert (verdict.acc, verdict.failed_searches) == (0.0, 2)

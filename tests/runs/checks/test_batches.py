@@ -1,0 +1,58 @@
+"""Sizes that do not divide each other."""
+
+import pytest
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
+
+ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
+# 64 prompts of 8 responses, 32 prompts an update, 4 GPUs.
+SOUND = [
+    "data.train_batch_size=64", f"{ACTOR}.ppo_mini_batch_size=32", f"{ROLLOUT}.n=8", "trainer.n_gpus_per_node=4",
+    f"{ACTOR}.use_dynamic_bsz=false", f"{ACTOR}.use_kl_loss=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=false",
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu=8", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=8",
+    f"{REF}.log_prob_micro_batch_size_per_gpu=8", f"{REF}.log_prob_use_dynamic_bsz=false",
+    f"{ROLLOUT}.tensor_model_parallel_size=2",
+]  # fmt: skip
+
+
+def findings(*overrides, rows=None):
+    return batch_findings(composed([*SOUND, *overrides]).config, rows)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "level", "part"),
+    [
+        (f"{ACTOR}.ppo_mini_batch_size", 128, Level.ERROR, "data.train_batch_size=64"),
+        (f"{ACTOR}.ppo_mini_batch_size", 24, Level.WARNING, "data.train_batch_size=64"),
+        (f"{ACTOR}.ppo_micro_batch_size_per_gpu", 7, Level.ERROR, "64 responses"),
+        (f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", 6, Level.ERROR, "128 responses"),
+        (f"{REF}.log_prob_micro_batch_size_per_gpu", 6, Level.ERROR, "128 responses"),
+        (f"{ROLLOUT}.tensor_model_parallel_size", 3, Level.ERROR, "4 GPUs"),
+        (f"{ACTOR}.ulysses_sequence_parallel_size", 3, Level.ERROR, "4 GPUs"),
+    ],
+)
+def test_a_size_that_does_not_divide(key, value, level, part):
+    [finding] = findings(f"{key}={value}")
+    assert (finding.where, finding.level) == (key, level)
+    assert finding.message.startswith(f"{key}={value}") and part in finding.message
+    assert findings() == []
+
+
+def test_several_are_found_at_once():
+    wrong = ["trainer.n_gpus_per_node=3", f"{ROLLOUT}.tensor_model_parallel_size=2"]
+    keys = ["data.train_batch_size", f"{ROLLOUT}.tensor_model_parallel_size", f"{ACTOR}.ppo_mini_batch_size"]
+    assert summary(findings(*wrong, rows=7)) == [(key, Level.ERROR) for key in keys]
+
+
+def test_megatron_is_not_checked():
+    assert summary(findings(f"{ACTOR}.strategy=megatron")) == [(f"{ACTOR}.strategy", Level.NOT_CHECKED)]
+
+
+def test_steps_are_those_of_whole_batches():
+    config = composed([*SOUND, "trainer.total_epochs=3"]).config
+    assert (total_steps(config, 130), total_steps(config, None)) == (6, None)
+    config.trainer.total_training_steps = 5
+    assert total_steps(config, None) == 5

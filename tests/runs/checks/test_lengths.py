@@ -1,0 +1,116 @@
+"""Lengths against the model, the micro-batches, the searches and the prompts."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.lengths import length_findings
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
+LIMIT, MODEL = "data.max_prompt_length", f"actor_rollout_ref.model.path={CHECKPOINT}"
+FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_prompts=false"
+
+
+def findings(*overrides, source="trgrpo_trainer"):
+    return length_findings(composed(overrides, source).config)
+
+
+def test_lengths_that_do_not_fit_are_errors_at_once():
+    longest = json.loads((Path(CHECKPOINT) / "config.json").read_text())["max_position_embeddings"]
+    tokens = [
+        f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ROLLOUT}.log_prob_max_token_len_per_gpu",
+        f"{REF}.log_prob_max_token_len_per_gpu",
+    ]  # fmt: skip
+    overrides = [
+        MODEL, FILTER, f"{LIMIT}=400", "data.max_response_length=8192", f"{ROLLOUT}.max_model_len=4496",
+        f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=true",
+        f"{REF}.log_prob_use_dynamic_bsz=true", *(f"{key}=4000" for key in tokens),
+    ]  # fmt: skip
+    found = [finding for finding in findings(*overrides) if finding.level is Level.ERROR]
+    limit = f"{ROLLOUT}.max_model_len"
+    assert [finding.where for finding in found] == [limit, "data.max_response_length", limit, *tokens]
+    for finding, part in zip(found, ("8592", str(longest), str(longest), "8592", "8592", "8592"), strict=True):
+        assert part in finding.message, finding.message
+
+
+def test_searches_that_do_not_fit_are_a_warning_and_unknown_options_an_error():
+    searches = ["agent=search_tags", "data.max_response_length=4500", FILTER, f"{LIMIT}=100"]
+    key = f"{ROLLOUT}.custom.search"
+    found = findings(
+        *searches, f"{key}.max_searches=6", f"{key}.max_turn_tokens=500", f"{key}.max_observation_tokens=500"
+    )
+    assert summary(found) == [(key, Level.WARNING), (LIMIT, Level.NOT_CHECKED)] and "6500" in found[0].message
+    found = findings(*searches, f"+{key}.deadlin=3")
+    assert summary(found)[0] == (key, Level.ERROR) and "deadlin" in found[0].message
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    """``prompts(words, *overrides)``: findings about prompts of so many words, in training and validation files."""
+
+    def of(words, *overrides):
+        write(tmp_path / "data.parquet", words)
+        files = [f"data.{split}_files={tmp_path}/data.parquet" for split in ("train", "val")]
+        return findings(
+            *files, MODEL, f"{LIMIT}=20", "data.max_response_length=20", "data.train_batch_size=1", *overrides
+        )
+
+    return of
+
+
+def write(path, words):
+    chats = [None if count is None else [{"role": "user", "content": "Alice " * count}] for count in words]
+    pq.write_table(pa.table({"prompt": chats}), path)
+
+
+def test_prompts_that_fit(prompts):
+    assert prompts([3, 5, 8]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "overrides", "level", "part"),
+    [
+        ([3, 5, 300], [FILTER], Level.WARNING, "1 of 3"),
+        ([300, 400], [FILTER], Level.ERROR, "2 of 2"),
+        ([3, 300], [NO_FILTER], Level.ERROR, "1 of 2"),
+        ([3, 300], [NO_FILTER, "data.truncation=left"], Level.WARNING, "1 of 2"),
+        ([3] * 3000 + [300] * 3000, [FILTER], Level.WARNING, "2000 of 4000"),
+        ([3] * 6000, [FILTER], Level.NOT_CHECKED, "4000 of the 6000"),
+    ],
+)
+def test_prompts_that_do_not(prompts, words, overrides, level, part):
+    found = prompts(words, *overrides)
+    assert summary(found) == [(LIMIT, level)] * 2 and all(part in finding.message for finding in found)
+
+
+def test_a_filter_that_leaves_less_than_a_step_is_an_error_of_the_training_files(prompts):
+    found = prompts([3] * 30 + [300] * 20, FILTER, "data.train_batch_size=40")
+    assert summary(found) == [(LIMIT, Level.ERROR), (LIMIT, Level.WARNING)]
+    assert "30" in found[0].message and "data.train_batch_size=40" in found[0].message
+
+
+def test_prompts_that_are_not_chats_are_counted(prompts):
+    found = prompts([1, None, None])
+    assert summary(found) == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
+    assert "2 prompts" in found[0].message
+
+
+def test_files_of_one_key_are_one_data_set(tmp_path, prompts):
+    write(tmp_path / "short.parquet", [3])
+    [train, _] = prompts([300], f"data.train_files=[{tmp_path}/short.parquet,{tmp_path}/data.parquet]", FILTER)
+    assert train.level is Level.WARNING and "1 of 2" in train.message
+
+
+def test_without_a_tokenizer_prompts_are_not_checked(prompts):
+    model = "actor_rollout_ref.model.path=some/model"
+    assert summary(prompts([3, 300], model, FILTER)) == [(LIMIT, Level.NOT_CHECKED)]
+    assert summary(prompts([3, 300], model, NO_FILTER)) == [
+        (LIMIT, Level.NOT_CHECKED), ("data.filter_overlong_prompts", Level.WARNING),
+    ]  # fmt: skip

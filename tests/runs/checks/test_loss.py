@@ -1,0 +1,35 @@
+"""Clip range, kinds of KL, and weights inside the clip."""
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.loss import loss_findings
+
+ACTOR = "actor_rollout_ref.actor"
+LOSS = f"{ACTOR}.policy_loss"
+
+
+def findings(sound_run, *overrides):
+    return loss_findings(composed([*sound_run, *overrides]).config)
+
+
+def test_every_mistake_is_an_error_of_its_own(sound_run):
+    wrong = [
+        f"{ACTOR}.clip_ratio_low=2", f"{ACTOR}.clip_ratio_c=0.5", f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_type=k4",
+        "algorithm.use_kl_in_reward=true", "algorithm.kl_penalty=k5", f"{LOSS}.kl=scaled", "shaping=top_entropy",
+        f"{ACTOR}.calculate_entropy=false",
+    ]  # fmt: skip
+    found = findings(sound_run, *wrong)
+    keys = [f"{ACTOR}.kl_loss_type", "algorithm.kl_penalty", ACTOR, ACTOR, f"{ACTOR}.calculate_entropy", ACTOR]
+    assert summary(found) == [(key, Level.ERROR) for key in keys]
+    for value, finding in zip(("k4", "k5", "clip_ratio_low=2", "clip_ratio_c=0.5", "false", "k4"), found, strict=True):
+        assert value in finding.message
+
+
+def test_probabilities_that_the_clip_silences_are_a_warning(sound_run):
+    clip = [f"{ACTOR}.clip_ratio_low=0.2", f"{ACTOR}.clip_ratio_high=0.24"]
+    [finding] = findings(sound_run, f"{LOSS}.placement=inside", *clip)
+    assert (finding.where, finding.level) == (f"{LOSS}.placement", Level.WARNING)
+    # w = clip(2 (sigmoid(9 p) - 0.25), 1, 1.4) is above 1.24 from p = 0.212.
+    assert "[0.8, 1.24]" in finding.message and "0.212 to 1.000 and A > 0" in finding.message
+    assert findings(sound_run, *clip) == []

@@ -1,0 +1,110 @@
+"""Sections that are missing, keys that are unknown, and keys that veRL does not read."""
+
+import pytest
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.structure import SHAPING, key_findings, section_findings
+from verl_trgrpo.runs.compose import compose
+
+ACTOR = "actor_rollout_ref.actor"
+
+
+def recipe(tmp_path, content, *overrides):
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [ppo_trainer, algorithm: tr_grpo, _self_]\n" + content)
+    return compose(path, overrides)
+
+
+def test_every_section_that_is_empty_or_a_value_is_an_error(tmp_path):
+    run = recipe(tmp_path, "critic:\nreward: 5\ntrainer: {v1: }\nactor_rollout_ref: {model: , actor: {optim: adam}}")
+    found = section_findings(run)
+    wrong = ["critic", "reward", "trainer.v1", "actor_rollout_ref.model", f"{ACTOR}.optim"]
+    assert sorted(summary(found)) == sorted((key, Level.ERROR) for key in wrong)
+    assert f"{ACTOR}.optim=adam" in " ".join(finding.message for finding in found)
+
+
+def test_deleted_keys_are_errors():
+    overrides = ["~critic", "~data.train_batch_size", f"~{ACTOR}.optim"]
+    assert summary(section_findings(compose(overrides=overrides))) == [(word[1:], Level.ERROR) for word in overrides]
+
+
+@pytest.mark.parametrize("given", ["power", "null"])
+def test_a_shaping_in_the_place_of_its_section_is_an_error_with_the_group(given):
+    [finding] = section_findings(composed([f"{SHAPING}={given}"]))
+    assert finding.where == SHAPING and "shaping=NAME" in finding.message
+
+
+def test_a_section_may_be_a_reference(tmp_path):
+    content = "mine: {_target_: verl_trgrpo.core.make_shaping, name: power}\n"
+    run = recipe(tmp_path, content + "actor_rollout_ref: {actor: {policy_loss: {shaping: '${mine}'}}}")
+    assert section_findings(run) == []
+
+
+@pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer", "ppo_megatron_trainer"])
+def test_what_verl_has_as_null_may_be_null(source):
+    assert section_findings(composed(["critic.enable=null", "trainer.logger=null"], source)) == []
+
+
+TYPOS = """
+zebra: 1
+n_gpus_per_node: 8
+seed: 3
+rollout: {n: 8}
+trainer: {total_epoch: 3, train_batch_size: 3, wandb_proxy: x}
+data: {max_respnse_length: 3}
+actor_rollout_ref:
+  model: {pth: x}
+  actor: {lr: 1, optim: {lrr: 1}, policy_loss: {placment: inside}}
+"""
+MEANT = {
+    "zebra": "", "n_gpus_per_node": "trainer.n_gpus_per_node?", "seed": "data.seed?", "rollout": "",
+    "trainer.total_epoch": "trainer.total_epochs?", "trainer.train_batch_size": "data.train_batch_size?",
+    "trainer.wandb_proxy": "", "data.max_respnse_length": "data.max_response_length?",
+    "actor_rollout_ref.model.pth": "model.path?", f"{ACTOR}.lr": f"{ACTOR}.optim.lr?",
+    f"{ACTOR}.optim.lrr": f"{ACTOR}.optim.lr?", f"{ACTOR}.policy_loss.placment": f"{ACTOR}.policy_loss.placement?",
+}  # fmt: skip
+
+
+def test_unknown_keys_are_errors_with_the_one_that_was_meant(tmp_path):
+    found = {finding.where: finding for finding in key_findings(recipe(tmp_path, TYPOS))}
+    assert found.keys() == MEANT.keys()
+    for key, meant in MEANT.items():
+        assert found[key].level is Level.ERROR and key in found[key].message and meant in found[key].message
+
+
+def test_what_takes_any_key_and_fields_of_verls_dataclasses_are_known(tmp_path):
+    free = """
+algorithm: {kl_ctrl: {horizon: 5}}
+actor_rollout_ref:
+  rollout: {engine_kwargs: {vllm: {max_logprobs: 5}}, custom: {mine: {a: 1}}}
+  model: {override_config: {attn_implementation: sdpa}}
+  actor: {policy_loss: {shaping: {name: linear, slope: 0.5}}}
+"""
+    assert key_findings(recipe(tmp_path, free)) == []
+
+
+def test_a_plus_adds_what_it_gives_and_nothing_else(tmp_path):
+    content = "trainer: {total_epoch: 3}"
+    run = recipe(tmp_path, content, "+trainer={mine: 1}", "++trainer.own={deep: {er: 2}}", "+data.one.two=2")
+    assert summary(key_findings(run)) == [("trainer.total_epoch", Level.ERROR)]
+
+
+def test_a_group_added_with_a_plus_does_not_hide_the_keys_of_its_section(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("defaults: [ppo_trainer, _self_]\nalgorithm: {gama: 0.9}")
+    assert summary(key_findings(compose(path, ["+algorithm=tr_grpo"]))) == [("algorithm.gama", Level.ERROR)]
+
+
+def test_keys_that_are_not_read_are_warnings(tmp_path):
+    content = """
+actor_rollout_ref: {actor: {grad_clip: 0.5}, rollout: {custom: {serch: {topk: 3}, mine: 1}}}
+custom_reward_function: {path: x.py}
+reward_model: {reward_manager: dapo}
+critic: {grad_clip: 0.5}
+"""
+    wrong = ["custom_reward_function", "reward_model", f"{ACTOR}.grad_clip", "critic.grad_clip"]
+    assert summary(key_findings(recipe(tmp_path, content))) == [
+        (key, Level.WARNING) for key in [*wrong, "actor_rollout_ref.rollout.custom.serch"]
+    ]

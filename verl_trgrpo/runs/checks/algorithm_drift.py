@@ -1,0 +1,90 @@
+"""Check that a run still is the algorithm that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml
+from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, selected, verl_defaults
+
+# The algorithms that others are made from.
+_BASES = ("grpo", "tr_grpo")
+_ACTOR = "actor_rollout_ref.actor"
+_LOSS = f"{_ACTOR}.policy_loss"
+# Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
+_OPEN = {
+    "tr_grpo": (f"{_LOSS}.placement", f"{_LOSS}.prob_source", f"{_LOSS}.kl"),
+    "aspo": (f"{_LOSS}.shaping.",),  # any shaping multiplies with the flipped ratio
+}
+
+
+def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
+    """Warn about settings that make an algorithm another one, and about a clip that does not hold anything back.
+
+    Args:
+        config: of the run.
+        algorithm: what the run chose of the group ``algorithm``, if anything.
+    """
+    if not algorithm or not _file_of(algorithm).is_file():
+        return _clip_findings(config)
+    settings = algorithm_settings(algorithm)
+    points = set(_points(algorithm))
+    findings = []
+    for key, written in settings.items():
+        value, meant = _plain(selected(config, key)), _resolved(config, key, written)
+        if value == meant or key.startswith(_OPEN.get(algorithm, ())):
+            continue
+        like = [base for base in _BASES if base != algorithm and _base_value(base, key) == value]
+        if key in points or like:
+            fix = f"choose algorithm={like[0]}" if like else "keep it if that is what you study"
+            message = (
+                f"{key}={as_plain_yaml(value)}: algorithm={algorithm} means {as_plain_yaml(meant)}; remove it, or {fix}"
+            )
+            findings.append(Finding.warning(key, message))
+    return findings if f"{_ACTOR}.clip_ratio_high" in settings else findings + _clip_findings(config)
+
+
+def _clip_findings(config: DictConfig) -> list[Finding]:
+    """Warn about an upper clip above 1 for the losses that clip the ratio; others have bounds of another kind there."""
+    key, actor = f"{_ACTOR}.clip_ratio_high", config.actor_rollout_ref.actor
+    clip = actor.clip_ratio_high
+    if clip is None or clip <= 1 or actor.policy_loss.loss_mode not in ("vanilla", "tr_grpo"):
+        return []
+    message = f"{key}={clip}: a probability may grow {1 + clip:g}-fold before it is clipped; 0.2 to 0.28 is usual"
+    return [Finding.warning(key, message)]
+
+
+def _file_of(algorithm: str) -> Any:
+    return OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml"
+
+
+def _points(algorithm: str) -> Iterator[str]:
+    """Yield the keys that an algorithm's file sets, and the files that it is made from; not those of its shaping."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(_file_of(algorithm)))
+    for base in content.pop("defaults", []):
+        if isinstance(base, str) and base != "_self_":
+            yield from _points(base)
+    yield from (key for key in flat(content) if not key.startswith(_OPEN.get(algorithm, ())))
+
+
+def _base_value(base: str, key: str) -> Any:
+    settings = algorithm_settings(base)
+    return settings[key] if key in settings else _plain(selected(verl_defaults(), key))
+
+
+def _resolved(config: DictConfig, key: str, written: Any) -> Any:
+    """Return what `written` would be in the place of a key."""
+    if not (isinstance(written, str) and "${" in written):
+        return written
+    config = config.copy()
+    OmegaConf.set_struct(config, False)
+    OmegaConf.update(config, key, written, force_add=True)
+    return _plain(selected(config, key))
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

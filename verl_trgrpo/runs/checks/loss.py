@@ -1,0 +1,84 @@
+"""Check the loss: clip range, kinds of KL, and what token weights do to the clip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.core import TokenWeighting
+from verl_trgrpo.runs.checks.batches import ACTOR
+
+_LOSS = f"{ACTOR}.policy_loss"
+# Points between 0 and 1 at which weights are compared with the clip.
+_GRID = 1001
+
+
+def loss_findings(config: DictConfig) -> list[Finding]:
+    """Check the loss of a configuration whose actor can be built."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    from verl_trgrpo.verl_plugin.config import check_kl, clip_range_of
+
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    findings = _kl_findings(config)
+    clip_findings = _errors_of(lambda: clip_range_of(actor))
+    findings += clip_findings
+    loss = actor.policy_loss
+    if not isinstance(loss, TokenWeighting):
+        return findings
+    if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
+        key = f"{ACTOR}.calculate_entropy"
+        findings.append(Finding.error(key, f"{key}=false: shaping {loss.shaping} needs the entropy; set it to true"))
+    findings += _errors_of(lambda: check_kl(actor))
+    if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
+        findings += _silenced_findings(loss, clip_range_of(actor))
+    return findings
+
+
+def _errors_of(check: Callable[[], object]) -> list[Finding]:
+    return [Finding.error(ACTOR, f"{ACTOR}: {finding.message}") for finding in findings_of(check, ACTOR)]
+
+
+def _kl_findings(config: DictConfig) -> list[Finding]:
+    actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
+    kinds = (
+        (actor.use_kl_loss, f"{ACTOR}.kl_loss_type", actor.kl_loss_type),
+        (algorithm.use_kl_in_reward, "algorithm.kl_penalty", algorithm.kl_penalty),
+    )
+    return [
+        Finding.error(key, f"{key}={kind}: veRL does not have this KL; use low_var_kl (k3)")
+        for used, key, kind in kinds
+        if used and not _is_kl_kind(kind)
+    ]
+
+
+def _is_kl_kind(kind: Any) -> bool:
+    """Ask veRL itself, whose kinds are a chain of ifs."""
+    from verl.trainer.ppo.core_algos import kl_penalty
+
+    try:
+        kl_penalty(torch.FloatTensor([[0.0]]), torch.FloatTensor([[0.0]]), kind)
+    except Exception:  # NotImplementedError for an unknown name, AttributeError for what is not a string
+        return False
+    return True
+
+
+def _silenced_findings(loss: Any, clip: Any) -> list[Finding]:
+    """Warn about probabilities whose weight alone is outside the clip: on policy (r = 1) they get no gradient."""
+    probabilities = torch.linspace(0, 1, _GRID)
+    weights = loss.shaping(probabilities)
+    findings = []
+    for silenced, sign in ((weights > 1 + clip.high, ">"), (weights < 1 - clip.low, "<")):
+        if silenced.any():
+            inside = probabilities[silenced]
+            message = (
+                f"{_LOSS}.placement=inside: with the clip [{1 - clip.low:g}, {1 + clip.high:g}], tokens with probability "
+                f"{inside.min():.3f} to {inside.max():.3f} and A {sign} 0 get no gradient; use placement=outside, or watch "
+                "actor/tr_zero_grad_frac"
+            )
+            findings.append(Finding.warning(f"{_LOSS}.placement", message))
+    return findings

