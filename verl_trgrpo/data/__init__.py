@@ -1,1 +1,1 @@
-"""Training data: builders of veRL parquet files for the three tasks, and what checks and cleans them."""
+"""Data files of veRL: their rows (rows), how builders write them (write), and where they read from (sources)."""

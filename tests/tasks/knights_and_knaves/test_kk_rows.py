@@ -208,7 +208,7 @@ def with_first_name(name):
         (row(solution=None), "missing solution"),
         (row(quiz=7), "mentions"),
         (row(statements="(('lying', 1)"), "not a Python literal"),
-        (row(statements=[["lying", 1]]), "statements are"),
+        (row(statements=[["lying", 1]]), "statements="),
         (row(statements="(('telling-truth', 0), ('telling-truth', 1), ('telling-truth', 2))"), "not exactly one"),
         (row(statements="(('lying', 0), ('telling-truth', 1), ('telling-truth', 2))"), "not exactly one"),
         (row(solution=FLIPPED), "but the statements have"),

@@ -1,1 +1,1 @@
-"""Knights-and-Knaves puzzles: sampled, worded, read from public files, and built into veRL parquet."""
+"""Knights-and-Knaves puzzles: statements (logic), generation and wording (puzzles), data sets (rows), and the reward."""

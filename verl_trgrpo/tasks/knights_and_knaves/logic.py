@@ -37,19 +37,20 @@ _JOINING_OPERATORS: dict[str, Callable[..., Any]] = {"and": and_, "or": or_}
 def parse_statements(text: Any) -> tuple[Statement, ...]:
     """Read a Python literal such as ``"(('lying', 1), ('telling-truth', 0))"`` into the statements of 1 to 8 people.
 
-    Only literals are read, nothing is evaluated. Raises ValueError for anything else, for a person who is not one of the
-    speakers, for more than `MAX_LITERAL_LENGTH` characters, or for more than `MAX_DEPTH` nested operators.
+    Only literals are read, nothing is evaluated.
+
+    Raises:
+        ValueError: anything else, a person who is not one of the speakers, more than `MAX_LITERAL_LENGTH` characters, or
+            more than `MAX_DEPTH` nested operators.
     """
     if not isinstance(text, str) or len(text) > MAX_LITERAL_LENGTH:
-        raise ValueError(f"statements are {shorten(text)}; expected a text of at most {MAX_LITERAL_LENGTH} characters")
+        raise ValueError(f"statements={shorten(text)}: expected a string of at most {MAX_LITERAL_LENGTH} characters")
     try:
         statements = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise ValueError(f"statements are {shorten(text)}; that is not a Python literal ({error})") from None
+        raise ValueError(f"statements={shorten(text)}: not a Python literal ({error})") from None
     if not isinstance(statements, tuple) or not 1 <= len(statements) <= MAX_PEOPLE:
-        raise ValueError(
-            f"statements are {shorten(text)}; expected a tuple of one for each of 1 to {MAX_PEOPLE} people"
-        )
+        raise ValueError(f"statements={shorten(text)}: expected a tuple with one for each of 1 to {MAX_PEOPLE} people")
     for statement in statements:
         if not _is_statement(statement, len(statements), MAX_DEPTH):
             raise ValueError(
@@ -122,10 +123,10 @@ def canonical_key(statements: tuple[Statement, ...]) -> str:
 
 
 def puzzle_key(row: Mapping[str, Any]) -> str | None:
-    """Return the `canonical_key` of the puzzle in a row of a data file, None where there is none.
+    """Return the `canonical_key` of the puzzle in a row of a data file, or None.
 
-    Statements are looked for under `extra_info.statements` and `reward_model.ground_truth.statements`, a Python literal
-    as text; they are read as a literal, never evaluated.
+    The statements are a Python literal as a string under `extra_info.statements` or
+    `reward_model.ground_truth.statements`; it is parsed, never evaluated.
     """
     reward_model = row.get("reward_model")
     ground_truth = reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None

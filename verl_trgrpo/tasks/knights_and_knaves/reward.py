@@ -15,8 +15,8 @@ usually trained with, so that scores can be compared:
 
 An answer is claims and nothing else, `NAME is a knight` or `NAME is a knave`, in any order and in upper or lower case.
 Claims end with a line break, `;`, `,`, `and`, or a full stop; each may begin with a number, `(1)`, `1.` or `1)`, or a
-list mark, `-`, `*` or `•`; asterisks and the width of gaps mean nothing. One more word, such as "if" or "maybe", makes
-it no answer: a reward that understands English can be talked into understanding too much.
+list mark, `-`, `*` or `•`; asterisks and the width of gaps are ignored. With one more word, such as "if" or "maybe", it is
+not an answer: a reward that parses free English can be exploited.
 
 Worked example:
 
@@ -50,7 +50,7 @@ _TAG = re.compile(r"</?(?:think|answer)>")
 _END_TOKENS = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
 
 _MARKS = r"(?:and (?!is a ))?(?:[-•] )?(?:\(?[0-9]{1,2}[.)] ?)?"
-# The last alternative takes all the rest at once, so that the time is linear whatever the text.
+# The last alternative takes all the rest at once, so that the time is linear for any input.
 _CLAIM = re.compile(rf"{_MARKS}(.+?) is a (knight|knave)(?:\.?(?:(?: ?[,;])+ ?|\Z)|\. | (?=and ))|.+")
 
 
@@ -72,7 +72,7 @@ def score_knights_and_knaves(
     """
     text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
     if not isinstance(text, str):
-        raise ValueError(f"the ground truth is {shorten(ground_truth)}; expected a text, or one under {_TRUTH_KEY!r}")
+        raise ValueError(f"the ground truth is {shorten(ground_truth)}; expected a string, or one under {_TRUTH_KEY!r}")
     truth = _parse_ground_truth(text)
     answer = extract_answer(response)
     if answer is None:
@@ -84,7 +84,7 @@ def score_knights_and_knaves(
 
 
 def extract_answer(response: str) -> str | None:
-    """Return the text between the answer tags, or None where the response has not the required form.
+    """Return the text between the answer tags, or None if the response does not have the required form.
 
     The form, with white space allowed between the parts: an optional `<think>` (a chat template may have put it into the
     prompt), the reasoning, `</think>`, `<answer>`, the answer, `</answer>`, and any of the end-of-text tokens
