@@ -4,8 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling
-from verl_trgrpo.evaluation.rows import load_rows
+from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, load_evaluable_rows
 
 
 def write(path, rows):
@@ -44,7 +43,7 @@ def test_limit_draws_rows_with_the_seed(tmp_path):
     file = write(tmp_path / "a.parquet", [raw_row() for _ in range(100)])
 
     def drawn(limit, seed):
-        return [row.position for row in load_rows([file], limit, seed)[0]]
+        return [row.position for row in load_evaluable_rows([file], limit, seed)[0]]
 
     assert drawn(10, 0) == sorted(drawn(10, 0)) == drawn(10, 0) != drawn(10, 1)
     assert drawn(10, 0) != [*range(10)], "the first rows of a sorted file are not a sample"
@@ -68,5 +67,5 @@ def test_a_row_that_cannot_be_evaluated_is_named(tmp_path, changes, message):
     rows[2] |= changes
     file = write(tmp_path / "bad.parquet", rows)
     with pytest.raises(ValueError, match=message) as caught:
-        load_rows([file], None, 0)
+        load_evaluable_rows([file], None, 0)
     assert "bad.parquet: " in str(caught.value)

@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation import preview as preview_module
+from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.evaluation.preview import Scored, render
 from verl_trgrpo.evaluation.response_store import Response
-from verl_trgrpo.evaluation.rows import load_rows
 from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.verl_plugin.config import reward_function
 
@@ -84,5 +84,5 @@ def test_rows_of_data_sources_without_a_reward_here_can_be_read(tmp_path):
     }
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "data.parquet")
     with pytest.raises(ValueError, match="mine"):
-        load_rows([tmp_path / "data.parquet"], None, 0)
-    assert load_rows([tmp_path / "data.parquet"], None, 0, own_rewards=False)[0][0].data_source == "mine"
+        load_evaluable_rows([tmp_path / "data.parquet"], None, 0)
+    assert load_evaluable_rows([tmp_path / "data.parquet"], None, 0, own_rewards=False)[0][0].data_source == "mine"

@@ -14,7 +14,7 @@ from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.rows import load_rows
+from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
@@ -70,7 +70,7 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
         ValueError: the file cannot be read, rows cannot be scored or need searches, or rewards are equal in every group:
             every figure of a gradient would be 0 and look like a measurement.
     """
-    (rows,) = load_rows([options.data], options.prompts, options.seed)
+    (rows,) = load_evaluable_rows([options.data], options.prompts, options.seed)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
         raise ValueError(
             f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +13,10 @@ from typing import Any, Literal
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data.rows import SINGLE_TURN, Row, load_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model, model_label
+from verl_trgrpo.tasks.registry import find_reward, import_external_modules
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 REPORT, TABLE = "report.json", "report.txt"
 
@@ -131,11 +136,9 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     from verl_trgrpo.evaluation.accuracy import Item, render, score_responses, summarize
     from verl_trgrpo.evaluation.generation import Job, make_responses
     from verl_trgrpo.evaluation.response_store import open_store
-    from verl_trgrpo.evaluation.rows import load_rows
-    from verl_trgrpo.tasks.registry import import_external_modules
 
     import_external_modules()
-    rows = load_rows(options.data, options.limit, options.seed)
+    rows = load_evaluable_rows(options.data, options.limit, options.seed)
     model = find_model(options.model)
     digests = [file_sha256(path) for path in options.data]
     with open_store(options.directory, _arguments(options, model, digests), options.data) as store:
@@ -175,3 +178,41 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
         **{name: getattr(options, name) for name in ("seed", "limit")},
         "search": {name: value for name, value in options.search_settings.items() if name != "url"},
     }
+
+
+def load_evaluable_rows(
+    paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True
+) -> list[list[Row]]:
+    """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
+
+    With `own_rewards`, every data source needs a reward of this package or one that was registered with it.
+
+    Raises:
+        InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.
+    """
+    found, messages = [], []
+    for path in paths:
+        try:
+            rows = load_rows(path)
+            _check_evaluable(path, rows, own_rewards)
+        except ValueError as error:
+            messages.append(str(error))
+            continue
+        if limit is not None and limit < len(rows):
+            rows = [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
+        found.append(rows)
+    raise_invalid(messages)
+    return found
+
+
+def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool) -> None:
+    try:
+        for data_source in {row.data_source for row in rows} if own_rewards else ():
+            find_reward(data_source)
+    except (ValueError, ImportError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
+        raise ValueError(
+            f"{path}: agent_name={', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build "
+            "the data for one of them, or validate with veRL (trainer.val_only=true)"
+        )
