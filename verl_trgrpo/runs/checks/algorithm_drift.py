@@ -38,7 +38,8 @@ def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
         value, meant = _plain(selected(config, key)), _resolved(config, key, written)
         if value == meant or key.startswith(_OPEN.get(algorithm, ())):
             continue
-        like = [base for base in _BASES if base != algorithm and _base_value(base, key) == value]
+        bases = [base for base in _BASES if base != algorithm and value is not None]
+        like = [base for base in bases if _base_value(base, key) == value]
         if key in points or like:
             fix = f"choose algorithm={like[0]}" if like else "keep it if that is what you study"
             message = (
