@@ -1,17 +1,20 @@
-"""Make the tables and pictures of docs/results.md again from the records of the runs in docs/results.
+"""Make the tables and pictures of docs/results.md and docs/results/*.md from the records in docs/results.
 
 examples, from a checkout:
   make results                                              everything
   python docs/make_results.py small_lm                      one study
-  python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's runs, finished ones alone
+  python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's finished runs
   python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
-                                                            take over what `verl-trgrpo analyze` found
+                                                            take over results of `verl-trgrpo analyze`
   python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
                                                             the same with --sharpness, one model each, with the same --radius
 
-NAME.tar.xz holds, for each run of recipes/compare/NAME.yaml: run.json (settings, commit, versions, machine), every metric of
-every step, and the responses of its validations with their scores. NAME.json has what analyze found, or, of older studies, the
-figures of each run. Text between "<!-- NAME: begin -->" and "<!-- NAME: end -->" on the page is replaced.
+Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
+of all steps, and the responses of its validations with their scores. NAME.json has the results of analyze, or, for the studies
+of tiny models, the figures of each run.
+
+Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
+gets all tables and pictures.
 """
 
 from __future__ import annotations
@@ -29,28 +32,47 @@ from typing import Any
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
-from verl_trgrpo.runs.compare.comparison import Comparison, compare
-from verl_trgrpo.runs.compare.study import read_study
-from verl_trgrpo.runs.compare.table import comparison_tables, study_comparison
-from verl_trgrpo.runs.record import read_record
-from verl_trgrpo.runs.report.charts import curve_charts
-from verl_trgrpo.runs.report.runs import group_arms, last_common_step, read_runs
-from verl_trgrpo.runs.statistics import interval_text, mean_interval
+from verl_trgrpo.runs.arms import group_arms, last_common_step, read_runs
+from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, compare
+from verl_trgrpo.runs.compare.results import study_comparison
+from verl_trgrpo.runs.compare.study import Study, read_study
+from verl_trgrpo.runs.compare.table import (
+    arm_label,
+    as_markdown,
+    comparison_tables,
+    difference_text,
+    interval_text,
+    words,
+)
+from verl_trgrpo.runs.plots import plot_arms
+from verl_trgrpo.runs.run_directory import read_record
+from verl_trgrpo.runs.statistics import mean_interval
 
 DOCS = Path(__file__).parent
 STUDIES = DOCS.parent / "recipes" / "compare"
-# Pictures on the page, among those that `verl-trgrpo report` draws: how the title begins, and the end of the file's name.
-PICTURES = {
-    "validation": "accuracy",
-    "gradient norm": "gradient_norm",
-    "standard deviation of token weights": "weights",
-    "gradient of tokens with p < 0.25": "gradient_share",
+# Plots on the pages of studies.
+PLOTS = ("accuracy", "gradient_norm", "weights", "gradient_share")
+# Studies of tiny models, which share a table and a page: name and what differs.
+TINY = {
+    "kk_tiny": "two and three people",
+    "kk4_tiny": "four people",
+    "kk_tiny_verl": "two and three people, through veRL",
+    "R1": "four passes over each batch",
+    "R2": "five times the learning rate",
+    "R3": "four passes, wide clip",
+    "R4": "temperature 1.3",
+    "R5": "shorter warm start",
 }
+TINY_PAGE = "tiny_models"
 SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
 def pack(directory: Path, out: Path) -> int:
-    """Write the records of the finished runs below `directory` to an archive; returns their number."""
+    """Write the records of the finished runs below `directory` to an archive, and return their number.
+
+    Raises:
+        ValueError: there are none.
+    """
     records = {path.parent: read_record(path.parent) for path in sorted(directory.glob("runs/*/*/run.json"))}
     finished = {run: record for run, record in records.items() if record["finished"]}
     if not finished:
@@ -69,52 +91,112 @@ def pack(directory: Path, out: Path) -> int:
     return len(finished)
 
 
-def from_archive(name: str, directory: Path) -> str:
-    """Return what the page says of a study whose records were unpacked to `directory`; draws its pictures."""
+def take_over(name: str, places: dict[str, Path]) -> None:
+    """Copy the results of `verl-trgrpo analyze` for each checkpoint into one file."""
+    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
+    content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
+    write_json(DOCS / "results" / f"{name}.json", content)
+
+
+def make(name: str, page: Path) -> None:
+    """Make the table of one study on `page`, and the study's own page with its pictures."""
+    archive = DOCS / "results" / f"{name}.tar.xz"
+    if name in TINY or name == TINY_PAGE:
+        make_tiny(page)
+    elif archive.is_file():
+        with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
+            packed.extractall(directory, filter="data")
+            make_study(name, Path(directory), page)
+    else:
+        content = json.loads(archive.with_name(f"{name}.json").read_text())
+        table = sharpness_table(content) if name.endswith("sharpness") else gradients_table(content)
+        replace_block(page, name, f"{origin(content.values())}.\n\n{table}")
+
+
+def make_study(name: str, directory: Path, page: Path) -> None:
+    """Make the table, the page and the pictures of a study whose records were unpacked to `directory`."""
     records = [read_record(path) for path in sorted(directory.glob("runs/*/*"))]
     seeds = Counter(record["arm"] for record in records)
     path = STUDIES / f"{name}.yaml"
     study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in seeds])
-    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
-    head = f"{study.title}: {arms_text}; {origin(records)}."
-    runs = sorted(read_runs([str(directory / "runs")]), key=lambda run: [*study.arms].index(run.label))
-    arms = group_arms(runs, study.baseline)
-    pictures = []
-    for chart in curve_charts(arms, study.accuracy or None, last_common_step(runs)):
-        for start, ending in PICTURES.items() if study.primary else ():  # a sweep is a table
-            if chart.alt.startswith(start):
-                path = DOCS / "results" / f"{name}_{ending}.png"
-                write_bytes(path, chart.png)
-                pictures.append(f"![{chart.alt.split(',')[0]}](results/{path.name})")
     _, found = study_comparison(study, directory)
-    parts = [head, tables(found, study.baseline, study.primary, study.margin), "\n".join(pictures)]
-    return "\n\n".join(filter(None, parts))
+    link = f"[all tables{' and curves' if study.primary else ''}](results/{name}.md)"
+    replace_block(
+        page, name, f"{origin(records)}; {link}.\n\n{summary_table(found, study.baseline, study.primary, study.margin)}"
+    )
+    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
+    head = f"{arms_text}. {origin(records)}."
+    tables = as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin))
+    pictures = plots(name, study, directory) if study.primary else ""  # a sweep needs no curves
+    write_page(name, study.title, head, tables, pictures, stated(study.hypotheses))
+
+
+def plots(name: str, study: Study, directory: Path) -> str:
+    """Write a study's pictures, and return the Markdown that shows them."""
+    runs = sorted(read_runs([str(directory / "runs")]), key=lambda run: [*study.arms].index(run.label))
+    lines = []
+    for plot in plot_arms(group_arms(runs, study.baseline), study.accuracy or None, last_common_step(runs)):
+        if plot.name in PLOTS:
+            path = DOCS / "results" / f"{name}_{plot.name}.png"
+            write_bytes(path, plot.png)
+            lines.append(f"![{plot.title}]({path.name})")
+    return "\n".join(lines)
+
+
+def make_tiny(page: Path) -> None:
+    """Make the table of all studies of tiny models on `page`, and their own page."""
+    rows, parts = [], []
+    for name, about in TINY.items():
+        content = json.loads((DOCS / "results" / f"{name}.json").read_text())
+        figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
+        baseline, primary = content["baseline"], content["primary"]
+        found = compare(figures, baseline, primary)
+        own = found[primary][OUTCOME]
+        rows.append([
+            name, about, content["commit"], str(own.runs), interval_text(found[baseline][OUTCOME].estimate),
+            interval_text(own.estimate), difference_text(own.difference) if own.difference else "-",
+        ])  # fmt: skip
+        where = f"Commit {content['commit']}, {content['trainer']}, {content['machine']}."
+        parts += [f"## {content['title']}", where, as_markdown(comparison_tables(found, baseline, primary))]
+        parts += [stated(content["hypotheses"])]
+    head = ["study", "what differs", "commit", "seeds", "grpo", "tr_grpo", "difference"]
+    replace_block(page, TINY_PAGE, f"[All tables](results/{TINY_PAGE}.md).\n\n{markdown_table(rows, head)}")
+    write_page(TINY_PAGE, "Tiny models on Knights and Knaves", *parts)
+
+
+def write_page(name: str, title: str, *parts: str) -> None:
+    """Write ``docs/results/<name>.md``."""
+    note = "Made by `make results`; edit docs/make_results.py instead. [Results](../results.md) explains the columns."
+    text = "\n\n".join(filter(None, (f"# {title}", note, *parts)))
+    write_text(DOCS / "results" / f"{name}.md", text + "\n")
+
+
+def stated(hypotheses: Iterable[str]) -> str:
+    """Return hypotheses as a Markdown list."""
+    return "Stated before the runs:\n\n" + "\n".join(f"- {text}" for text in hypotheses)
 
 
 def origin(records: Iterable[dict[str, Any]]) -> str:
-    """Return where records come from: commits, versions, machines."""
+    """Return commits, versions and machines of records."""
     records = list(records)
     commits = " and ".join(sorted({str(record["commit"])[:7] for record in records}))
     places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
-    return ", ".join([f"commit {commits}", *places])
+    return ", ".join([f"Commit {commits}", *places])
 
 
-def from_figures(path: Path) -> str:
-    """Return what the page says of measured checkpoints, or of a study of which the figures of each run are left."""
-    content = json.loads(path.read_text())
-    for measured, table in {"gradients": gradients_table, "sharpness": sharpness_table}.items():
-        if path.stem.endswith(measured):
-            origin_text = origin(content.values())
-            return f"{origin_text[0].upper()}{origin_text[1:]}.\n\n{table(content)}"
-    figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
-    return tables(compare(figures, content["baseline"], content["primary"]), content["baseline"], content["primary"])
-
-
-def take_over(name: str, places: dict[str, Path]) -> None:
-    """Write what `verl-trgrpo analyze` found, for each checkpoint, to the file of `name`."""
-    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
-    content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
-    write_json(DOCS / "results" / f"{name}.json", content)
+def summary_table(found: Comparison, baseline: str, primary: str, margin: float | None) -> str:
+    """Return a study's outcome, its difference from the baseline, the equivalence test, gap and gradient norm, by arm."""
+    shown = [name for name in ("gap", "grad_norm") if any(name in row for row in found.values())]
+    rows = []
+    for arm, row in found.items():
+        outcome = row[OUTCOME]
+        difference = outcome.difference
+        cells = [arm_label(arm, primary), str(outcome.runs), interval_text(outcome.estimate)]
+        if primary:
+            cells.append(difference_text(difference) if difference else "-")
+        rows.append([*cells, *(interval_text(row[name].estimate) for name in shown)])
+    head = ["arm", "seeds", words(OUTCOME), *([f"minus {baseline}"] if primary else []), *map(words, shown)]
+    return markdown_table(rows, head)
 
 
 def sharpness_table(content: dict[str, dict[str, Any]]) -> str:
@@ -141,12 +223,12 @@ def sharpness_table(content: dict[str, dict[str, Any]]) -> str:
                     for name in SHARPNESS
                 ]
             rows.append([f"{radius:g}", arm, str(len(seeds)), *cells, *differences])
-    shown = [name.replace("_", " ") for name in SHARPNESS]
+    shown = [words(name) for name in SHARPNESS]
     return markdown_table(rows, ["radius", "arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
 
 
 def gradients_table(content: dict[str, dict[str, Any]]) -> str:
-    """Return what `verl-trgrpo analyze` found for each checkpoint: the part of tokens with p < 0.25, and what weights do."""
+    """Return the share of tokens with p < 0.25 in the gradient of each checkpoint, without and with weights."""
     rows = []
     for checkpoint, found in content.items():
         quarters = [quarter["tokens"] for quarter in found["quarters"]]
@@ -173,38 +255,27 @@ def gradients_table(content: dict[str, dict[str, Any]]) -> str:
     return markdown_table(rows, head)
 
 
-def tables(found: Comparison, baseline: str, primary: str, margin: float | None = None) -> str:
-    """Return the tables of a comparison, each after what it shows."""
-    shown = comparison_tables(found, baseline, primary, margin)
-    return "\n\n".join(f"{table.about}\n\n{markdown_table(table.rows, table.head)}" for table in shown)
-
-
 def replace_block(page: Path, name: str, text: str) -> None:
-    """Replace what stands between the markers of `name`; ValueError without them."""
+    """Replace the text between the markers of `name`.
+
+    Raises:
+        ValueError: the page does not have the markers exactly once.
+    """
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before = page.read_text()
     after, count = re.subn(
         f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL
     )
     if count != 1:
-        raise ValueError(f"{page} has {count} places for {name}; put {begin} and {end} where its tables belong")
+        raise ValueError(f"{page} has {count} places for {name}; put {begin} and {end} where its table belongs")
     write_text(page, after)
 
 
-def make(name: str, page: Path) -> None:
-    """Make the tables of one study again, and its pictures."""
-    archive = DOCS / "results" / f"{name}.tar.xz"
-    if not archive.is_file():
-        return replace_block(page, name, from_figures(archive.with_name(f"{name}.json")))
-    with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
-        packed.extractall(directory, filter="data")
-        return replace_block(page, name, from_archive(name, Path(directory)))
-
-
 def studies() -> list[str]:
-    """Return the names of the studies with files, sorted."""
+    """Return the names of the studies with records, sorted; those of tiny models count as one."""
     files = (DOCS / "results").iterdir()
-    return sorted({path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json"))})
+    names = {path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json"))}
+    return sorted({TINY_PAGE if name in TINY else name for name in names})
 
 
 def main() -> None:
@@ -213,7 +284,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
     parser.add_argument(
-        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over what analyze found"
+        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over results of analyze"
     )
     parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The page of results is what its files say: made again, it is the same, and another figure in a file changes it."""
+"""The pages of results follow from the records: made again they are the same, and another figure changes them."""
 
 import importlib.util
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.runs.record import write_record
+from verl_trgrpo.runs.run_directory import write_record
 
 DOCS = Path(__file__).parents[1] / "docs"
 MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "here"}
@@ -36,30 +36,36 @@ def picture_sizes(directory):
     return {path.name: path.read_bytes()[16:24] for path in directory.glob("*.png")}
 
 
-def test_the_page_made_again_is_the_same(results, page):
-    made, kept = page.parent / "results", DOCS / "results"
-    for picture in made.glob("*.png"):
-        picture.unlink()
+def pages(directory):
+    """The page of results and those of the studies."""
+    return {path.name: path.read_text() for path in [directory / "results.md", *(directory / "results").glob("*.md")]}
+
+
+def test_the_pages_made_again_are_the_same(results, page):
+    for made in (*page.parent.glob("results/*.png"), *page.parent.glob("results/*.md")):
+        made.unlink()
     for name in results.studies():
         results.make(name, page)
-    assert page.read_text() == (DOCS / "results.md").read_text()
-    assert picture_sizes(made) == picture_sizes(kept)
+    assert pages(page.parent) == pages(DOCS)
+    assert picture_sizes(page.parent / "results") == picture_sizes(DOCS / "results")
 
 
-def test_another_figure_in_a_file_changes_the_page(results, page):
+def test_another_figure_in_a_file_changes_the_pages(results, page):
     path = page.parent / "results" / "kk_tiny.json"
     content = json.loads(path.read_text())
     content["runs"]["tr_grpo"]["0"]["final_accuracy"] += 0.08
     path.write_text(json.dumps(content))
     results.make("kk_tiny", page)
-    changed = set(page.read_text().splitlines()) - set((DOCS / "results.md").read_text().splitlines())
-    assert len(changed) == 2 and all(line.startswith("| tr_grpo") for line in changed)
+    before, after = pages(DOCS), pages(page.parent)
+    changed = {name: {*after[name].splitlines()} - {*before[name].splitlines()} for name in before}
+    assert {name: len(lines) for name, lines in changed.items() if lines} == {"results.md": 1, "tiny_models.md": 2}
+    assert all(line.startswith("| tr_grpo") for line in changed["tiny_models.md"])
 
 
 def test_a_page_without_a_place_is_refused(results, page):
     page.write_text("# Results\n")
-    with pytest.raises(ValueError, match="kk_tiny: begin"):
-        results.make("kk_tiny", page)
+    with pytest.raises(ValueError, match="small_lm_lr: begin"):
+        results.make("small_lm_lr", page)
 
 
 def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_bytes(results, tmp_path):

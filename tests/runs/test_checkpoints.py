@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
+from tests.runs.launching import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.runs.checkpoints import (
-    damage,
-    is_whole,
-    latest_checkpoint,
-    settle_checkpoint,
-)
-from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.runs.train import run_training
+from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint
+from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.runs.train import launch
 
 TRACKER = "latest_checkpointed_iteration.txt"
 OPTIMIZER = "actor/optim_world_size_2_rank_1.pt"
@@ -90,7 +85,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_note(run_dir, name):
     assert latest_checkpoint(run_dir) == run_dir / "global_step_2"
 
 
-def test_without_a_whole_checkpoint_nobody_starts_over_in_silence(run_dir):
+def test_without_a_complete_checkpoint_nothing_starts_over_silently(run_dir):
     for step in (2, 4):
         shutil.rmtree(run_dir / f"global_step_{step}" / "actor")
     with pytest.raises(InvalidInputError, match=r"global_step_4: actor is missing.*trainer.resume_mode=disable"):
@@ -123,31 +118,25 @@ def test_every_cut_of_a_file_is_noticed(tmp_path):
         assert not is_whole(path), length
 
 
-def test_the_launcher_repairs_before_it_starts_and_shows_a_run_that_turns_out_finished(sound_run, tmp_path):
-    run_dir, stream = tmp_path / "run", io.StringIO()
-    save(run_dir, 4)
-    arguments = [*sound_run, "trainer.total_training_steps=4"]
-    OmegaConf.save(compose(overrides=arguments, platform="cpu").config, run_dir / "config.yaml")
+def test_the_launcher_repairs_before_it_starts_and_shows_a_run_that_turns_out_finished(run_dir):
+    stream = io.StringIO()
+    write_config(composed(run_dir).config, run_dir)
     (run_dir / TRACKER).write_text("")
-    outcome = run_training(arguments, stream=stream)
+    outcome = launch(composed(run_dir), 4, stream)
     assert outcome.checkpoint == run_dir / "global_step_4" and outcome.log_file is None
     assert "note: run: latest_checkpointed_iteration.txt says ''; going on from global_step_4" in stream.getvalue()
 
 
-def test_a_checkpoint_that_was_found_again_still_has_to_be_of_this_run(sound_run, tmp_path):
-    run_dir = tmp_path / "run"
-    save(run_dir, 4)
-    OmegaConf.save(compose(overrides=sound_run, platform="cpu").config, run_dir / "config.yaml")
-    (run_dir / TRACKER).write_text("")
-    other = [*sound_run, "actor_rollout_ref.actor.policy_loss.shaping.tau=6"]
-    with pytest.raises(InvalidInputError, match=r"shaping.tau: 9.0 there, 6 asked for"):
-        run_training(other, stream=io.StringIO())
-
-
-@pytest.mark.parametrize("content", ["", "data: {train_files: [", "- 1"])
-def test_a_damaged_record_of_the_configuration_is_named(sound_run, tmp_path, content):
-    run_dir = tmp_path / "run"
-    save(run_dir, 4)
-    (run_dir / "config.yaml").write_text(content)
-    with pytest.raises(InvalidInputError, match=r"trainer\.resume_mode=disable"):
-        run_training(sound_run, stream=io.StringIO())
+@pytest.mark.parametrize(
+    ("tracked", "content", "message"),
+    [("", None, "shaping.tau: 9.0 there, 6 asked for"), ("4", "data: {train_files: [", r"config\.yaml is damaged")],
+)
+def test_a_checkpoint_has_to_be_of_this_run(run_dir, tracked, content, message):
+    """One whose tracker had to be repaired, and one whose configuration is damaged."""
+    write_config(composed(run_dir).config, run_dir)
+    if content is not None:
+        (run_dir / "config.yaml").write_text(content)
+    (run_dir / TRACKER).write_text(tracked)
+    other = composed(run_dir, actor_rollout_ref__actor__policy_loss__shaping__tau=6)
+    with pytest.raises(InvalidInputError, match=rf"{message}.*trainer\.resume_mode=disable"):
+        launch(other, 4, io.StringIO())

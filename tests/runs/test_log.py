@@ -43,8 +43,8 @@ def test_a_dead_process_has_its_grace_and_no_more(tmp_path, clock, dead):
         watch.check_alive()
 
 
-@pytest.mark.parametrize("cut", range(0, len(ENGINE), 7))
-def test_a_word_that_is_written_in_two_goes_is_seen(tmp_path, clock, cut):
+@pytest.mark.parametrize("cut", range(0, len(ENGINE), 14))
+def test_a_message_that_is_written_in_two_parts_is_detected(tmp_path, clock, cut):
     log = tmp_path / "log"
     watch = LogWatch(log, grace=0, clock=clock)
     for part in (ENGINE[:cut], ENGINE[cut:]):
@@ -109,13 +109,13 @@ def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_a_full_disk_is_named_in_plain_words(tmp_path, size):
-    """In torch's own words, which say something else."""
+def test_a_full_disk_is_named(tmp_path, size):
+    """torch's own message says something else."""
     (tmp_path / "full.pt").symlink_to("/dev/full")
     with pytest.raises(RuntimeError) as caught:
         torch.save({"weight": torch.zeros(size)}, tmp_path / "full.pt")
     (tmp_path / "log").write_text(f"Traceback (most recent call last):\nRuntimeError: {caught.value}\n")
-    assert f"MiB are free at {tmp_path}; make room" in failure(tmp_path / "log")
+    assert f"MiB are free at {tmp_path}; free some space" in failure(tmp_path / "log")
 
 
 def test_a_killed_worker_is_named(tmp_path):

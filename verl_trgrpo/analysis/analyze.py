@@ -124,7 +124,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
     from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
     from verl_trgrpo.analysis.sharpness import analyze_sharpness
     from verl_trgrpo.analysis.tokens import write_tokens
-    from verl_trgrpo.runs.record import environment
+    from verl_trgrpo.runs.run_directory import provenance
 
     places = {name: find_model(name) for name in options.model}
     if options.directory.is_file():
@@ -133,7 +133,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         raise ValueError(f"data={options.data} does not exist; give a Parquet file with prompts")
     options.directory.mkdir(parents=True, exist_ok=True)
     policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
-    results: dict[str, Any] = {"options": asdict(options)} | environment(Path(__file__).parent)
+    results: dict[str, Any] = {"options": asdict(options)} | provenance(Path(__file__).parent)
     within_bounds = True
     if options.sharpness:
         path = options.directory / "sharpness.json"
@@ -202,7 +202,7 @@ def _ranges(figures: Mapping[str, Any]) -> list[str]:
 
 def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     """Return a table with a line for each checkpoint and radius."""
-    from verl_trgrpo.runs.statistics import interval_text
+    from verl_trgrpo.runs.compare.table import interval_text
 
     names = ("gradient_norm", "sam_rise", "sam_curvature")
     rows = [

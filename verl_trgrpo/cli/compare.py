@@ -4,8 +4,8 @@ examples:
   verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models; small_lm.yaml is the main study of docs/results.md
   verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
 
-Every run has its directory OUT/runs/ARM/seed-N. The same command goes on where it was interrupted and runs only what is not
-finished. OUT receives table.md and table.json; `verl-trgrpo report OUT` draws the curves.
+Every run has its directory OUT/runs/ARM/seed-N. The same command again resumes interrupted runs and skips finished ones. OUT
+receives table.md and table.json; `verl-trgrpo report OUT` draws the curves.
 Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted.
 """
 
@@ -23,14 +23,14 @@ from verl_trgrpo.common.progress import interruptible
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """Which study to run, and how.
+    """Study to run, and how.
 
     Args:
-        study: a YAML file with arms, seeds and settings; KEY=VALUE words give other values for its keys.
+        study: a YAML file with arms, seeds and settings; KEY=VALUE words override its keys.
         overrides: those words.
-        arms: only these arms; all of the study if left out.
+        arms: arms to run; all of the study if left out.
         out: directory of the study; runs/compare/STUDY if left out.
-        jobs: runs at once.
+        jobs: number of runs at once.
     """
 
     study: Path
@@ -41,14 +41,14 @@ class CompareOptions:
 
     def __post_init__(self) -> None:
         if self.jobs < 1:
-            raise ValueError(f"--jobs is {self.jobs}; it must be at least 1")
+            raise ValueError(f"--jobs {self.jobs}: less than 1; give at least 1")
 
 
 def run(words: Sequence[str]) -> int:
     options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
+    from verl_trgrpo.runs.compare.results import write_tables
     from verl_trgrpo.runs.compare.runner import all_unpacked, make_inputs, run_study
     from verl_trgrpo.runs.compare.study import read_study
-    from verl_trgrpo.runs.compare.table import write_tables
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
@@ -61,7 +61,7 @@ def run(words: Sequence[str]) -> int:
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "the same command goes on: finished runs count, one under way goes on from its latest checkpoint, if it kept any"
+            "the same command goes on: it skips finished runs and resumes others from their latest checkpoints, if they kept any"
         ) from None
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)

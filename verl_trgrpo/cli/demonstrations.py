@@ -10,7 +10,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import parse_options
-from verl_trgrpo.runs.responses import DIRECTORY, Response, dump_files, read_responses
+from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
 from verl_trgrpo.small_lm import TaskName
 
 _EXAMPLES = """\
@@ -182,7 +182,7 @@ def _train(options: QuickstartOptions, config_name: str, checkpoint: Path, task:
     return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
 
 
-def example_trajectory(dumps: Path) -> Response | None:
+def example_trajectory(dumps: Path) -> DumpedResponse | None:
     """Return the response of the latest validation with the most searches, a right one if there is any; None without one."""
     files = dump_files(dumps)
     responses = read_responses(files[max(files)]) if files else []

@@ -5,7 +5,7 @@ examples:
   verl-trgrpo report GRPO=runs/a TR-GRPO=runs/b --baseline GRPO     ARM-seedN are seeds of ARM
 
 A RUN is a directory with logs of veRL's file logger (trainer.logger=["file"]), such a file, or a directory with runs below.
-docs/report.md says what each figure means.
+docs/report.md explains the figures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 def run(words: Sequence[str]) -> int:
     from verl_trgrpo.common.options import parse_options
-    from verl_trgrpo.runs.report.build import ReportOptions, build_report
+    from verl_trgrpo.runs.report.page import ReportOptions, build_report
 
     report = build_report(parse_options(ReportOptions, "verl-trgrpo report", __doc__, words, ["runs"]))
     print("\n".join(report.summary))

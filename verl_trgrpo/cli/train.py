@@ -64,12 +64,12 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     from verl_trgrpo.runs.train import run_training
 
     outcome = run_training(overrides, source)
-    from verl_trgrpo.runs.charts import plot_curves  # imports matplotlib, which need not delay the start
     from verl_trgrpo.runs.metrics import MetricsLog
+    from verl_trgrpo.runs.plots import plot_run
 
     run_dir = outcome.run_dir
     steps = MetricsLog(run_dir).read()
-    curves = plot_curves(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
+    curves = plot_run(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
     accuracies = [step.accuracy for step in steps if step.accuracy is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
     print(f"steps                {steps[-1].number if steps else 0}")

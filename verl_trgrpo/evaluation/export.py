@@ -14,9 +14,14 @@ from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, same_weights
 from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
 from verl_trgrpo.runs.metrics import MetricsLog, Step
-from verl_trgrpo.runs.record import read_record
-from verl_trgrpo.runs.resume import CONFIG_FILE
-from verl_trgrpo.runs.settings import BASE_MODEL, base_model, run_settings, short_place
+from verl_trgrpo.runs.run_directory import (
+    BASE_MODEL,
+    CONFIG_FILE,
+    base_model,
+    read_record,
+    run_settings,
+    short_path,
+)
 
 _CARD = "README.md"
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -152,7 +157,7 @@ def model_card(checkpoint: Path) -> str:
         template_str=_TEMPLATE,
         name=run_dir.name,
         step=step,
-        origin=f"{short_place(base)}, trained" if base else "Base model not recorded. Trained",
+        origin=f"{short_path(base)}, trained" if base else "Base model not recorded. Trained",
         algorithm=record.get("algorithm") or record.get("arm") or settings.get("arm") or run_dir.name,
         by_verl=by_verl,
         settings=_table(settings),

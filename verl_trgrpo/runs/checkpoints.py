@@ -1,7 +1,7 @@
-"""Which checkpoint a run goes on from, where the last save may not have come to its end.
+"""Choose the checkpoint that a run resumes from, even if the last save was interrupted.
 
-veRL writes ``global_step_N/actor`` (every rank its own files), then ``data.pt``, then the tracker file, which alone decides
-where a run resumes; it believes that file without a look at the directory. This module looks.
+veRL writes ``global_step_N/actor`` (each rank its own files), then ``data.pt``, then the tracker file. It resumes from the
+step in the tracker file without checking the directory; this module checks it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
 
 
 def step_of(checkpoint: Path) -> int:
-    """The N of ``global_step_N``."""
+    """Return N of ``global_step_N``."""
     return int(checkpoint.name.rsplit("_", 1)[1])
 
 
 def latest_checkpoint(run_dir: Path) -> Path | None:
-    """Directory of the latest checkpoint of a run by veRL's own tracker file, or None."""
+    """Return the checkpoint directory that veRL's tracker file names, or None."""
     tracker = run_dir / TRACKER
     if not tracker.is_file():
         return None
@@ -38,16 +38,16 @@ def latest_checkpoint(run_dir: Path) -> Path | None:
 
 
 def settle_checkpoint(run_dir: Path) -> list[str]:
-    """Make the tracker file name a checkpoint that can be loaded: its own, or else the latest that is whole.
+    """Make the tracker file name a checkpoint that can be loaded: its own if that is complete, else the latest complete one.
 
-    Without a tracker file the run starts from scratch, as veRL does. Nothing is deleted: a ``data.pt`` that was cut short
-    is renamed to ``data.pt.damaged``, without which veRL would stop at it.
+    Without a tracker file nothing is done: the run starts from scratch, as in veRL. Nothing is deleted. A truncated
+    ``data.pt``, which would stop veRL, is renamed to ``data.pt.damaged``.
 
     Returns:
-        what was wrong and what was done about it, a sentence each; empty where nothing was.
+        a note for each problem found and what was done about it.
 
     Raises:
-        InvalidInputError: when the tracker names none and there is no other; starting over is the user's decision.
+        InvalidInputError: no checkpoint is complete; starting over is the user's decision.
     """
     tracker = run_dir / TRACKER
     if not tracker.is_file():
@@ -56,25 +56,27 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
     problems = damage(tracked) if tracked else [f"{TRACKER} says {tracker.read_text(errors='replace')!r}"]
     if tracked and not problems:
         return _settle_data_state(tracked)
-    complaint = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
+    found = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
     others = [other for other in checkpoints(run_dir) if other != tracked and not damage(other)]
     if not others:
         message = (
-            f"{run_dir} has no checkpoint that can be loaded ({complaint}); put one back, or start over with "
+            f"{run_dir} has no checkpoint that can be loaded ({found}); restore one, or start over with "
             "trainer.resume_mode=disable"
         )
         raise InvalidInputError([message])
     chosen = max(others, key=step_of)
     write_text(tracker, str(step_of(chosen)))
-    note = f"{complaint}; going on from {chosen.name}, the latest checkpoint that is whole"
+    note = f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
     return [note, *_settle_data_state(chosen)]
 
 
 def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
-    """Move all checkpoints and the tracker file out of the way of attempt number `attempt`, which starts over.
+    """Move all checkpoints and the tracker file into ``abandoned-<attempt>``, for an attempt that starts over.
 
-    Nothing is deleted; returns where they are now, None when there were none. The tracker goes last: until then an
-    interruption leaves checkpoints that still belong to the recorded configuration.
+    The tracker file is moved last, so that an interruption leaves checkpoints that match the recorded configuration.
+
+    Returns:
+        the new directory, or None if there was nothing to move.
     """
     found = [*checkpoints(run_dir), *(path for path in [run_dir / TRACKER] if path.is_file())]
     if not found:
@@ -87,7 +89,7 @@ def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
 
 
 def damage(checkpoint: Path) -> list[str]:
-    """What is missing or cut short in a checkpoint, ``data.pt`` excepted; a sentence each."""
+    """Return a message for each file of a checkpoint that is missing or truncated, except ``data.pt``."""
     actor = checkpoint / "actor"
     if not actor.is_dir() or not any(actor.iterdir()):
         return ["actor is missing or empty"]
@@ -103,7 +105,7 @@ def damage(checkpoint: Path) -> list[str]:
     for (directory, kind, size), found in ranks.items():
         if missing := sorted(set(range(size)) - found):
             problems.append(f"{directory.relative_to(checkpoint)} lacks {kind} of rank {', '.join(map(str, missing))}")
-    # The last file of rank 0: before it, even a kind of which there is no file yet may be missing.
+    # Rank 0 writes it last: without it, whole kinds of files may be missing.
     sharded = {directory for directory, _, _ in ranks}
     problems += [
         f"{directory.relative_to(checkpoint)} lacks fsdp_config.json"
@@ -114,7 +116,7 @@ def damage(checkpoint: Path) -> list[str]:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file of ``torch.save`` has its end: a zip archive has its table of contents there."""
+    """Return whether a file of ``torch.save``, a zip archive, is complete: the table of contents is at its end."""
     if not path.is_file():
         return False
     try:
@@ -125,12 +127,12 @@ def is_whole(path: Path) -> bool:
 
 
 def checkpoints(run_dir: Path) -> Iterator[Path]:
-    """Directories ``global_step_N`` of a run directory that exists, whole or not, in no order."""
+    """Yield the directories ``global_step_N`` of an existing run directory, complete or not, in any order."""
     return (path for path in run_dir.iterdir() if _DIRECTORY.fullmatch(path.name) and path.is_dir())
 
 
 def _settle_data_state(checkpoint: Path) -> list[str]:
-    """Notes about ``data.pt``, which veRL can do without."""
+    """Rename a truncated ``data.pt``, and return a note if it is missing or truncated; veRL can resume without it."""
     path = checkpoint / DATA_STATE
     if is_whole(path):
         return []

@@ -1,4 +1,4 @@
-"""What a training process needs in its environment, depending on whether there is an accelerator."""
+"""Environment variables of a training process, and the platform that it runs on."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def accelerator_found() -> bool:
 
 
 def cpu_platform() -> str:
-    """The option of the group ``platform`` for a language model on this processor: ``cpu_bf16`` where bfloat16 is faster.
+    """Return the faster ``platform`` option for a language model on this processor: ``cpu`` or ``cpu_bf16``.
 
-    That is measured, because some processors have instructions for bfloat16 that are slower than those for float32.
+    The choice is measured, because on some processors bfloat16 instructions are slower than float32.
     """
     import torch
 
@@ -40,18 +40,21 @@ def cpu_platform() -> str:
 
 
 def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of the training process, from `inherited` variables, which win over the defaults of a CPU.
+    """Return the environment variables of the training process.
 
-    veRL's ``file`` logger writes one JSON object per step to `metrics_file`.
+    Args:
+        on_cpu: add the defaults of the CPU platform.
+        metrics_file: receives one JSON object per step from veRL's ``file`` logger.
+        inherited: variables to start from; they take precedence over defaults.
     """
     environment = dict(inherited)
     environment["VERL_FILE_LOGGER_PATH"] = metrics_file
-    # Modules beside which a run is started, such as one with a shaping of the user's own, are found in every worker.
+    # Workers find modules in the current directory, such as a shaping of the user's own.
     places = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(Path.cwd())]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
     environment.setdefault("HYDRA_FULL_ERROR", "1")
     environment.setdefault("PYTHONUNBUFFERED", "1")
-    # A start that nobody watches must not ask, and a laptop run must not phone home.
+    # Disable Ray's usage-statistics prompt and reporting.
     environment.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if on_cpu:
         for name, value in CPU_ENVIRONMENT.items():

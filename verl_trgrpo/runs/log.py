@@ -1,4 +1,4 @@
-"""A training's log, read while it is written and after it has failed."""
+"""Read a training's log: detect dead processes while it is written, and explain a failure afterwards."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# vLLM's last word when its engine process is gone: every request to it fails with this.
+# Every request to a dead vLLM engine process fails with this error.
 _ENGINE_DEAD = "EngineDeadError"
-# Ray's word about an actor's process that is gone.
+# Ray's message about a dead actor process.
 _WORKER_KILLED = "A worker died or was killed while executing a task"
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
 _PROMPT_LOST = "Error in _run_prompt"
-# Amid a rollout veRL then ends by itself, within this time. Between steps it waits for ever: the ranks send weights that
-# nobody takes. No actor of a training is started again.
+# Seconds in which veRL ends by itself if a process dies during a rollout. Between two steps it waits forever: the ranks
+# send weights that no process receives. No actor of a training is restarted.
 _GRACE = 30.0
-# Bytes kept from one look to the next, so that no word is cut in two.
+# Bytes kept between two reads, so that no message is split.
 _OVERLAP = 64
 
 _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
-# Ray's and Hydra's own lines around an error say nothing about it.
+# Lines that Ray and Hydra put around an error.
 _WRAPPER = re.compile(r"^(?:ray\.exceptions|hydra\.errors)\.|^Exception raised in creation task")
 
-# torch.save's own words on a full disk, and the system's.
+# Errors of torch.save and of the system on a full disk.
 _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpected pos \d+ vs \d+|iostream error")
-# Ray ends workers itself before the system does.
+# Ray kills workers itself before the kernel does.
 _LITTLE_MEMORY = re.compile(
     r"killed due to the node running low on memory\..*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit"
 )
-# Ray puts the class of an actor and the number of its process before each of its lines, and names a dead one by number.
+# Ray prefixes each line with the actor's class and process id, and names a dead actor by its process id only.
 _SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
 _DEAD_PID = re.compile(re.escape(_WORKER_KILLED) + r".*? Worker PID: (\d+)")
-# A disk with less room counts as full.
+# A disk with less free space counts as full.
 _FULL = 64 << 20
 
 
 class WorkerDiedError(RuntimeError):
-    """A process of the training died and the training did not end."""
+    """Report a training that goes on after one of its processes has died."""
 
 
 class LogWatch:
-    """What a log says so far.
+    """Watch a growing log for dead processes and lost prompts.
 
     Args:
         log_file: may not exist yet.
-        grace: seconds between the first word of a dead process and :class:`WorkerDiedError`.
-        clock: in seconds.
+        grace: seconds between the first message about a dead process and :class:`WorkerDiedError`.
+        clock: returns a time in seconds.
     """
 
     def __init__(self, log_file: Path, grace: float = _GRACE, clock: Callable[[], float] = time.monotonic) -> None:
@@ -59,7 +59,7 @@ class LogWatch:
         self.prompts_were_lost = False
 
     def look(self) -> None:
-        """Read what is new."""
+        """Read the new part of the log."""
         if not self._path.is_file():
             return
         with self._path.open("rb") as file:
@@ -73,10 +73,10 @@ class LogWatch:
             self._dead_since = self._clock()
 
     def check_alive(self) -> None:
-        """Read what is new, of a training that has not ended.
+        """Read the new part of the log of a training that has not ended.
 
         Raises:
-            WorkerDiedError: when vLLM's engine or a worker has been dead for longer than the grace.
+            WorkerDiedError: vLLM's engine or a worker has been dead for longer than the grace.
         """
         self.look()
         if self._dead_since is not None and self._clock() - self._dead_since > self._grace:
@@ -84,26 +84,25 @@ class LogWatch:
 
 
 def failure(log_file: Path) -> str:
-    """Why a training failed: the errors of its log, and what they mean where their own words do not say it."""
+    """Return why a training failed: the first and the last error in its log, with explanations of known ones."""
     text = log_file.read_text(errors="replace")
     lines = [_RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in text.splitlines()]
-    # Libraries mention harmless errors in passing; one that ended something stands below a traceback.
+    # Harmless errors of libraries have no traceback; one that ended a process has.
     first = next((i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")), 0)
     found = [
         line.strip() for line in lines[first:] if _EXCEPTION.match(line.strip()) and not _WRAPPER.match(line.strip())
     ]
-    # The first error is the cause; Ray repeats it, and the last one may be no more than its consequence.
+    # The first error is the cause; Ray repeats it, and the last one is often only a consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else []
     explained = [f"({hint})" for hint in _hints(text, log_file.parent)]
-    # Ray's own words about a killed process say less than the hint, and the last lines may be about anything.
     return "\n".join([*errors, *explained] or lines[-5:]) or "no output"
 
 
 def _hints(text: str, run_dir: Path) -> list[str]:
-    """Explanations with a remedy, a sentence each."""
+    """Return an explanation with a fix for each known cause in the log."""
     hints = []
     free = shutil.disk_usage(run_dir).free
-    room = f"{free >> 20} MiB are free at {run_dir}; make room"
+    room = f"{free >> 20} MiB are free at {run_dir}; free some space"
     if _CANNOT_WRITE.search(text):
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error

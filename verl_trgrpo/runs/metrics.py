@@ -1,15 +1,16 @@
-"""A run's metrics as veRL's ``file`` logger writes them: one JSON object a line, ``{"step": ..., "data": {...}}``."""
+"""Read a run's metrics as veRL's ``file`` logger writes them: per line ``{"step": ..., "data": {...}}``."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-# What people look at first, and where veRL puts it.
+# Names of the main metrics.
 REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
@@ -21,7 +22,7 @@ _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 
 @dataclass(frozen=True)
 class Step:
-    """One line of the log: the global step and its metrics by name."""
+    """Global step and its metrics by name: one line of the log."""
 
     number: int
     metrics: dict[str, float]
@@ -32,18 +33,18 @@ class Step:
 
     @property
     def accuracy(self) -> float | None:
-        """Validation accuracy: mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
+        """Mean over data sources of ``val-core/<source>/acc/mean@k``; None without validation."""
         found = [value for name, value in self.metrics.items() if name.startswith("val-core/") and "/acc/mean@" in name]
         return fmean(found) if found else None
 
 
 @dataclass
 class MetricsLog:
-    """All attempts of a run, read incrementally; a step that was repeated after a resume counts once, the later wins.
+    """Read all attempts of a run incrementally; of a step that was repeated after a resume, the later one counts.
 
     Args:
-        run_dir: directory with ``metrics-1.jsonl``, ``metrics-2.jsonl``, ... one per attempt; or one file.
-        first: read from this attempt on.
+        run_dir: directory with ``metrics-N.jsonl`` for each attempt N, or one such file.
+        first: first attempt to read.
     """
 
     run_dir: Path
@@ -52,17 +53,17 @@ class MetricsLog:
     _steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def attempts(self) -> list[Path]:
-        """Files of the attempts so far, oldest first."""
+        """Return the files of the attempts so far, oldest first."""
         if self.run_dir.is_file():
             return [self.run_dir]
         found = {int(match[1]): path for path in self.run_dir.iterdir() if (match := _ATTEMPT.fullmatch(path.name))}
         return [found[number] for number in sorted(found) if number >= self.first]
 
     def read(self) -> list[Step]:
-        """Steps read so far, in order; picks up what was written since the last call.
+        """Read what was written since the last call, and return all steps so far in order.
 
         Raises:
-            ValueError: for a line that veRL's ``file`` logger did not write; the message names file and line.
+            ValueError: a line was not written by veRL's ``file`` logger.
         """
         for path in self.attempts():
             with path.open("rb") as file:
@@ -77,7 +78,7 @@ class MetricsLog:
                     except (ValueError, KeyError, TypeError) as error:
                         message = f"{path} has a line that veRL's file logger did not write ({line[:60]!r}); remove it"
                         raise ValueError(message) from error
-                    # The logger writes NaN as null; a loss that is not a number must not look like one that was not logged.
+                    # The logger writes NaN as null, which must not be taken for a missing metric.
                     data = {name: math.nan if value is None else value for name, value in data.items()}
                     # The validation before a resumed training is logged under the step it resumed from.
                     step = self._steps.setdefault(number, {})
@@ -85,17 +86,23 @@ class MetricsLog:
         return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
 
 
+def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:
+    """Return (step, value) for each step that logged a metric; None stands for the mean accuracy over data sources."""
+    values = [(step.number, step.accuracy if metric is None else step.metrics.get(metric)) for step in steps]
+    return [(float(number), value) for number, value in values if value is not None]
+
+
 def read_steps(path: Path) -> list[Step]:
-    """Return the steps that a directory of `MetricsLog`, or one file of veRL's ``file`` logger, has; none for other paths.
+    """Return the steps of a run directory, or of one file of veRL's ``file`` logger; [] for any other path.
 
     Raises:
-        ValueError: for a line that veRL's ``file`` logger did not write.
+        ValueError: a line was not written by veRL's ``file`` logger.
     """
     if path.is_file():
         if path.suffix != ".jsonl":
             return []
         with path.open("rb") as file:
-            first = file.readline(1 << 20).lstrip()  # generations are dumped under the same suffix
+            first = file.readline(1 << 20).lstrip()  # dumps of responses have the same suffix
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []
     return MetricsLog(path).read()

@@ -1,4 +1,4 @@
-"""The training process and everything it starts: watched, and stopped without leaving Ray behind."""
+"""Run the training process, watch it, and stop it together with everything that it started."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ import psutil
 
 from verl_trgrpo.common.progress import handle_signals
 
-# Seconds that a stopped run gets to shut Ray down by itself before it is killed.
+# Seconds that an interrupted driver has to shut Ray down before it is killed.
 _GRACE = 20.0
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class TrainingProcess:
-    """``python -m verl.trainer.main_ppo`` in a session of its own, output in a file, for the time of a ``with`` block.
+    """Run ``python -m verl.trainer.main_ppo`` for the duration of a ``with`` block, and leave no process behind.
 
-    Its own session keeps a terminal's Ctrl-C away from Ray's daemons; this class passes the signal on to the driver alone
-    and then makes sure that nothing it started survives. SIGINT (Ctrl-C), SIGTERM and SIGHUP within the block make `wait` raise a
-    KeyboardInterrupt; that, like any exception that leaves the block, stops the process first.
+    The process has its own session, so a terminal's Ctrl-C does not reach Ray's daemons; this class interrupts the driver
+    alone and then ends what is left. Within the block, SIGINT, SIGTERM and SIGHUP make `wait` raise KeyboardInterrupt.
 
     Args:
-        arguments: after ``main_ppo``.
-        environment: variables of the process.
-        log_file: receives standard output and error.
+        arguments: arguments of ``main_ppo``.
+        environment: environment variables of the process.
+        log_file: receives standard output and standard error.
         inherit: file descriptors that the process keeps open.
     """
 
@@ -41,7 +40,7 @@ class TrainingProcess:
         self._command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
         self._environment, self._log_file, self._inherit = environment, log_file, inherit
         self._descendants: set[psutil.Process] = set()
-        # Only `wait` is interrupted: elsewhere a signal could come between the process and what ends it.
+        # Only `wait` raises: elsewhere an exception could separate the process from the code that ends it.
         self._waiting = self._signalled = False
 
     def __enter__(self) -> TrainingProcess:
@@ -61,8 +60,8 @@ class TrainingProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End what is left; an exception asks the driver first. A signal meanwhile cuts that short and leaves nothing behind."""
-        self._waiting = self._signalled = False  # from here on a signal means impatience
+        """End all processes; after an exception interrupt the driver first. A signal meanwhile skips the wait for it."""
+        self._waiting = self._signalled = False  # a signal from here on means: do not wait
         with self._signals:
             if kind is not None:
                 self._ask_to_end()
@@ -79,7 +78,7 @@ class TrainingProcess:
         return self._process.pid
 
     def wait(self, on_tick: Callable[[], None], seconds: float = 0.5) -> int:
-        """Call ``on_tick`` every ``seconds`` until the process ends; returns its exit code."""
+        """Call ``on_tick`` every `seconds` until the process ends, and return its exit code."""
         self._waiting = True
         if self._signalled:
             raise KeyboardInterrupt
@@ -90,7 +89,7 @@ class TrainingProcess:
         return self._process.returncode
 
     def _ask_to_end(self) -> None:
-        """Interrupt the driver as Ctrl-C would, and wait for Ray to go."""
+        """Send the driver SIGINT, and give it time to shut Ray down."""
         self._remember_descendants()
         self._process.send_signal(signal.SIGINT)
         deadline = time.monotonic() + _GRACE
@@ -99,12 +98,12 @@ class TrainingProcess:
             self._remember_descendants()
 
     def _remember_descendants(self) -> None:
-        # Daemons change their parent when the driver dies, so they must be known before.
+        # Daemons get another parent when the driver dies, so they must be recorded before.
         with contextlib.suppress(psutil.NoSuchProcess):
             self._descendants.update(psutil.Process(self._process.pid).children(recursive=True))
 
     def _sweep(self) -> None:
-        """End whatever outlived the driver; a local Ray cluster belongs to its driver alone."""
+        """Kill the driver and all its descendants that still run; a local Ray cluster belongs to its driver alone."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""One line of progress in place of veRL's thousand lines of output."""
+"""Progress of a training in one line, in place of veRL's log."""
 
 from __future__ import annotations
 
@@ -8,23 +8,33 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from verl_trgrpo.runs.metrics import EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, WEIGHT, Step
+from verl_trgrpo.runs.metrics import EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
 
-# Nearly all groups, in so many steps one after the other, call for a warning.
+# Shown beside the bar: label, metric (None: validation accuracy), format.
+_FIGURES = (
+    ("reward", REWARD, "{:.2f}"),
+    ("val acc", None, "{:.3f}"),
+    ("grad norm", GRAD_NORM, "{:.3f}"),
+    ("mean weight", WEIGHT, "{:.3f}"),
+    ("equal groups", EQUAL_GROUPS, "{:.0%}"),
+    ("no answer", NO_ANSWER, "{:.0%}"),
+)
+# Warn if this share of groups had equal rewards in this many consecutive steps.
 _NEARLY_ALL, _PATIENCE = 0.9, 3
 
 
-class Progress:
-    """A tqdm bar over training steps with the figures that tell whether it learns, and a warning where it cannot.
+class RunProgress:
+    """Draw a tqdm bar over training steps with the main metrics, and warn once if the run cannot learn.
 
     Args:
-        total: training steps, or None when unknown.
-        start: step of the checkpoint that the run goes on from.
-        stream: where to draw; not a terminal means one plain line per validation instead of a moving bar.
+        total: number of training steps, or None if unknown.
+        stream: a terminal gets a bar, anything else one line per validation.
+        start: step of the checkpoint that the run resumes from.
     """
 
     def __init__(self, total: int | None, stream: TextIO, start: int = 0) -> None:
-        self._stream, self._reported = stream, -1
+        self._stream = stream
+        self._validated = -1  # last step that was printed
         self._accuracy: float | None = None
         self._warned = False
         self._bar = tqdm(
@@ -33,12 +43,12 @@ class Progress:
         print("starting Ray, FSDP2 and vLLM (a minute or two) ...", file=stream, flush=True)
 
     def update(self, steps: Sequence[Step]) -> None:
-        """Show where the run is, given its steps so far."""
+        """Show the state of the run after all of its `steps` so far."""
         for step in steps:
             if step.accuracy is not None:
                 self._accuracy = step.accuracy
-                if step.number > self._reported:
-                    self._reported = step.number
+                if step.number > self._validated:
+                    self._validated = step.number
                     if self._bar.disable:
                         print(f"step {step.number}: {self._figures(step)}", file=self._stream, flush=True)
         if not self._warned and (warning := nothing_to_learn(steps)):
@@ -52,35 +62,29 @@ class Progress:
         self._bar.close()
 
     def _figures(self, step: Step) -> str:
-        figures = [
-            ("reward", step.reward, "{:.2f}"),
-            ("val acc", self._accuracy, "{:.3f}"),
-            ("grad norm", step.metrics.get(GRAD_NORM), "{:.3f}"),
-            ("mean weight", step.metrics.get(WEIGHT), "{:.3f}"),
-            ("equal groups", step.metrics.get(EQUAL_GROUPS), "{:.0%}"),
-            ("no answer", step.metrics.get(NO_ANSWER), "{:.0%}"),
+        values = [
+            (label, form, self._accuracy if metric is None else step.metrics.get(metric))
+            for label, metric, form in _FIGURES
         ]
-        return ", ".join(f"{name} {form.format(value)}" for name, value, form in figures if value is not None)
+        return ", ".join(f"{label} {form.format(value)}" for label, form, value in values if value is not None)
 
 
 def nothing_to_learn(steps: Sequence[Step]) -> str:
-    """What is wrong, in plain words, where the rewards of nearly all groups were equal in the last steps; else nothing."""
+    """Return a warning if nearly all groups had equal rewards in each of the last steps, else ""."""
     last = [step for step in steps if EQUAL_GROUPS in step.metrics][-_PATIENCE:]
     if len(last) < _PATIENCE or min(step.metrics[EQUAL_GROUPS] for step in last) < _NEARLY_ALL:
         return ""
     equal = fmean(step.metrics[EQUAL_GROUPS] for step in last)
     reward = fmean(step.reward for step in last if step.reward is not None)
-    text = (
-        f"in steps {last[0].number} to {last[-1].number} the responses of nearly all groups ({equal:.0%}) had equal rewards "
-        f"(mean {reward:.2f}), from which GRPO learns nothing. "
+    unread = fmean([step.metrics[NO_ANSWER] for step in last if NO_ANSWER in step.metrics] or [0.0])
+    fix = (
+        f"{unread:.0%} of the responses had no answer that the reward could read: compare a few with the expected form "
+        "(verl-trgrpo preview), raise data.max_response_length, or warm-start the model"
+        if unread > 0.5
+        else "check a few responses and their rewards (verl-trgrpo preview): the prompts may be far too easy or too hard for "
+        "the model, or the reward may not read its answers"
     )
-    without = [step.metrics[NO_ANSWER] for step in last if NO_ANSWER in step.metrics]
-    if without and fmean(without) > 0.5:
-        return text + (
-            f"{fmean(without):.0%} of the responses had no answer that the reward could read: compare a few with what it "
-            "wants (verl-trgrpo preview), give longer responses (data.max_response_length), or warm-start the model"
-        )
-    return text + (
-        "Look at a few responses and their rewards (verl-trgrpo preview): prompts may be far too easy or too hard for the "
-        "model, or the reward may not read its answers"
+    return (
+        f"in steps {last[0].number} to {last[-1].number}, {equal:.0%} of the groups had equal rewards (mean {reward:.2f}), "
+        f"from which GRPO learns nothing; {fix}"
     )

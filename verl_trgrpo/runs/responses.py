@@ -1,26 +1,30 @@
-"""Responses of validations as veRL dumps them: ``STEP.jsonl`` files in ``trainer.validation_data_dir``."""
+"""Read the responses of validations that veRL dumps as ``STEP.jsonl`` into ``trainer.validation_data_dir``."""
 
 from __future__ import annotations
 
 import json
 import math
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# In a run's directory, where the launcher and the single-file trainer have veRL's dumps written.
+# Subdirectory of a run directory into which the launcher and the single-file trainer dump.
 DIRECTORY = "validation"
 
+VERDICTS = {True: "right", False: "wrong", None: "not scored"}
 
-class Response(NamedTuple):
+
+class DumpedResponse(NamedTuple):
     """One line of a dump.
 
     Args:
-        prompt: as the model saw it.
-        truth: the ground truth, as text; one prompt may stand there for several questions.
-        text: of the response.
+        prompt: prompt as the model saw it.
+        truth: ground truth as a string; several questions may share a prompt.
+        text: the response.
         right: whether ``acc`` or, for rewards without it, ``score`` is above 0.5; None if it was not scored.
         score: the reward; None if it is not a finite number.
-        source: data source; veRL's own dumps do not name it ("").
+        source: data source; "" in veRL's own dumps, which do not name it.
     """
 
     prompt: str
@@ -32,16 +36,16 @@ class Response(NamedTuple):
 
 
 def dump_files(directory: Path) -> dict[int, Path]:
-    """Return the dumps in a directory by step, rising; {} where there is no such directory."""
+    """Return the dumps in a directory by ascending step; {} if the directory does not exist."""
     found = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal()}
     return dict(sorted(found.items()))
 
 
-def read_responses(path: Path) -> list[Response]:
-    """Read a dump: per line ``input``, ``output``, ``gts``, ``score`` and, with rewards that report it, ``acc``.
+def read_responses(path: Path) -> list[DumpedResponse]:
+    """Read a dump: per line ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``.
 
     Raises:
-        ValueError: for a damaged line, except for a last one that is still being written.
+        ValueError: a line is damaged; a last line that is still being written is skipped.
     """
     found = []
     with path.open("rb") as file:
@@ -59,9 +63,68 @@ def read_responses(path: Path) -> list[Response]:
             known = score if accuracy is None else accuracy
             truth = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
             right = None if known is None else known > 0.5
-            found.append(Response(prompt, truth, text, right, score, row.get("data_source", "")))
+            found.append(DumpedResponse(prompt, truth, text, right, score, row.get("data_source", "")))
     return found
 
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+class ResponsePair(NamedTuple):
+    """Responses to one prompt at the first validation, None if there is only one validation, and at the last."""
+
+    before: DumpedResponse | None
+    after: DumpedResponse
+
+    @property
+    def kind(self) -> str:
+        """Verdicts before and after, such as "wrong to right"; "right" for a single validation."""
+        return " to ".join(VERDICTS[response.right] for response in (self.before, self.after) if response)
+
+
+class Samples(NamedTuple):
+    """Responses of one run before and after training.
+
+    Args:
+        first, last: steps of the validations; equal if there is only one.
+        counts: number of prompts that both validations have, by kind.
+        pairs: randomly drawn ones.
+    """
+
+    first: int
+    last: int
+    counts: dict[str, int]
+    pairs: list[ResponsePair]
+
+
+def read_samples(directory: Path, most: int = 4) -> Samples | None:
+    """Read the first and the last dump in a directory, and draw `most` prompts with a fixed seed.
+
+    Of several responses to one prompt, the first counts. None without a dump, or if two dumps have no prompt in common.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
+    files = dump_files(directory)
+    if not files:
+        return None
+    first, last = min(files), max(files)
+    after = _by_prompt(files[last])
+    if first == last:
+        pairs = [ResponsePair(None, response) for response in after.values()]
+    else:
+        before = _by_prompt(files[first])
+        pairs = [ResponsePair(response, after[key]) for key, response in before.items() if key in after]
+    if not pairs:
+        return None
+    counts = dict(Counter(pair.kind for pair in pairs).most_common())
+    return Samples(first, last, counts, random.Random(0).sample(pairs, min(most, len(pairs))))
+
+
+def _by_prompt(path: Path) -> dict[tuple[str, str], DumpedResponse]:
+    """Return the first response by prompt and ground truth."""
+    found: dict[tuple[str, str], DumpedResponse] = {}
+    for response in read_responses(path):
+        found.setdefault((response.prompt, response.truth), response)
+    return found

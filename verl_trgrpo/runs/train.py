@@ -1,4 +1,4 @@
-"""One training run from configuration to checkpoint."""
+"""Start one training run, watch it, and record it in its run directory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from omegaconf import ListConfig, OmegaConf
+from omegaconf import ListConfig
 
-from verl_trgrpo.common.files import lock, name_holder, replaced_file
+from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.check_process import CheckProcess
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
@@ -23,29 +23,35 @@ from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.process import TrainingProcess
-from verl_trgrpo.runs.progress import Progress
-from verl_trgrpo.runs.record import environment, read_record, write_record
-from verl_trgrpo.runs.resume import CONFIG_FILE, check_same_run, next_start
+from verl_trgrpo.runs.progress import RunProgress
+from verl_trgrpo.runs.run_directory import (
+    check_same_run,
+    next_start,
+    provenance,
+    read_record,
+    write_config,
+    write_record,
+)
 from verl_trgrpo.runs.validate import Report, early_findings
 
 LOCK_FILE = "run.lock"
 
 _ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
-# In run.json: the number of steps, at most, of a training that went to its end.
+# Key in run.json of a training that reached its end: its largest possible number of steps.
 _TRAINED = "trained_for"
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
 class TrainingFailedError(RuntimeError):
-    """The training process ended with an error; the message says which, and where the log is."""
+    """Report a training process that failed; the message has its error, what a second start does, and the log's path."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run leaves behind.
+    """Files of a finished run.
 
     Args:
-        run_dir: directory with everything.
+        run_dir: run directory.
         checkpoint: directory of the latest checkpoint, or None.
         log_file: output of the training process; None for a run that had already finished.
     """
@@ -58,20 +64,36 @@ class Outcome:
 def run_training(
     overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, stream: TextIO = sys.stderr
 ) -> Outcome:
-    """Train with veRL as ``python -m verl.trainer.main_ppo`` would; `stream` takes notes and the progress bar.
+    """Train with ``python -m verl.trainer.main_ppo`` in a process of its own.
 
-    A run whose latest checkpoint is already at the last step is not started again. An interrupted one resumes from its
-    latest checkpoint (``trainer.resume_mode=auto``). What is trained :func:`~verl_trgrpo.runs.compose.compose` says.
+    A run whose latest checkpoint is at the last step is not started again. An interrupted run resumes from its latest
+    checkpoint (``trainer.resume_mode=auto``).
+
+    Args:
+        overrides: Hydra overrides.
+        source: see :func:`~verl_trgrpo.runs.compose.compose`.
+        stream: receives notes and the progress bar.
 
     Raises:
-        InvalidInputError: before anything is started.
-        BusyError: when another process trains in the run directory.
-        TrainingFailedError: when the training process fails.
-        KeyboardInterrupt: after a signal, when everything has been stopped; it says what the same command will do next time.
+        InvalidInputError: the configuration is wrong, or belongs to another run; nothing was started.
+        BusyError: another process trains in the run directory.
+        TrainingFailedError: the training process failed.
+        KeyboardInterrupt: a signal arrived and all processes have been stopped; the message says what a second start does.
     """
     with CheckProcess() as process:
         run = compose_here(source, overrides)
         total_steps = _refuse_errors(run, process.check(run), stream)
+    return launch(run, total_steps, stream)
+
+
+def launch(run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stderr) -> Outcome:
+    """Train a run that has been checked, as `run_training` does.
+
+    Args:
+        run: composed for this machine.
+        total_steps: its largest possible number of steps; None if unknown.
+        stream: receives notes and the progress bar.
+    """
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
     log_file = None
@@ -119,9 +141,9 @@ def _check_continues(run: ComposedRun, resumes: bool) -> None:
 
 @contextmanager
 def _claimed(run_dir: Path) -> Iterator[int]:
-    """Claim the run directory, which is made if needed; gives the lock's descriptor.
+    """Create the run directory if needed and hold its lock; yield the lock's descriptor.
 
-    The training inherits it: when the launcher is killed and its training goes on, a second launcher is refused.
+    The training process inherits the lock, so a second launcher is refused even if the first was killed.
     """
     busy = (
         f"{run_dir} is being trained in by process {{holder}}; wait for it, end it (kill {{holder}}), or choose another "
@@ -141,64 +163,59 @@ def _finished(run: ComposedRun, total_steps: int | None) -> bool:
     checkpoint, trainer = latest_checkpoint(run.directory), run.config.trainer
     if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
         return False
-    # The number of steps is known at most: veRL's filter of long prompts may have left fewer.
+    # total_steps is an upper bound: veRL's filter of long prompts may have left fewer.
     return step_of(checkpoint) >= total_steps or read_record(run.directory).get(_TRAINED) == total_steps
 
 
 def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int) -> Path:
+    """Run one attempt to its end and return its log file."""
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
-    # Before the configuration is replaced: it must not vouch for checkpoints that it did not make.
-    if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
-        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
-    try:
-        with replaced_file(run_dir / CONFIG_FILE) as file:
-            OmegaConf.save(run.config, file)
-    except OSError as error:
-        message = f"{run_dir / CONFIG_FILE} cannot be written ({error}); make room, or choose another directory"
-        raise InvalidInputError([message]) from error
-    _record(run)
-    checkpoint = latest_checkpoint(run_dir)
-    if checkpoint is None:
-        # Curves of an abandoned attempt would mix with those of a fresh start.
-        for path in MetricsLog(run_dir).attempts():
-            path.rename(path.with_suffix(".jsonl.old"))
+    _prepare(run, attempt, stream)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
-    environment = training_environment(run.on_cpu, str(metrics_file))
     print(f"log: {log_file}", file=stream, flush=True)
-    log = MetricsLog(run_dir, first=attempt)
-    progress = Progress(total_steps, stream, step_of(checkpoint) if checkpoint else 0)
+    checkpoint = latest_checkpoint(run_dir)
+    progress = RunProgress(total_steps, stream, step_of(checkpoint) if checkpoint else 0)
+    arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
+    environment = training_environment(run.on_cpu, str(metrics_file))
     try:
-        arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
         with TrainingProcess(arguments, environment, log_file, inherit=[claim]) as process:
             name_holder(claim, process.pid)
-            problem = _follow(process, log, log_file, progress, stream)
+            problem = _follow(process, MetricsLog(run_dir, first=attempt), log_file, progress, stream)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     if problem:
         next_time = next_start(run.config, run_dir)
-        raise TrainingFailedError(f"{problem}\nOnce that is mended, {next_time}. The whole story is in {log_file}")
+        raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
     write_record(run_dir, read_record(run_dir) | {_TRAINED: total_steps})
     return log_file
 
 
-def _record(run: ComposedRun) -> None:
-    """Write ``run.json``: versions, commit and command. The runs of a study have one already, which the study keeps."""
-    if "arm" not in read_record(run.directory):
+def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
+    """Move abandoned checkpoints and metrics out of the way, then write ``config.yaml`` and ``run.json``.
+
+    The order matters: the new ``config.yaml`` must not vouch for checkpoints that another configuration made.
+    """
+    run_dir = run.directory
+    if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
+        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+    write_config(run.config, run_dir)
+    if "arm" not in read_record(run_dir):  # a study keeps its own record
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
-        write_record(run.directory, record | environment(Path.cwd()))
+        write_record(run_dir, record | provenance(Path.cwd()))
+    if latest_checkpoint(run_dir) is None:
+        for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
+            path.rename(path.with_suffix(".jsonl.old"))
 
 
-def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: Progress, stream: TextIO) -> str:
-    """Show progress until the process ends; returns what went wrong, nothing when it ended well."""
+def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
+    """Show progress until the process ends; return an error message, or "" if it ended well."""
     watch = LogWatch(log_file)
 
     def show() -> None:
-        with contextlib.suppress(
-            ValueError
-        ):  # a line that is none of veRL's ends no training; who reads the run later says so
+        with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
             progress.update(log.read())
 
     def tick() -> None:
@@ -214,20 +231,20 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
     finally:
         progress.close()
         if watch.prompts_were_lost:
-            print(f"note: {_PROMPTS_LOST}; look for it in {log_file}", file=stream, flush=True)
+            print(f"note: {_PROMPTS_LOST}; search {log_file} for it", file=stream, flush=True)
     return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""
 
 
 def _next_attempt(run_dir: Path) -> int:
-    """One more than the largest number of a log or metrics file: nothing is ever overwritten."""
+    """Return one more than the largest number of a log or metrics file, so that none is overwritten."""
     numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
     return max(numbers, default=0) + 1
 
 
 def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
-    """Overrides for what the launcher reads: the ``file`` logger, and Hydra's own files in the run directory.
+    """Return overrides that add the ``file`` logger and put Hydra's own files into the run directory.
 
-    On a Ray cluster that was there before, only the runtime environment carries a variable to veRL's workers.
+    On an existing Ray cluster only the runtime environment carries a variable to veRL's workers.
     """
     logger = run.config.trainer.logger
     loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger] if logger else []

@@ -1,12 +1,12 @@
-"""Arms against a baseline: pairs, tests and their correction, on figures with known answers."""
+"""Figures of runs, and arms against a baseline: pairs, tests and their correction, with known answers."""
 
 import json
 
 import pytest
 
-from verl_trgrpo.runs.compare.comparison import PValue, compare
-from verl_trgrpo.runs.compare.figures import prompt_outcomes
-from verl_trgrpo.runs.compare.table import comparison_tables
+from verl_trgrpo.runs.compare.comparison import FIGURES, PValue, compare, prompt_outcomes, run_figures
+from verl_trgrpo.runs.compare.table import comparison_tables, interval_text
+from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.statistics import Estimate
 
 
@@ -93,16 +93,12 @@ def test_outcomes_are_those_of_the_last_validation_and_of_the_metrics_source(tmp
 
 
 def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):
-    """As veRL writes them."""
-    dump(tmp_path, 3, [("a", 1.0, {}), ("b", 0.0, {})])
-    assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
-    assert prompt_outcomes(tmp_path, None, 0.5) == {("a", ""): 1.0, ("b", ""): 0.0}
-    assert prompt_outcomes(tmp_path, "val-core/kk_3ppl/acc/mean@1", 0.4) == {}
-
-
-def test_outcomes_may_be_those_of_an_earlier_step(tmp_path):
+    """As veRL writes them; an earlier step may be asked for."""
     dump(tmp_path, 3, [("a", 1.0, {}), ("b", 0.0, {})])
     dump(tmp_path, 10, [("a", 0.0, {}), ("b", 1.0, {})])
+    for metric in ("val-core/kk_3ppl/acc/mean@1", None):
+        assert prompt_outcomes(tmp_path, metric, 0.5) == {("a", ""): 0.0, ("b", ""): 1.0}
+    assert prompt_outcomes(tmp_path, None, 0.4) == {}
     assert prompt_outcomes(tmp_path, None, 0.5, upto=9) == {("a", ""): 1.0, ("b", ""): 0.0}
     assert prompt_outcomes(tmp_path, None, 0.5, upto=2) == {}
 
@@ -121,3 +117,68 @@ def test_a_column_without_values_is_left_out():
     assert heads(0.3, None) == [["equivalence within 0.3"]]
     assert heads(None, outcomes) == [["over seeds and prompts"]]
     assert heads(None, None) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "sign", "expected"),
+    [
+        (Estimate(0.5), "", "0.500"),
+        (Estimate(0.0123, -0.5, 2.25), "+", "+0.012 [-0.500, +2.250]"),
+        (Estimate(45.94, 44.6, 46.64), "", "45.9 [44.6, 46.6]"),
+        (Estimate(-1.02e-5, -9.04e-5, 8.02e-5), "+", "-1.02e-05 [-9.04e-05, +8.02e-05]"),
+        (Estimate(float("nan")), "", "not a number"),
+    ],
+)
+def test_numbers_of_an_interval_have_the_same_decimals(value, sign, expected):
+    assert interval_text(value, sign) == expected
+
+
+VALIDATION = {0: (0.2, 0.4), 2: (0.6, 0.8), 4: (0.5, 0.5)}
+
+
+def steps_of_two_sources():
+    found = []
+    for number in range(5):
+        metrics = {}
+        if number:
+            metrics = {
+                "actor/grad_norm": 2.0 ** (number % 2),
+                "actor/entropy": 0.1 * number,
+                "response_length/mean": 10 * number,
+            }
+        if number in VALIDATION:
+            a, b = VALIDATION[number]
+            metrics |= {"val-core/kk_2ppl/acc/mean@1": a, "val-core/kk_3ppl/acc/mean@1": b}
+            metrics |= {"val-train/kk_2ppl/acc/mean@1": 0.9, "val-train/kk_3ppl/acc/mean@1": 0.7}
+        found.append(Step(number, metrics))
+    return found
+
+
+def test_figures_of_one_source():
+    figures = run_figures(steps_of_two_sources(), "val-core/kk_3ppl/acc/mean@1")
+    assert figures == pytest.approx(
+        {
+            "final_accuracy": 0.5,
+            "best_accuracy": 0.8,
+            "area": (2 * 0.6 + 2 * 0.65) / 4,
+            "gap": 0.2,
+            "grad_norm": 1.5,
+            "grad_roughness": 0.6931471805599453,
+            "entropy": 0.25,
+            "response_length": 25,
+        }
+    )
+    assert {*figures} == {*FIGURES}
+
+
+def test_the_last_five_steps_count_for_entropy_and_length():
+    many = [Step(i, {"actor/entropy": float(i), "response_length/mean": 2.0 * i}) for i in range(1, 21)]
+    assert run_figures(many, None) == {"entropy": 18.0, "response_length": 36.0}
+
+
+def test_only_what_was_logged_has_a_figure():
+    assert run_figures([Step(4, {"val-core/kk/acc/mean@1": 0.5})], None) == {"final_accuracy": 0.5}, (
+        "one point, no curve"
+    )
+    assert run_figures([Step(1, {"actor/grad_norm": 0.5})], None) == {"grad_norm": 0.5}
+    assert run_figures([], None) == {}

@@ -1,8 +1,7 @@
-"""The page: everything in one file, nothing from elsewhere, all text escaped, and readable without seeing."""
+"""The page: its figures, notes and pictures, everything in one file, all text escaped."""
 
-import base64
 import json
-import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -15,14 +14,16 @@ from tests.runs.report.files import (
     write_run,
     write_steps,
 )
-from verl_trgrpo.runs.report.build import ReportOptions, build_report
+from verl_trgrpo.runs.arms import group_arms, read_runs
+from verl_trgrpo.runs.report.page import ReportOptions, build_report, compare_arms, notes
 
-VOID = {"meta", "img", "br", "hr"}
+VOID = {"meta", "img"}
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;'
+NORM = "actor/grad_norm"
 
 
 class Page(HTMLParser):
-    """What a browser would see: tags with attributes, text by tag, and whether all tags are closed in order."""
+    """Tags with attributes and text by tag, as a browser reads them; every tag is closed in order."""
 
     def __init__(self, path):
         super().__init__(convert_charrefs=True)
@@ -50,171 +51,167 @@ class Page(HTMLParser):
         return " ".join(" ".join(data for tag, data in self.text if not tags or tag in tags).split())
 
 
+def arms_of(root):
+    return group_arms(read_runs([str(root)]), "grpo")
+
+
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """Three arms with everything a report can have."""
+def built(tmp_path_factory):
+    """Three arms with everything that a page can have; texts are hostile."""
     root = tmp_path_factory.mktemp("report")
     study = write_comparison(root / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=2)
+    for arm, rate in (("grpo", 1e-6), ("tr_grpo", 2e-6)):
+        options = {"arm": arm, "lr": rate, "weight_decay": 0.1, "model": "/home/me/models/tiny"}
+        (study / "runs" / arm / "seed-0" / "options.json").write_text(json.dumps(options))
     run = write_run(root / "dapo-seed0", 0.02, last=4)
-    write_generations(run / "validation", {0: [generation("p", "bad", 0.0)], 4: [generation("p", "good", 1.0)]})
-    return build_report(ReportOptions(runs=(str(study), str(run)), out=root / "out" / "page.html"))
-
-
-@pytest.fixture(scope="module")
-def page(report):
-    return Page(report.page)
-
-
-def test_nothing_comes_from_elsewhere(page):
-    assert page.all("script") == page.all("link") == page.all("iframe") == []
-    links = [
-        value for _, attrs in page.tags for name, value in attrs.items() if name in ("src", "href", "srcset", "data")
-    ]
-    assert links and all(link.startswith(("data:image/png;base64,", "#")) for link in links)
-    assert "url(" not in page.source and "@import" not in page.source
-    assert "default-src 'none'" in str(page.all("meta"))
-
-
-def test_the_pictures_are_in_the_page(page):
-    embedded = [base64.b64decode(image["src"].partition(",")[2]) for image in page.all("img")]
-    assert all(picture.startswith(b"\x89PNG") for picture in embedded)
-    assert len(set(embedded)) == len(embedded) == 11
-
-
-def test_every_picture_is_told_in_words_and_numbers(page):
-    texts = [image["alt"] for image in page.all("img")]
-    assert "grpo, 2 seeds: 0.310 to 0.610" in texts[0]
-    assert "tr_grpo, 2 seeds: 0.700 to 0.700" in texts[8]
-    assert "dapo" not in texts[8], "it logged no weights"
-
-
-def test_tables_and_sections_have_heads_and_anchors_lead_somewhere(page):
-    heads = page.all("th")
-    assert heads and all(head.get("scope") in ("col", "row") for head in heads)
-    ids = {attrs["id"] for _, attrs in page.tags if "id" in attrs}
-    assert {link["href"] for link in page.all("a")} == {f"#{name}" for name in ids}
-    assert [attrs["aria-labelledby"] in ids for attrs in page.all("section")].count(False) == 0
-    assert page.all("html") == [{"lang": "en"}]
-    assert page.words("h1") == "Training runs compared"
-
-
-def test_what_the_page_says(page):
-    words = page.words()
-    assert "tr_grpo: validation accuracy 0.630" in words  # at step 4, the last that all reached
-    assert "+0.120 p=0.50 (1.00) against grpo: with so few runs no such test could tell them apart" in words
-    assert "The comparison takes steps up to 4" in words
-    assert "Before, step 0: wrong (score 0)" in words and "After, step 4: right (score 1)" in words
-
-
-def test_text_of_others_is_text(tmp_path):
-    run = write_run(tmp_path / "x-seed0", 0.1, weight=1.2)
-    write_record(run, arm=EVIL, seed=0, commit=EVIL, machine=EVIL, settings={EVIL: EVIL}, finished=False)
+    write_record(run, arm=EVIL, seed=0, commit=EVIL, settings={EVIL: EVIL}, finished=False)
     output = f"</pre>{EVIL} \u202e $x$ \x00 \ud800 end"
     rows = {step: [generation(f"{EVIL} $\\frac", output, float(step))] for step in (0, 1)}
     write_generations(run / "validation", rows)
-    page = Page(build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html")).page)
-    assert page.all("script") == [] and len(page.all("img")) == 11
+    options = ReportOptions(runs=(str(study), str(run)), out=root / "out" / "page.html")
+    return options, build_report(options), Page(options.out)
+
+
+def test_the_page_has_tables_curves_responses_and_the_settings_that_differ(built):
+    _, report, page = built
+    assert "tr_grpo: validation accuracy 0.790" in report.summary[1]
+    assert "+0.180 p=0.50 (1.00) against grpo: with so few runs no such test" in report.summary[1]
+    assert "A single run, whose seed may matter" in page.words("li")
+    assert "Not finished" in page.words("li") and report.notes
+    captions = [data for tag, data in page.text if tag == "caption"]
+    assert [text.split()[0] for text in captions] == ["Means", "Differences", "Settings", "All"]
+    assert [image["alt"] for image in page.all("img")] == [
+        "validation accuracy", "training reward", "gradient norm before clipping", "entropy of the sampled tokens",
+        "standard deviation of token weights", "gradient of tokens with p < 0.25",
+    ]  # fmt: skip
+    assert "Before, step 0: wrong (score 0)" in page.words() and "After, step 1: right (score 1)" in page.words()
+    assert "analyze --only-tokens" in page.words("code")
+    settings = page.source[page.source.index("Settings that differ") : page.source.index("All runs")]
+    assert "1e-06" in settings and "2e-06" in settings and "weight_decay" in settings, "the third arm has none recorded"
+    assert "/home/me" not in settings
+
+
+def test_the_page_needs_nothing_else_and_text_of_others_stays_text(built):
+    _, _, page = built
+    assert page.all("script") == page.all("link") == page.all("iframe") == []
+    links = [value for _, attrs in page.tags for name, value in attrs.items() if name in ("src", "href", "srcset")]
+    assert links and all(link.startswith("data:image/png;base64,") for link in links)
+    assert "url(" not in page.source and "@import" not in page.source
+    assert "default-src 'none'" in str(page.all("meta"))
     assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
-    # In the prompt, in its right answer and in both responses; what no page may hold is replaced.
+    # In the prompt, in its right answer and in both responses; characters that no page may have are replaced.
     assert page.words("pre").count("alert(1)") == 4
     assert page.words("pre").endswith("$x$ \ufffd ? end")
 
 
-def test_the_same_runs_give_the_same_page_and_replace_the_old_one(tmp_path):
-    run = write_run(tmp_path / "grpo-seed0", 0.1, weight=1.2)
-    options = ReportOptions(runs=(str(run),), out=tmp_path / "out" / "r.html")
-    first = build_report(options).page.read_bytes()
-    (tmp_path / "out" / "r.html").write_text("older")
-    assert build_report(options).page.read_bytes() == first
-    assert not list((tmp_path / "out").rglob(".*")), "no temporary file is left"
+def test_the_same_runs_give_the_same_page_and_replace_the_old_one(built):
+    options, _, page = built
+    options.out.write_text("older")
+    build_report(options)
+    assert options.out.read_text(encoding="utf-8") == page.source
+    assert not list(options.out.parent.rglob(".*")), "no temporary file is left"
 
 
-def test_two_steps_without_validation_weights_or_records_are_enough(tmp_path):
-    write_steps(tmp_path / "bare" / "metrics-1.jsonl", {step: {"actor/grad_norm": float("nan")} for step in (1, 2)})
-    report = build_report(ReportOptions(runs=(str(tmp_path / "bare"),), out=tmp_path / "r.html"))
-    assert report.summary == ["no validation accuracy was logged; --metric NAME takes another metric"]
-    page = Page(report.page)
-    assert page.all("img") == []
-    assert "No run has validation responses" in page.words()
-    assert "not recorded" in page.words()
+def test_tests_are_those_that_the_study_chose_beforehand(tmp_path):
+    """Six pairs of the same sign: p = 2 / 2^6, which a correction for three tests would not leave below 0.05."""
+    for arm, slope in (("base", 0.05), ("new", 0.06)):
+        for seed in range(6):
+            run = write_run(tmp_path / arm / f"seed-{seed}", slope, seed)
+            study = {"baseline": "base", "primary": "new", "margin": 0.2}
+            write_record(run, arm=arm, seed=seed, finished=True, study=study)
+    options = ReportOptions(runs=(str(tmp_path),), out=tmp_path / "r.html")
+    assert "p=0.031 against base: they differ" in build_report(options).summary[1]
+    page = options.out.read_text()
+    assert "equivalence within 0.2" in page
+    assert "over seeds and prompts" not in page, "no responses were dumped, and the column would be empty"
+    # Another baseline was not chosen beforehand.
+    other = build_report(replace(options, baseline="new")).summary[1]
+    assert "p=0.031 (0.094) against new: with so few runs no such test could" in other
 
 
-def test_responses_of_a_single_validation_are_shown(tmp_path):
-    run = write_run(tmp_path / "grpo-seed0", 0.05)
+def test_the_interval_over_prompts_is_of_the_compared_step(tmp_path):
+    """Two of four prompts right for the baseline, three for the other arm, after step 4; later responses do not count."""
+    right = {"grpo": "1100", "tr_grpo": "1110"}
+    for arm, verdicts in right.items():
+        for seed in (0, 1):
+            accuracy = verdicts.count("1") / 4
+            steps = {step: {"val-core/kk/acc/mean@1": accuracy, NORM: 1.0 + seed} for step in (0, 4)}
+            steps |= {8: {"val-core/kk/acc/mean@1": accuracy}} if arm == "tr_grpo" else {}
+            run = write_steps(tmp_path / f"{arm}-seed{seed}" / "metrics-1.jsonl", steps).parent
+            rows = [generation(f"p{i}", "o", float(verdict)) for i, verdict in enumerate(verdicts)]
+            later = {8: [*rows[::-1], generation("another", "o", 1.0)]} if arm == "tr_grpo" else {}
+            write_generations(run / "validation", {4: rows, **later})
+    difference = compare_arms(arms_of(tmp_path), "grpo", upto=4)["tr_grpo"]["final_accuracy"].difference
+    assert difference.over_prompts.mean == pytest.approx(0.25)
+    assert difference.over_prompts.low < 0.25 < difference.over_prompts.high
+    (tmp_path / "grpo-seed1" / "validation" / "4.jsonl").unlink()
+    assert compare_arms(arms_of(tmp_path), "grpo", upto=4)["tr_grpo"]["final_accuracy"].difference.over_prompts is None
+
+
+def test_only_common_seeds_are_paired(tmp_path):
+    for seed in (0, 1):
+        write_run(tmp_path / f"grpo-seed{seed}", 0.05, seed)
+        write_run(tmp_path / f"tr_grpo-seed{seed + 1}", 0.1, seed + 1)
+    write_run(tmp_path / "nameless", 0.1)
+    arms = arms_of(tmp_path)
+    found = compare_arms(arms, "grpo", upto=6)
+    entry = found["tr_grpo"]["final_accuracy"]
+    assert (entry.runs, entry.difference.pairs, entry.difference.test) == (2, 1, None)
+    assert entry.difference.estimate.mean == pytest.approx(0.3)
+    assert found["nameless"]["final_accuracy"].difference is None
+    assert "Not paired, because grpo has no run with that seed: nameless, tr_grpo seed 2." in notes(arms, "grpo", 6)
+
+
+def test_runs_are_compared_at_a_step_that_all_reached(tmp_path):
+    write_run(tmp_path / "grpo-seed0", 0.1, 0, 6)
+    write_run(tmp_path / "tr_grpo-seed0", 0.1, 0, 4)
+    arms = arms_of(tmp_path)
+    assert compare_arms(arms, "grpo", upto=4)["grpo"]["final_accuracy"].estimate.mean == pytest.approx(0.7)
+    assert any("Longer runs: grpo seed 0 to 6." in note for note in notes(arms, "grpo", 4))
+    # At step 6 the shorter run has no figures.
+    found = compare_arms(arms, "grpo", upto=6)
+    assert found["grpo"] and not found["tr_grpo"]
+    assert any("end before step 6: tr_grpo seed 0 at 4." in note for note in notes(arms, "grpo", 6))
+
+
+def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
+    write_steps(
+        tmp_path / "grpo-seed0" / "metrics-1.jsonl", {s: {NORM: float("nan") if s == 2 else 1.0} for s in range(4)}
+    )
+    arms = arms_of(tmp_path)
+    assert f"Not a number, and left out: {NORM} of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
+    assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].estimate.mean == 1.0
+
+
+def test_one_run_without_weights_or_records_is_enough(tmp_path):
+    """Of a single validation, which has neither a best accuracy nor an area."""
+    steps = {0: {NORM: 1.0}, 6: {NORM: 1.1, "val-core/kk/acc/mean@1": 0.5}}
+    run = write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", steps).parent
     write_generations(run / "validation", {6: [generation("p", "good", 1.0), generation("q", "bad", 0.0)]})
-    words = Page(build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html")).page).words()
+    report = build_report(ReportOptions(runs=(str(run),), out=tmp_path / "r.html"))
+    assert report.summary == ["grpo: validation accuracy 0.500, 1 run; the baseline"]
+    words = Page(report.page).words()
+    assert "final accuracy:" in words
     assert "1 right, 1 wrong" in words and "step 6: right (score 1) good" in words
-    assert "Before" not in words and "No run has" not in words
+    for absent in ("Differences", "best accuracy", "area", "Before", "No run has"):
+        assert absent not in words, absent
 
 
-def test_only_figures_that_are_in_the_table_are_explained(tmp_path):
-    """A single validation has neither a best accuracy nor an area."""
-    runs = []
-    for arm in ("grpo", "tr_grpo"):
-        steps = {0: {"actor/grad_norm": 1.0}, 6: {"actor/grad_norm": 1.1, "val-core/kk/acc/mean@1": 0.5}}
-        runs.append(str(write_steps(tmp_path / f"{arm}-seed0" / "metrics-1.jsonl", steps).parent))
-    words = Page(build_report(ReportOptions(runs=tuple(runs), out=tmp_path / "r.html")).page).words("li")
-    assert "final accuracy:" in words and "grad norm:" in words
-    assert "best accuracy" not in words and "area" not in words
+def test_a_run_with_nothing_to_show_says_so(tmp_path):
+    write_steps(tmp_path / "bare" / "metrics-1.jsonl", {step: {NORM: float("nan")} for step in (1, 2)})
+    report = build_report(ReportOptions(runs=(str(tmp_path / "bare"),), out=tmp_path / "r.html"))
+    assert "no validation accuracy was logged" in report.summary[0]
+    page = Page(report.page)
+    assert page.all("img") == [] and "No run has dumped responses" in page.words()
 
 
-def test_model_and_data_that_no_record_names_are_said_to_be_missing(tmp_path):
-    study = write_comparison(tmp_path / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=1)
-
-    def row(name):
-        page = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "r.html")).page.read_text()
-        return re.search(rf'<th scope="row">{name}</th>(.*?)</tr>', page, re.DOTALL)[1]
-
-    assert "not recorded" in row("model") and "not recorded" in row("training data") and ">6<" in row("steps")
-    options = {"arm": "grpo", "model": "/home/me/models/tiny", "train": "data/kk/train.parquet"}
-    (study / "runs" / "grpo" / "seed-0" / "options.json").write_text(json.dumps(options))
-    assert "models/tiny" in row("model") and "kk/train.parquet" in row("training data")
-    assert "not recorded" in row("model"), "of the other arm"
-
-
-def test_many_arms_with_odd_names(tmp_path):
-    labels = ["_hidden", "$\\frac$", "a" * 200, *(f"arm{i}" for i in range(8))]
-    runs = [f"{label}={write_run(tmp_path / f'run{i}', 0.01 * i)}" for i, label in enumerate(labels)]
-    page = Page(build_report(ReportOptions(runs=tuple(runs), out=tmp_path / "r.html", baseline="_hidden")).page)
-    assert all(f"{label}, 1 seed: " in page.all("img")[0]["alt"] for label in labels)
-
-
-def test_wrong_options_come_out_at_once(tmp_path):
+def test_wrong_options_are_reported_at_once(tmp_path):
     with pytest.raises(ValueError, match=r"(?s)2 problems.*no runs.*is a directory"):
         ReportOptions(runs=(), out=tmp_path)
     run = str(write_run(tmp_path / "grpo-seed0", 0.1))
     options = ReportOptions(runs=(run,), out=tmp_path / "r.html", baseline="x", metric="y")
-    with pytest.raises(ValueError, match="2 problems") as caught:
+    with pytest.raises(
+        ValueError, match=r"(?s)2 problems.*--baseline x.*grpo.*--metric y.*val-core/kk_3ppl/acc/mean@1"
+    ):
         build_report(options)
-    message = str(caught.value)
-    assert "they are grpo" in message and "val-core/kk_3ppl/acc/mean@1" in message
-
-
-def test_one_run_alone_has_no_statistics_and_says_what_it_was(tmp_path):
-    study = write_comparison(tmp_path / "study", {"grpo": 0.05}, seeds=1)
-    run = study / "runs" / "grpo" / "seed-0"
-    options = {"arm": "grpo", "lr": 0.001, "model": "/home/me/models/tiny", "out": str(run)}
-    (run / "options.json").write_text(json.dumps(options))
-    page = build_report(ReportOptions(runs=(str(run),), out=tmp_path / "one.html")).page.read_text()
-    for words in ("sign-flip", "95 %", "over seeds", "the baseline", "paired"):
-        assert words not in page, words
-    assert "A training run: grpo" in page and "models/tiny" in page and "0.001" in page and "/home/me" not in page
-
-
-def test_settings_that_differ_between_arms_stand_first(tmp_path):
-    study = write_comparison(tmp_path / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=2)
-    for arm, rate in (("grpo", 1e-6), ("tr_grpo", 2e-6)):
-        for seed in (0, 1):
-            options = {"arm": arm, "prompts": 4, "lr": rate, "weight_decay": 0.1}
-            (study / "runs" / arm / f"seed-{seed}" / "options.json").write_text(json.dumps(options))
-    page = build_report(ReportOptions(runs=(str(study),), out=tmp_path / "two.html")).page.read_text()
-    rows = re.findall(
-        r'<tr(?: class="(differs)")?><th scope="row">(arm|prompts|lr|weight_decay)</th>(.*?)</tr>', page, re.DOTALL
-    )
-    assert [(name, mark) for mark, name, _ in rows] == [
-        ("arm", "differs"),
-        ("lr", "differs"),
-        ("prompts", ""),
-        ("weight_decay", ""),
-    ]
-    assert "1e-06" in rows[1][2] and "2e-06" in rows[1][2] and rows[2][2].count("<td") == 1
+    assert not options.out.exists()

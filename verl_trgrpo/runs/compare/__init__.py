@@ -1,1 +1,1 @@
-"""Comparisons of algorithms over seeds: the runs, and the statistics of what came out."""
+"""Comparisons of algorithms over seeds: training runs, statistics and tables."""

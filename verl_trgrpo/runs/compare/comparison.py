@@ -1,11 +1,18 @@
-"""Arms compared with a baseline, paired by seed; the tables of studies and the pages of reports take their figures from here."""
+"""Compare arms with a baseline, paired by seed: figures of each run, differences, tests and their correction."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
 
-from verl_trgrpo.runs.compare.figures import FIGURES, RunFigures
+from verl_trgrpo.runs.arms import Run
+from verl_trgrpo.runs.metrics import GRAD_NORM, Step, series
+from verl_trgrpo.runs.responses import DIRECTORY, dump_files, read_responses
 from verl_trgrpo.runs.statistics import (
     Estimate,
     crossed_interval,
@@ -15,18 +22,35 @@ from verl_trgrpo.runs.statistics import (
     paired_p_value,
 )
 
+# Figures of a run: name and meaning.
+FIGURES = {
+    "final_accuracy": "validation accuracy after the last step",
+    "best_accuracy": "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)",
+    "area": "mean height of the validation curve over the steps",
+    "gap": "accuracy on train prompts minus validation accuracy, after the last step",
+    "grad_norm": "mean gradient norm before clipping",
+    "grad_roughness": "root mean square of the steps of log(gradient norm)",
+    "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
+    "response_length": "mean tokens of a response over the last five steps",
+}
+# The primary outcome of a study's primary arm.
 OUTCOME = "final_accuracy"
+# Figures that are tested against the baseline.
+TESTED = (OUTCOME, "area", "gap", "grad_roughness")
 # p-values below are significant.
 LEVEL = 0.05
-# What is tested against the baseline; for the primary arm `OUTCOME` is the primary outcome.
-TESTED = (OUTCOME, "area", "gap", "grad_roughness")
+
+# Figures of every run by arm and seed.
+Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
+# Share of right responses by arm, seed, and prompt with its ground truth.
+Outcomes = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
 
 
 @dataclass(frozen=True)
 class PValue:
-    """A p-value, the one after Holm's correction over all secondary tests, and the least that the design allows for that.
+    """Hold a p-value, its Holm-corrected value, and the smallest corrected value that the design allows.
 
-    `corrected` is None for the primary outcome, which is alone. `least` is above 0 for sign-flip tests, of which n pairs give
+    `corrected` is None for the primary outcome, which is not corrected. `least` is above 0 for sign-flip tests: n pairs give
     2 / 2^n at best.
     """
 
@@ -40,6 +64,7 @@ class PValue:
 
     @property
     def possible(self) -> bool:
+        """Whether any data of this design could be significant."""
         return self.least < LEVEL
 
 
@@ -49,11 +74,11 @@ class Difference:
 
     Args:
         estimate: mean difference.
-        pairs: seeds that both have.
-        test: sign-flip test of the difference; None for fewer than two pairs, and for figures that are not `TESTED`.
-        equivalence: test that the difference is within the study's margin; None without one, and but for `OUTCOME`.
-        over_prompts: mean difference with an interval over other seeds and other test prompts; None but for `OUTCOME`, and
-            without the runs' outcomes on each prompt.
+        pairs: number of seeds that both have.
+        test: sign-flip test of the difference; None below two pairs, and for figures that are not `TESTED`.
+        equivalence: test that the difference is within the study's margin; `OUTCOME` only, None without a margin.
+        over_prompts: mean difference with an interval for other seeds and other test prompts; `OUTCOME` only, None if the
+            outcomes on each prompt are unknown.
     """
 
     estimate: Estimate
@@ -65,9 +90,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure of one arm: the number of runs that have it, their mean, and the difference from the baseline.
+    """One figure of one arm: number of runs that have it, their mean, and the difference from the baseline.
 
-    The difference is None for the baseline itself and for an arm without a seed in common with it.
+    `difference` is None for the baseline itself and for an arm without a seed in common with it.
     """
 
     runs: int
@@ -78,12 +103,88 @@ class Entry:
 # By arm, then by name of figure.
 Comparison = Mapping[str, Mapping[str, Entry]]
 
-# By arm, seed, and prompt with its ground truth: share of right responses.
-Outcomes = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
+
+def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
+    """Return the `FIGURES` that the steps of a run have.
+
+    Args:
+        steps: in order.
+        metric: validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
+    """
+    found: dict[str, float] = {}
+    if points := series(steps, metric):
+        heights = [height for _, height in points]
+        width = points[-1][0] - points[0][0]
+        found["final_accuracy"] = heights[-1]
+        if width:  # a single validation has neither a best one nor an area
+            trapezoids = [(right - left) * (a + b) / 2 for (left, a), (right, b) in pairwise(points)]
+            found["best_accuracy"], found["area"] = max(heights), math.fsum(trapezoids) / width
+        probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
+        if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
+            found["gap"] = fmean(train) - heights[-1]
+    if norms := [value for _, value in series(steps, GRAD_NORM)]:
+        found["grad_norm"] = fmean(norms)
+        # The logarithm makes it independent of a common factor of all gradients. 0.1: neighbours differ by about 10 %.
+        logs = [math.log(norm) for norm in norms if norm > 0]
+        if len(logs) > 1:
+            found["grad_roughness"] = math.sqrt(fmean((after - before) ** 2 for before, after in pairwise(logs)))
+    for figure, name in (("entropy", "actor/entropy"), ("response_length", "response_length/mean")):
+        if values := [value for _, value in series(steps, name)]:
+            found[figure] = fmean(values[-5:])
+    return {name: found[name] for name in FIGURES if name in found}
+
+
+def prompt_outcomes(
+    run_dir: Path, metric: str | None, final: float, upto: float = math.inf
+) -> dict[tuple[str, str], float]:
+    """Return the share of right responses by prompt and ground truth in a run's last dump at or before step `upto`.
+
+    Responses of the metric's data source are taken. The result is {} without dumps, or if its mean is not `final`, the
+    accuracy that was logged: veRL's own dumps do not name data sources, so a test set of several cannot be separated.
+    """
+    files = {step: path for step, path in dump_files(run_dir / DIRECTORY).items() if step <= upto}
+    if not files:
+        return {}
+    source = metric.split("/")[1] if metric and "/" in metric else ""
+    rights: dict[tuple[str, str], list[float]] = {}
+    for response in read_responses(files[max(files)]):
+        if response.right is not None and (not source or response.source in ("", source)):
+            rights.setdefault((response.prompt, response.truth), []).append(float(response.right))
+    outcomes = {key: fmean(values) for key, values in rights.items()}
+    return outcomes if outcomes and math.isclose(fmean(list(outcomes.values())), final, abs_tol=1e-6) else {}
+
+
+def compare_runs(
+    arms: Mapping[str, Sequence[Run]],
+    baseline: str,
+    metric: str | None = None,
+    primary: str = "",
+    margin: float | None = None,
+) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:
+    """Return the figures of all runs, by arm and seed, and their comparison.
+
+    Figures that are not finite are left out: a gradient norm that was NaN once has no mean. Runs without a seed are not paired.
+
+    Args:
+        arms: runs by arm, with the steps to compare; a run without steps has no figures.
+        baseline, primary, margin: see `compare`.
+        metric: see `run_figures`.
+    """
+    figures: dict[str, dict[int, dict[str, float]]] = {arm: {} for arm in arms}
+    outcomes: dict[str, dict[int, dict[tuple[str, str], float]]] = {arm: {} for arm in arms}
+    unknown = itertools.count(-1, -1)
+    for arm, runs in arms.items():
+        for run in runs:
+            seed = next(unknown) if run.seed is None else run.seed
+            own = {name: value for name, value in run_figures(run.steps, metric).items() if math.isfinite(value)}
+            figures[arm][seed] = own
+            if OUTCOME in own:
+                outcomes[arm][seed] = prompt_outcomes(run.path, metric, own[OUTCOME], run.last_step)
+    return figures, compare(figures, baseline, primary, margin, outcomes)
 
 
 def compare(
-    figures: Mapping[str, RunFigures],
+    figures: Figures,
     baseline: str,
     primary: str = "",
     margin: float | None = None,
@@ -92,12 +193,12 @@ def compare(
     """Return means, differences from the baseline and tests of all arms and figures.
 
     Args:
-        figures: of every run, by arm and seed.
+        figures: figures of every run.
         baseline: an arm.
-        primary: the arm whose `OUTCOME` was named beforehand as what decides; its tests are not corrected, all others are,
-            together. "" for none.
-        margin: largest mean difference of `OUTCOME` that does not matter, named beforehand; None for no tests of equivalence.
-        outcomes: of every run that has them.
+        primary: the arm whose `OUTCOME` was chosen beforehand as the primary outcome. Its tests are not corrected; all others
+            are corrected together. "" for none.
+        margin: largest mean difference of `OUTCOME` that does not matter, chosen beforehand; None for no equivalence tests.
+        outcomes: outcomes on each prompt of the runs that have them.
     """
     differences: dict[tuple[str, str], list[float]] = {}
     for arm, runs in figures.items():
@@ -109,19 +210,7 @@ def compare(
             ]
             if pairs:
                 differences[arm, name] = pairs
-    p_values: dict[tuple[str, str, str], float] = {}
-    for (arm, name), pairs in differences.items():
-        if name in TESTED and (p := paired_p_value(pairs)) is not None:
-            p_values[arm, name, "difference"] = p
-        if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
-            p_values[arm, name, "equivalence"] = p
-    corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
-    tests = {}
-    for key, p in p_values.items():
-        family = len(corrected) if key in corrected else 1
-        least = min(1.0, family * 2 / 2 ** len(differences[key[:2]])) if key[2] == "difference" else 0.0
-        tests[key] = PValue(p, corrected.get(key), least)
-
+    tests = _tests(differences, primary, margin)
     found: dict[str, dict[str, Entry]] = {arm: {} for arm in figures}
     for arm, runs in figures.items():
         for name in FIGURES:
@@ -136,8 +225,27 @@ def compare(
     return found
 
 
+def _tests(
+    differences: Mapping[tuple[str, str], Sequence[float]], primary: str, margin: float | None
+) -> dict[tuple[str, str, str], PValue]:
+    """Return the tests by arm, figure and kind; all but those of the primary outcome are corrected together."""
+    p_values: dict[tuple[str, str, str], float] = {}
+    for (arm, name), pairs in differences.items():
+        if name in TESTED and (p := paired_p_value(pairs)) is not None:
+            p_values[arm, name, "difference"] = p
+        if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
+            p_values[arm, name, "equivalence"] = p
+    corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
+    tests = {}
+    for key, p in p_values.items():
+        family = len(corrected) if key in corrected else 1
+        least = min(1.0, family * 2 / 2 ** len(differences[key[:2]])) if key[2] == "difference" else 0.0
+        tests[key] = PValue(p, corrected.get(key), least)
+    return tests
+
+
 def _over_prompts(outcomes: Outcomes, arm: str, baseline: str) -> Estimate | None:
-    """Mean difference over seeds and prompts; None unless at least two seeds have outcomes on the same prompts in both arms."""
+    """Return the mean difference with an interval over seeds and prompts; None unless two seeds have the same prompts in both."""
     own, base = outcomes.get(arm, {}), outcomes.get(baseline, {})
     seeds = [seed for seed in own if own[seed] and base.get(seed)]
     prompts = [*own[seeds[0]]] if seeds else []

@@ -1,4 +1,4 @@
-"""Runs every arm of a study with every seed, some at once; what is finished is not run again."""
+"""Train every arm of a study with every seed, several at once; finished runs are not repeated."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.runs.compare.study import Study
-from verl_trgrpo.runs.record import environment, read_record, write_record
+from verl_trgrpo.runs.compare.study import Study, run_directory
+from verl_trgrpo.runs.run_directory import provenance, read_record, write_record
 
-# Not the lock of `verl-trgrpo train`, which is held within this one.
+# Not the lock of `verl-trgrpo train`, which a run acquires in addition.
 LOG, LOCK = "run.log", "study.lock"
 
 logger = logging.getLogger(__name__)
 
 
 class Inputs(NamedTuple):
-    """What all runs of a study start from: train and test prompts (parquet) and the model."""
+    """Train and test prompts (Parquet) and the model, the same for all runs of a study."""
 
     train: Path
     test: Path
@@ -31,10 +31,10 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> Inputs:
-    """Return a study's inputs; what is made for the study is built in `out` unless it is there.
+    """Return a study's inputs; data and a model of its own are built in `out` if needed.
 
     Raises:
-        ValueError: when they cannot be built as asked.
+        ValueError: they cannot be built as specified.
     """
     from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
     from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
@@ -64,7 +64,7 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
 
 
 def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:
-    """Return the words after ``python`` that train one arm with one seed in `run_dir`, or go on with it."""
+    """Return the arguments of ``python`` that train one arm with one seed in `run_dir`, or resume it."""
     settings = {**study.settings, **study.arms[arm]}
     if study.trainer == "minimal":
         flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
@@ -87,20 +87,18 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
     return ["-m", "verl_trgrpo", "train", "--config-name", study.config_name, *overrides]
 
 
-def run_directory(out: Path, arm: str, seed: int) -> Path:
-    """Return ``OUT/runs/<arm>/seed-<seed>``."""
-    return out / "runs" / arm / f"seed-{seed}"
-
-
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
-    """Train what is not finished yet. Records that were unpacked from an archive of docs/results count as finished.
+    """Train the runs that are not finished; records unpacked from an archive of docs/results count as finished.
 
-    Runs go seed by seed through all arms, `jobs` at once, so that a study that is stopped early has whole seeds. A run that
-    was interrupted goes on from its latest checkpoint. Returns a line for each run that failed; the others are finished.
+    Runs are started seed by seed through all arms, `jobs` at a time, so that a study that is stopped early has complete seeds.
+    An interrupted run resumes from its latest checkpoint.
+
+    Returns:
+        a message for each run that failed; the others are finished.
 
     Raises:
-        ValueError: when a run in `out` was started with other settings.
-        KeyboardInterrupt: after all processes have ended.
+        ValueError: a run in `out` was started with other settings or data.
+        KeyboardInterrupt: raised after all processes have ended.
     """
     todo = _unfinished(study, inputs, out)
     checkout = Path(study.script).parent
@@ -124,7 +122,7 @@ def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: 
 
 
 def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Return directory and record of the runs to start or to go on with, in order."""
+    """Return directory and record of the runs to start or to resume, in order."""
     data = {"train": file_sha256(inputs.train), "test": file_sha256(inputs.test)}
     todo = []
     for seed in study.seeds:
@@ -134,10 +132,12 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
             settings = {**study.settings, **study.arms[arm]}
             record = read_record(run_dir)
             if record and record.get("command") != command and not _is_unpacked(record, settings):
-                raise ValueError(f"{run_dir} was started otherwise, see {run_dir / 'run.json'}; choose another --out")
+                raise ValueError(
+                    f"{run_dir} was started with other settings ({run_dir / 'run.json'}); choose another --out"
+                )
             if record.get("data", data) != data:
                 raise ValueError(
-                    f"{run_dir} had other contents of {inputs.train} or {inputs.test}; choose another --out"
+                    f"{run_dir} was started with other contents of {inputs.train} or {inputs.test}; choose another --out"
                 )
             if not record.get("finished"):
                 start = {
@@ -155,7 +155,7 @@ def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dic
 
 
 def all_unpacked(study: Study, out: Path) -> bool:
-    """Return whether `out` has the records of all runs of a study, unpacked from an archive: nothing is left to run or build."""
+    """Return whether `out` has unpacked records of all runs of a study, so that no inputs have to be built."""
     return all(
         _is_unpacked(read_record(run_directory(out, arm, seed)), {**study.settings, **own})
         for arm, own in study.arms.items()
@@ -164,7 +164,7 @@ def all_unpacked(study: Study, out: Path) -> bool:
 
 
 def _is_unpacked(record: dict[str, Any], settings: dict[str, Any]) -> bool:
-    """Records that were packed have no command: it names directories of the machine they come from."""
+    """Return whether a record was unpacked: packing removes the command, which names directories of another machine."""
     return bool(record.get("finished")) and "command" not in record and record.get("settings") == settings
 
 
@@ -174,13 +174,13 @@ def _results(
     jobs: int,
     checkout: Path,
 ) -> Iterator[str]:
-    """Start runs, and yield for each that ends why it failed, or ""; `running` has those under way."""
+    """Start runs, and yield an error message, or "", for each that ends; `running` has those in progress."""
     waiting = iter(todo)
     left = len(todo)
     while left:
         while len(running) < jobs and (following := next(waiting, None)):
             run_dir, record = following
-            record |= environment(checkout)  # as it is now: the study may have begun hours ago
+            record |= provenance(checkout)  # of now: the study may have begun hours ago
             try:
                 running[_start(run_dir, record)] = following
             except BusyError as error:
@@ -195,12 +195,12 @@ def _results(
 
 
 def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a run. The process keeps the run's lock: a trainer that outlives this command is found by the next one."""
+    """Start a run; the process inherits the run's lock, so that the next command detects a trainer that outlived this one."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    busy = f"{run_dir}: still trained by another process ({{holder}}); let it end, or stop it"
+    busy = f"{run_dir}: still trained by another process ({{holder}}); wait for it or stop it"
     with lock(run_dir / LOCK, busy) as descriptor, (run_dir / LOG).open("ab") as output:
         write_record(run_dir, record)
-        # A session of its own: Ctrl-C reaches this process alone, which then ends the others in order.
+        # In its own session: Ctrl-C reaches only this process, which then ends the others.
         process = subprocess.Popen(
             [sys.executable, *record["command"]],
             stdout=output,
@@ -216,7 +216,7 @@ def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
 def _failure(run_dir: Path, code: int) -> str:
     log = run_dir / LOG
     if code == -signal.SIGKILL:
-        return f"{run_dir}: killed from outside, most likely because memory ran out; fewer --jobs need less, see {log}"
+        return f"{run_dir}: killed (SIGKILL), most likely because memory ran out; use fewer --jobs, see {log}"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"

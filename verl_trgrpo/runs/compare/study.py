@@ -1,4 +1,4 @@
-"""What a comparison consists of, read from a YAML file."""
+"""A study, that is, a comparison of arms over seeds, read from a YAML file."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ TRAINERS = ("minimal", "verl")
 
 @dataclass
 class Study:
-    """A comparison: arms times seeds, everything else equal.
+    """Arms times seeds, everything else equal.
 
     Args:
-        title: what is compared, in a few words.
-        arms: settings of each arm by its name, on top of `settings`.
-        seeds: of data order and sampling; every arm has the same ones. Differences are taken seed by seed.
-        baseline: the arm that others are compared with.
-        primary: the arm whose final accuracy against the baseline decides; its test is not corrected, all others are.
-        margin: largest difference of the mean final accuracy that does not matter; with it equivalence is tested, too.
-        trainer: ``minimal``: `script` with one ``--flag value`` for each setting; ``verl``: ``verl-trgrpo train`` with Hydra
-            overrides.
-        script: the single-file trainer; relative to the study's file.
+        title: title of the tables.
+        arms: settings of each arm by name, in addition to `settings`.
+        seeds: seeds of data order and sampling, the same for every arm; differences are paired by seed.
+        baseline: arm that the others are compared with.
+        primary: arm whose final accuracy is the primary outcome; its tests are not corrected, all others are.
+        margin: largest difference in mean final accuracy that does not matter; if given, equivalence is tested.
+        trainer: ``minimal`` (`script` with one ``--flag value`` per setting) or ``verl`` (``verl-trgrpo train`` with Hydra
+            overrides).
+        script: the single-file trainer, relative to the study's file.
         config_name: primary configuration, for ``verl``.
-        puzzles: ``train`` and ``test``, counts by number of people, and ``seed``: puzzles to make for the study; or
-        data: ``train`` and ``test``, parquet files; relative to the study's file; or
+        puzzles: puzzles to generate: counts by number of people for ``train`` and ``test``, and ``seed``; or
+        data: Parquet files ``train`` and ``test``, relative to the study's file; or
         small_lm: ``word_problems`` or ``puzzles``: data and model of ``verl-trgrpo small-lm``.
-        warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` for a model of the study's own; or
+        warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` to train a model for the study; or
         model: directory or hub name; empty for the tiny model that ships with the package.
-        settings: of every run.
+        settings: settings of every run.
         accuracy: validation metric; empty for the mean over data sources.
-        hypotheses: what is expected, written before the runs; shown with the result.
+        hypotheses: expectations written before the runs, shown below the tables.
     """
 
     title: str = MISSING
@@ -62,42 +62,42 @@ class Study:
 
     def __post_init__(self) -> None:
         known = ", ".join(self.arms)
-        problems = [
-            f"{role} is {name!r}, which is not an arm; choose one of {known}"
+        messages = [
+            f"{role}={name!r}: not an arm; choose one of {known}"
             for role, name in (("baseline", self.baseline), ("primary", self.primary or self.baseline))
             if name not in self.arms
         ]
         if self.primary == self.baseline:
-            problems.append(f"primary is {self.primary!r}, the baseline itself; choose another arm")
+            messages.append(f"primary={self.primary!r}: the same arm as the baseline; choose another one")
         if self.margin is not None and not self.margin > 0:
-            problems.append(f"margin is {self.margin}; give a difference of accuracies above 0, such as 0.02")
+            messages.append(f"margin={self.margin}: not above 0; give a difference of accuracies, such as 0.02")
         if not self.seeds or min(self.seeds) < 0 or len({*self.seeds}) < len(self.seeds):
-            problems.append(f"seeds are {self.seeds}; give whole numbers from 0, each once")
+            messages.append(f"seeds={self.seeds}: not distinct integers from 0; give each seed once")
         if self.trainer not in TRAINERS:
-            problems.append(f"trainer is {self.trainer!r}; choose one of {', '.join(TRAINERS)}")
+            messages.append(f"trainer={self.trainer!r}: unknown trainer; choose one of {', '.join(TRAINERS)}")
         if self.trainer == "minimal" and not Path(self.script).is_file():
-            problems.append(f"script is {self.script!r}, which is not a file; name recipes/minimal/train.py")
+            messages.append(f"script={self.script!r}: not a file; name recipes/minimal/train.py")
         if self.small_lm and self.small_lm not in (tasks := get_args(TaskName)):
-            problems.append(f"small_lm is {self.small_lm!r}; choose one of {', '.join(tasks)}")
+            messages.append(f"small_lm={self.small_lm!r}: unknown task; choose one of {', '.join(tasks)}")
         if [bool(self.puzzles), bool(self.data), bool(self.small_lm)].count(True) != 1:
-            problems.append("give exactly one of puzzles (to be made), data (parquet files) and small_lm")
+            messages.append("give exactly one of puzzles (to generate), data (Parquet files) and small_lm")
         elif not self.small_lm and not {"train", "test"} <= {*self.puzzles, *self.data}:
-            problems.append("puzzles and data need train and test")
+            messages.append("puzzles and data need train and test")
         if [bool(self.warm_start), bool(self.model), bool(self.small_lm)].count(True) > 1:
-            problems.append("give at most one of warm_start (to be trained), model and small_lm")
-        raise_invalid(problems)
+            messages.append("give at most one of warm_start (to train), model and small_lm")
+        raise_invalid(messages)
 
 
 def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = ()) -> Study:
     """Read a study from a YAML file.
 
     Args:
-        path: the file; paths in it are relative to its directory.
-        overrides: ``key=value`` in the notation of OmegaConf, such as ``settings.steps=4`` or ``seeds=[0,1]``.
-        arms: keep only these; empty for all.
+        path: YAML file; paths in it are relative to its directory.
+        overrides: ``key=value`` as in OmegaConf, such as ``settings.steps=4`` or ``seeds=[0,1]``.
+        arms: arms to keep; empty for all.
 
     Raises:
-        ValueError: with all problems, unknown keys among them.
+        ValueError: the file is not a study, or has unknown keys or wrong values, all of which are reported.
     """
     if not path.is_file():
         raise ValueError(f"{path} is not a file; name a study, such as recipes/compare/kk_tiny.yaml")
@@ -116,6 +116,11 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
     return replace(study, puzzles=puzzles, arms={arm: study.arms[arm] for arm in arms or study.arms})
 
 
+def run_directory(out: Path, arm: str, seed: int) -> Path:
+    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
+    return out / "runs" / arm / f"seed-{seed}"
+
+
 def _by_size(counts: Any) -> Any:
-    """Numbers of people as whole numbers: overrides give them as text. The last one wins."""
+    """Convert keys, numbers of people, to integers: overrides give strings. The last one wins."""
     return {int(size): count for size, count in counts.items()} if isinstance(counts, dict) else counts

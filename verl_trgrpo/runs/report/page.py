@@ -1,44 +1,145 @@
-"""The page: the template filled in, and what it says in words."""
+"""Write one HTML page about training runs: their comparison, curves, responses, and the settings that differ."""
 
 from __future__ import annotations
 
 import base64
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.pages import render_page
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference
-from verl_trgrpo.runs.compare.table import difference_text
-from verl_trgrpo.runs.report.runs import Arm
-from verl_trgrpo.runs.report.samples import VERDICTS
-from verl_trgrpo.runs.settings import BASE_MODEL, TRAINING_DATA, run_settings
-from verl_trgrpo.runs.statistics import interval_text
+from verl_trgrpo.runs.arms import Arm, Run, group_arms, last_common_step, read_runs
+from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference, compare_runs
+from verl_trgrpo.runs.compare.table import (
+    Table,
+    comparison_tables,
+    difference_text,
+    interval_text,
+    shown_figures,
+    words,
+)
+from verl_trgrpo.runs.metrics import Step
+from verl_trgrpo.runs.plots import plot_arms
+from verl_trgrpo.runs.responses import DIRECTORY, VERDICTS, Samples, read_samples
+from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
+_MOST_NAMES = 8
 
 
-def render(**content: Any) -> str:
-    """Return the page, one file that needs nothing else, with `content` by the names that the template uses."""
-    filters = {
-        "data_uri": lambda png: f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}",
-        "verdict": VERDICTS.__getitem__,
-    }
-    return render_page(_TEMPLATE, filters, **content, version=__version__)
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Runs to report, and the page to write.
+
+    Args:
+        runs: [LABEL=]PATH: directories with veRL's logs, files of its file logger, or directories with such runs below.
+        out: HTML file, replaced if it exists.
+        baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
+        metric: validation metric; mean accuracy over data sources if left out.
+    """
+
+    runs: tuple[str, ...]
+    out: Path = Path("report.html")
+    baseline: str | None = None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        messages = [] if self.runs else ["no runs were given; name at least one directory"]
+        if self.out.is_dir():
+            messages.append(f"--out {self.out}: is a directory; name a file, such as {self.out / 'report.html'}")
+        raise_invalid(messages)
+
+
+class Report(NamedTuple):
+    """The page that was written, a sentence about each arm, and notes that limit what the figures say."""
+
+    page: Path
+    summary: list[str]
+    notes: list[str]
+
+
+def build_report(options: ReportOptions) -> Report:
+    """Read the runs and write the page.
+
+    Raises:
+        ValueError: the input is wrong, with all messages; nothing is written.
+    """
+    runs = read_runs(options.runs)
+    labels = list(dict.fromkeys(run.label for run in runs))
+    # Of a study, the tests that were chosen beforehand, so that the page has the p-values of its table.
+    studies = [run.record.get("study", {}) for run in runs]
+    study = studies[0] if all(one == studies[0] for one in studies) else {}
+    choices = (options.baseline, study.get("baseline"), "grpo")
+    baseline = next((label for label in choices if label in labels), labels[0])
+    if baseline != study.get("baseline"):
+        study = {}
+    _check(options, runs, labels, baseline)
+    primary, margin = study.get("primary", ""), study.get("margin")
+
+    arms, upto = group_arms(runs, baseline), last_common_step(runs)
+    comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
+    about = summary(comparison, baseline, options.metric or "validation accuracy")
+    remarks = notes(arms, baseline, upto)
+    page = render_page(
+        _TEMPLATE,
+        {"data_uri": _data_uri, "verdict": VERDICTS.__getitem__},
+        upto=upto,
+        summary=about,
+        notes=remarks,
+        tables=comparison_tables(comparison, baseline, primary, margin),
+        figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
+        plots=plot_arms(arms, options.metric, upto),
+        samples=_samples(arms),
+        run_tables=_run_tables(arms),
+        version=__version__,
+    )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_page(options.out, page)
+    return Report(options.out, about, remarks)
+
+
+def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], baseline: str) -> None:
+    names = {name for run in runs for step in run.steps for name in step.metrics}
+    messages = []
+    if options.baseline not in (None, baseline):
+        messages.append(f"--baseline {options.baseline}: not an arm; they are {', '.join(labels)}")
+    if options.metric is not None and options.metric not in names:
+        known = sorted(name for name in names if name.startswith("val-"))
+        messages.append(f"--metric {options.metric}: no run logged it; they have {', '.join(known) or 'no validation'}")
+    raise_invalid(messages)
+
+
+def compare_arms(
+    arms: Sequence[Arm],
+    baseline: str,
+    metric: str | None = None,
+    upto: int = 0,
+    primary: str = "",
+    margin: float | None = None,
+) -> Comparison:
+    """Compare arms over the steps up to `upto`; runs that ended before are left out, and so are values that are not finite."""
+
+    def cut(run: Run) -> Run:
+        steps = (
+            Step(step.number, {name: value for name, value in step.metrics.items() if math.isfinite(value)})
+            for step in run.steps
+            if step.number <= upto <= run.last_step
+        )
+        return replace(run, steps=tuple(steps))
+
+    return compare_runs({arm.label: [*map(cut, arm.runs)] for arm in arms}, baseline, metric, primary, margin)[1]
 
 
 def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
-    """Return a sentence for each arm: the validation accuracy at the end, and whether it differs from the baseline's."""
+    """Return a sentence for each arm: its validation accuracy, and whether it differs from the baseline's."""
     found = []
-    one_run = len(comparison) == 1 and all(entry.runs == 1 for entry in comparison[baseline].values())
     for arm, row in comparison.items():
         if (entry := row.get(OUTCOME)) is None:
-            continue
-        if one_run:
-            found.append(f"{arm}: {what} {entry.estimate.mean:.3f}")
             continue
         if arm == baseline:
             verdict = "the baseline"
@@ -47,72 +148,90 @@ def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
         else:
             verdict = f"{difference_text(entry.difference)} against {baseline}: {_verdict(entry.difference)}"
         found.append(f"{arm}: {what} {interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}; {verdict}")
-    return found or [f"no {what} was logged; --metric NAME takes another metric"]
+    return found or [f"no {what} was logged; choose another metric with --metric NAME"]
 
 
 def _verdict(difference: Difference) -> str:
-    if difference.test and difference.test.significant:
+    test, estimate = difference.test, difference.estimate
+    if test and test.significant:
         return "they differ"
     if difference.equivalence and difference.equivalence.significant:
         return "they are equivalent"
-    if difference.test and not difference.test.possible:
-        low, high = difference.estimate.low, difference.estimate.high
-        ends = (
-            ""
-            if low is None or high is None
-            else "; the interval " + ("holds 0" if low <= 0 <= high else "does not hold 0")
-        )
-        return f"with so few runs no such test could tell them apart{ends}"
-    return "these runs do not tell them apart"
+    if test is None or test.possible:
+        return "these runs do not tell them apart"
+    ends = ""
+    if estimate.low is not None and estimate.high is not None:
+        ends = f"; the interval {'contains' if estimate.low <= 0 <= estimate.high else 'does not contain'} 0"
+    return f"with so few runs no such test could tell them apart{ends}"
 
 
 def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
-    """Return a sentence for each thing that limits what the figures say."""
+    """Return a sentence for each limitation of the comparison."""
     runs = [run for arm in arms for run in arm.runs]
     seeds = {run.seed for run in runs if run.label == baseline} - {None}
     facts = {
-        f"The comparison takes steps up to {upto}, the curves all. Longer runs end later": [
-            f"{run.name} at {run.last_step}" for run in runs if run.last_step > upto
+        f"The comparison uses steps up to {upto}, the curves all. Longer runs": [
+            f"{run.name} to {run.last_step}" for run in runs if run.last_step > upto
         ],
         f"Not in the comparison, because they end before step {upto}": [
             f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
         ],
         "Not finished": [run.name for run in runs if run.record.get("finished") is False],
-        "One run alone does not say how much another seed would differ": [
-            arm.label for arm in arms if len(arm.runs) == 1
-        ],
+        "A single run, whose seed may matter": [arm.label for arm in arms if len(arm.runs) == 1],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
-        "Not a number, and left out": [text for run in runs for text in _not_finite(run.name, run.steps)],
+        "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }
     return [f"{what}: {_listed(names)}." for what, names in facts.items() if names]
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _not_finite(name: str, steps: Sequence) -> list[str]:
+def _not_finite(run: Run) -> list[str]:
     first: dict[str, int] = {}
-    for step in steps:
+    for step in run.steps:
         for metric, value in step.metrics.items():
             if not math.isfinite(value):
                 first.setdefault(metric, step.number)
-    return [f"{metric} of {name} from step {number}" for metric, number in sorted(first.items())]
+    return [f"{metric} of {run.name} from step {number}" for metric, number in sorted(first.items())]
 
 
-def settings_table(arms: Sequence[Arm]) -> tuple[list[str], list[tuple[bool, list[str]]]]:
-    """What was run: head, and rows of a setting with its value in each arm, those that differ first and marked.
-
-    An arm's settings are those of its first run. Where there are some without model and data, as in the records of an
-    archive, the table says so.
-    """
-    found = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
-    asked = dict.fromkeys((BASE_MODEL, TRAINING_DATA), "not recorded")
-    found = [settings and asked | settings for settings in found]
+def _run_tables(arms: Sequence[Arm]) -> list[Table]:
+    """Return a table of all runs, after one of the settings in which the first runs of the arms differ."""
+    runs = [
+        [
+            run.label,
+            "unknown" if run.seed is None else str(run.seed),
+            f"{run.steps[0].number} to {run.last_step}",
+            (run.record.get("commit") or "unknown")[:12],
+            str(run.path),
+        ]
+        for arm in arms
+        for run in arm.runs
+    ]
+    settings = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
     rows = []
-    for name in dict.fromkeys(name for settings in found for name in settings):
-        values = [str(settings.get(name, "-")) for settings in found]
-        rows.append((len(set(values)) > 1, [name, *values]))
-    return ["setting", *(arm.label for arm in arms)], sorted(rows, key=lambda row: not row[0])
+    for name in dict.fromkeys(name for own in settings for name in own):
+        values = [str(own.get(name, "-" if own else "not recorded")) for own in settings]
+        if len({*values}) > 1:
+            rows.append([name, *values])
+    tables = [Table("Settings that differ between the arms.", ["setting", *(arm.label for arm in arms)], rows)]
+    return [*(tables if rows else []), Table("All runs.", ["arm", "seed", "steps", "commit", "path"], runs)]
+
+
+def _samples(arms: Sequence[Arm]) -> list[tuple[str, Samples]]:
+    """Return the name and the samples of the first run with dumped responses of each arm."""
+    found = []
+    for arm in arms:
+        own = ((run.name, read_samples(run.path / DIRECTORY)) for run in arm.runs)
+        if first := next(((name, samples) for name, samples in own if samples), None):
+            found.append(first)
+    return found
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"

@@ -1,9 +1,9 @@
-"""Which runs are found below what a user names, and what they are called."""
+"""Runs found below the paths that a user gives, their labels and seeds."""
 
 import pytest
 
 from tests.runs.report.files import write_comparison, write_generations, write_record, write_run, write_steps
-from verl_trgrpo.runs.report.runs import read_runs
+from verl_trgrpo.runs.arms import last_common_step, read_runs
 
 
 def names(runs):
@@ -61,6 +61,15 @@ def test_all_problems_come_out_at_once(tmp_path):
     assert "run.json is damaged" in message
     assert "metrics-1.jsonl has a line that veRL's file logger did not write (b'nonsense" in message
     assert "are both grpo seed 0; tell them apart with LABEL=DIR" in message
+
+
+def test_an_unfinished_run_does_not_shorten_the_others(tmp_path):
+    write_run(tmp_path / "grpo-seed0", 0.1, last=6)
+    late = write_run(tmp_path / "grpo-seed1", 0.1, last=1)
+    assert last_common_step(read_runs([str(tmp_path)])) == 1
+    write_record(late, arm="grpo", seed=1, finished=False)
+    assert last_common_step(read_runs([str(tmp_path)])) == 6
+    assert last_common_step(read_runs([str(late)])) == 1
 
 
 def test_verls_own_logger_is_read(tmp_path, monkeypatch):

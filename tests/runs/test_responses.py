@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runs.report.files import generation, write_generations
-from verl_trgrpo.runs.report.samples import read_samples
+from verl_trgrpo.runs.responses import read_samples
 
 
 def rows(verdicts):
@@ -14,7 +14,7 @@ def rows(verdicts):
 def test_first_and_last_step_of_the_same_prompts(tmp_path):
     write_generations(tmp_path, {2: rows([0, 0]), 10: rows([1, 0]), 9: rows([1, 1]), 0: rows([0, 1, 0])[::-1]})
     found = read_samples(tmp_path, most=4)
-    assert (found.first, found.last, found.prompts) == (0, 10, 2)
+    assert (found.first, found.last) == (0, 10)
     assert found.counts == {"wrong to right": 1, "right to wrong": 1}
     assert read_samples(tmp_path, most=4) == found, "drawn with a seed"
     learned, lost = sorted(found.pairs, key=lambda pair: pair.before.prompt)
@@ -27,7 +27,7 @@ def test_a_single_validation_is_shown_alone(tmp_path):
     assert read_samples(tmp_path) is None
     write_generations(tmp_path, {7: [*rows([1, 0, 0]), generation("p0", "again", 0.0)]})
     found = read_samples(tmp_path, most=9)
-    assert (found.first, found.last, found.prompts) == (7, 7, 3)
+    assert (found.first, found.last) == (7, 7)
     assert found.counts == {"wrong": 2, "right": 1}
     assert sorted((pair.before, pair.after.text, pair.kind) for pair in found.pairs) == [
         (None, "o0 1", "right"), (None, "o1 0", "wrong"), (None, "o2 0", "wrong"),
@@ -69,7 +69,7 @@ def test_an_unfinished_line_waits_and_a_damaged_one_is_an_error(tmp_path):
     path = tmp_path / "1.jsonl"
     whole = path.read_text()
     path.write_text(whole[:-10])
-    assert read_samples(tmp_path, most=9).prompts == 1
+    assert len(read_samples(tmp_path, most=9).pairs) == 1
     path.write_text("[]\n" + whole)
     with pytest.raises(ValueError, match=r"1\.jsonl has a line that veRL did not dump"):
         read_samples(tmp_path, most=9)

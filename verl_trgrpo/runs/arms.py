@@ -1,4 +1,4 @@
-"""The runs to report: found below what the user named, with label, seed, steps and what is known of their origin."""
+"""Find and read finished or running trainings, and group them by arm: runs of one setting with different seeds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.runs.metrics import Step, read_steps
-from verl_trgrpo.runs.record import read_record
-from verl_trgrpo.runs.settings import OPTIONS_FILE
+from verl_trgrpo.runs.run_directory import OPTIONS_FILE, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
-# runs/ARM/SEED of a comparison.
+# A study has runs/ARM/SEED.
 _DEPTH = 3
 
 
@@ -23,11 +22,11 @@ class Run:
     """One training run.
 
     Args:
-        label: its arm.
-        seed: of sampling and data order; None where nothing says it.
-        path: directory or file it was read from.
-        steps: in order; not empty.
-        record: content of ``run.json``, or nothing.
+        label: name of its arm.
+        seed: seed of sampling and data order; None if unknown.
+        path: directory or file that it was read from.
+        steps: its steps in order.
+        record: content of ``run.json``.
     """
 
     label: str
@@ -47,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """All runs with one label; ``number`` is its place among the arms, which decides how it is drawn."""
+    """All runs with one label; `number` is the arm's place, which decides its colour and line style."""
 
     label: str
     number: int
@@ -61,63 +60,63 @@ def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:
 
 
 def last_common_step(runs: Sequence[Run]) -> int:
-    """The last step that all runs reached; those that are known not to be finished do not count where others are there."""
+    """Return the last step that all runs reached; unfinished runs do not count unless all are unfinished."""
     counted = [run for run in runs if run.record.get("finished") is not False] or runs
     return min(run.last_step for run in counted)
 
 
-def split_label(argument: str) -> tuple[str | None, Path]:
-    """Return label and path of ``LABEL=PATH`` or ``PATH``; what exists as it stands is a path, whatever its name."""
+def read_runs(arguments: Sequence[str]) -> list[Run]:
+    """Read all runs at or below the given paths.
+
+    Args:
+        arguments: ``PATH`` or ``LABEL=PATH``: a run directory, a file of veRL's ``file`` logger, or a directory with such
+            runs below. A label sets the arm.
+
+    Returns:
+        the runs in the given order, below a directory sorted by label and seed.
+
+    Raises:
+        InvalidInputError: a path has no runs, files are damaged, or two runs have the same label and seed.
+    """
+    runs: list[Run] = []
+    messages: list[str] = []
+    for argument in arguments:
+        label, path = _split_label(argument)
+        try:
+            runs += _below(path, label)
+        except (ValueError, OSError) as error:
+            messages.append(str(error))
+    names: dict[str, Path] = {}
+    for run in runs:
+        other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
+        if other is not run.path:
+            messages.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
+    raise_invalid(messages)
+    return runs
+
+
+def _split_label(argument: str) -> tuple[str | None, Path]:
+    """Return label and path of ``LABEL=PATH`` or ``PATH``; an existing path is a path, whatever its name."""
     label, sign, rest = argument.partition("=")
     if not sign or not label.strip() or Path(argument).exists():
         return None, Path(argument)
     return label.strip(), Path(rest)
 
 
-def read_runs(arguments: Sequence[str]) -> list[Run]:
-    """Read all runs below the given places.
-
-    Args:
-        arguments: each a directory with veRL's logs, a directory that has such directories below, or a file of veRL's
-            ``file`` logger; with ``LABEL=`` in front to say which arm it is.
-
-    Returns:
-        the runs, in the order given; below a directory sorted by label and seed.
-
-    Raises:
-        ValueError: with all problems: nothing there, damaged files, two runs with one label and seed.
-    """
-    runs: list[Run] = []
-    problems: list[str] = []
-    for argument in arguments:
-        label, path = split_label(argument)
-        try:
-            runs += _below(path, label)
-        except (ValueError, OSError) as error:
-            problems.append(str(error))
-    names: dict[str, Path] = {}
-    for run in runs:
-        other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
-        if other is not run.path:
-            problems.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
-    raise_invalid(problems)
-    return runs
-
-
 def _below(path: Path, label: str | None) -> list[Run]:
     if not path.exists():
-        raise ValueError(f"{path} does not exist; give a run's directory or a file of veRL's file logger")
+        raise ValueError(f"{path} does not exist; give a run directory or a file of veRL's file logger")
     runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
     if not runs:
         raise ValueError(
-            f"{path} has no metrics: neither metrics-N.jsonl nor another file of veRL's file logger; train with "
+            f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
             'trainer.logger=["console","file"]'
         )
     return [replace(run, label=label) for run in runs] if label else runs
 
 
 def _search(path: Path, depth: int) -> Iterator[Run]:
-    """Every run at or below a path; what is inside a run is not looked at."""
+    """Yield every run at or below a path; directories inside a run are not searched."""
     if steps := read_steps(path):
         yield _run(path, steps)
     elif depth and path.is_dir():
@@ -127,10 +126,7 @@ def _search(path: Path, depth: int) -> Iterator[Run]:
 
 
 def _run(path: Path, steps: Sequence[Step]) -> Run:
-    """``run.json`` says arm and seed, or else the name: ``ARM-seedN``, ``ARM/seed-N``, or all of it the arm.
-
-    A seed that neither says may stand in the single-file trainer's options.
-    """
+    """Build a run; arm and seed come from ``run.json``, else from ``ARM-seedN`` or ``ARM/seed-N``, else from the options."""
     full = path.resolve()
     label, seed = full.stem if full.is_file() else full.name, None
     if match := _SEED.fullmatch(label):

@@ -1,0 +1,74 @@
+"""Curves over seeds, and pictures that show what was logged."""
+
+import math
+
+import pytest
+
+from tests.runs.report.files import write_run, write_steps
+from verl_trgrpo.runs.arms import group_arms, read_runs
+from verl_trgrpo.runs.metrics import Step
+from verl_trgrpo.runs.plots import curves, plot_arms, plot_run
+
+NORM = "actor/grad_norm"
+
+
+def arms_of(*directories):
+    return group_arms(read_runs([str(directory) for directory in directories]), "grpo")
+
+
+def test_the_mean_is_over_seeds_at_each_step_and_the_baseline_comes_first(tmp_path):
+    for arm, slope in (("tr_grpo", 0.1), ("grpo", 0.05)):
+        for seed in range(3):
+            write_run(tmp_path / f"{arm}-seed{seed}", slope, seed)
+    arms = arms_of(tmp_path)
+    assert [(arm.label, arm.number, len(arm.runs)) for arm in arms] == [("grpo", 0, 3), ("tr_grpo", 1, 3)]
+    curve = curves(arms, None, upto=6)[1]
+    assert (curve.counted, curve.runs.shape) == (3, (4, 3))
+    assert curve.mean.to_dict() == pytest.approx({step: 0.3 + 0.1 * step + 0.02 for step in (0, 2, 4, 6)})
+    # 0.02 times t(0.975, 2 degrees of freedom) / sqrt(3)
+    assert [*curve.half_width] == pytest.approx([0.02 * 4.302653 / math.sqrt(3)] * 4, rel=1e-5)
+
+
+def test_a_shorter_run_is_drawn_and_does_not_bend_the_mean(tmp_path):
+    runs = [write_run(tmp_path / f"grpo-seed{seed}", 0.1, seed, last) for seed, last in enumerate((6, 6, 2))]
+    ((late,), (early,)) = (curves(arms_of(*runs), "critic/score/mean", upto) for upto in (6, 2))
+    assert (late.runs.shape[1], late.counted) == (3, 2) and late.half_width.isna().all(), "two runs have no band"
+    assert late.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.005 for step in range(7)})
+    # Compared at step 2, all three count, and their mean ends where the shortest ends.
+    assert early.mean.to_dict() == pytest.approx({step: 0.1 * step + 0.01 for step in range(3)})
+
+
+def test_a_value_that_is_not_a_number_is_left_out(tmp_path):
+    write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {s: {NORM: math.nan if s == 2 else 1.0} for s in range(4)})
+    write_run(tmp_path / "grpo-seed1", 0.1, last=3)
+    (curve,) = curves(arms_of(tmp_path), NORM, upto=3)
+    assert [*curve.mean.index] == [0, 1, 3]
+
+
+def test_only_logged_metrics_are_drawn_and_odd_names_do_no_harm(tmp_path):
+    for label in ("grpo", "$\\frac$"):
+        write_steps(tmp_path / f"{label}-seed0" / "metrics-1.jsonl", {step: {NORM: 1.0 + step} for step in range(3)})
+    [plot] = plot_arms(arms_of(tmp_path), None, upto=2)
+    assert plot.name == "gradient_norm" and plot.png.startswith(b"\x89PNG")
+
+
+def test_a_metric_with_one_step_is_drawn_arm_beside_arm(tmp_path):
+    pictures = []
+    for last in (0.4, 0.6):
+        for arm, value in (("grpo", 0.5), ("tr_grpo", last)):
+            for seed in range(3):
+                write_steps(tmp_path / f"{arm}-seed{seed}" / "metrics-1.jsonl", {4: {NORM: value + seed}})
+        [plot] = plot_arms(arms_of(tmp_path), None, upto=4)
+        pictures.append(plot.png)
+    assert pictures[0] != pictures[1]
+
+
+@pytest.mark.parametrize("other", ["actor/tr_weight_mean", "actor/entropy"])
+def test_the_picture_of_a_run_differs_with_the_data(tmp_path, other):
+    pictures = []
+    for slope in (0.01, 0.05):
+        metrics = [{"critic/score/mean": 1.0, "val-core/a/acc/mean@1": slope * i, other: 1.2} for i in range(12)]
+        steps = [Step(i, one) for i, one in enumerate(metrics)]
+        pictures.append(plot_run(steps, tmp_path / "curves.png", "title").read_bytes())
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert pictures[0] != pictures[1]

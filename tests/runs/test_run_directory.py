@@ -1,0 +1,100 @@
+"""Files of a run directory: whether a run continues, and what it was made from."""
+
+import json
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.runs.launching import composed
+from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.runs.run_directory import (
+    base_model,
+    check_same_run,
+    next_start,
+    run_settings,
+    short_path,
+    write_config,
+)
+
+SEARCH = "actor_rollout_ref.rollout.custom.search"
+
+
+def nested(**values):
+    """A configuration from dotted keys."""
+    config = OmegaConf.create()
+    for key, value in {f"{SEARCH}.url": "http://127.0.0.1:8000", f"{SEARCH}.topk": 3, **values}.items():
+        OmegaConf.update(config, key, value)
+    return config
+
+
+def test_a_run_continues_with_more_steps_and_at_another_address_but_not_with_other_settings(tmp_path):
+    check_same_run(nested(), tmp_path)  # nothing recorded
+    write_config(nested(), tmp_path)
+    check_same_run(nested(**{"trainer.total_training_steps": 9, "trainer.test_freq": 1}), tmp_path)
+    check_same_run(nested(**{f"{SEARCH}.url": "http://127.0.0.1:8001"}), tmp_path)
+    with pytest.raises(InvalidInputError, match=r"search\.topk: 3 there, 9 asked for"):
+        check_same_run(nested(**{f"{SEARCH}.topk": 9}), tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "data: {train_files: [", "- 1"])
+def test_a_run_with_a_damaged_configuration_is_not_continued(tmp_path, content):
+    (tmp_path / "config.yaml").write_text(content)
+    with pytest.raises(InvalidInputError, match=r"trainer\.resume_mode=disable"):
+        check_same_run(nested(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "saved", "expected"),
+    [
+        ("auto", True, "the same command goes on from the latest checkpoint, global_step_7"),
+        ("auto", False, "the same command starts from scratch"),
+        ("disable", True, "with trainer.resume_mode=auto the command goes on"),
+        ("resume_path", True, "starts again from trainer.resume_from_path"),
+    ],
+)
+def test_the_next_start_depends_on_the_mode_and_on_what_was_saved(tmp_path, mode, saved, expected):
+    if saved:
+        (tmp_path / "latest_checkpointed_iteration.txt").write_text("7")
+        (tmp_path / "global_step_7").mkdir()
+    assert expected in next_start(OmegaConf.create({"trainer": {"resume_mode": mode}}), tmp_path)
+
+
+def test_settings_of_a_verl_run_include_the_constants_of_the_weights(tmp_path):
+    files = {
+        "actor_rollout_ref__model__path": "/models/org/tiny",
+        "data__train_files": ["/data/kk/a.parquet", "b.parquet"],
+    }
+    config = composed(tmp_path, **files).config
+    write_config(config, tmp_path)
+    found = run_settings(tmp_path)
+    loss = "actor_rollout_ref.actor.policy_loss"
+    assert found["model"] == "org/tiny" and found["training data"] == "kk/a.parquet, b.parquet"
+    assert found[f"{loss}.shaping.alpha"] == 2.0 and found[f"{loss}.placement"] == "outside"
+    assert base_model(tmp_path) == "/models/org/tiny"
+    config.actor_rollout_ref.actor.policy_loss.shaping = None
+    config.actor_rollout_ref.model.path = None
+    write_config(config, tmp_path)
+    assert not any("shaping" in key or key == "model" for key in run_settings(tmp_path))
+    assert base_model(tmp_path) == ""
+
+
+def test_settings_of_the_single_file_trainer_and_of_a_record(tmp_path):
+    assert run_settings(tmp_path) == {} and base_model(tmp_path) == ""
+    (tmp_path / "run.json").write_text(json.dumps({"settings": {"steps": 3}}))
+    assert run_settings(tmp_path) == {"steps": 3}
+    options = {"lr": 0.1, "model": "/a/b/c", "train": "data/kk/a.parquet", "test": "", "out": "/x"}
+    (tmp_path / "options.json").write_text(json.dumps(options))
+    assert run_settings(tmp_path) == {"lr": 0.1, "model": "b/c", "training data": "kk/a.parquet"}
+    assert base_model(tmp_path) == "/a/b/c"
+
+
+@pytest.mark.parametrize(("name", "content"), [("config.yaml", "a: ["), ("options.json", "{")])
+def test_a_damaged_file_is_named(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} is damaged"):
+        run_settings(tmp_path)
+
+
+def test_hub_names_are_not_shortened():
+    paths = ("Qwen/Qwen2.5-3B", "gpt2", "/a/b/c", "~/x/y.parquet", "./a/b/c", "/c")
+    assert [short_path(path) for path in paths] == ["Qwen/Qwen2.5-3B", "gpt2", "b/c", "x/y.parquet", "b/c", "/c"]

