@@ -5,7 +5,6 @@ A response answers inside `<answer>` and `</answer>`; the last such pair counts.
 raise is wrong; the time that a verifier takes is not limited.
 """
 
-import difflib
 import json
 import logging
 import random
@@ -16,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
 from verl_trgrpo.tasks.registry import Score
@@ -87,8 +87,7 @@ class ReasoningGymOptions(BuilderOptions):
         from reasoning_gym.factory import DATASETS  # slow import
 
         if self.task not in DATASETS:
-            near = difflib.get_close_matches(self.task, DATASETS, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "its README lists them"
+            hint = did_you_mean(self.task, DATASETS, "its README lists them")
             messages.append(f"task={self.task}: reasoning-gym does not have it; {hint}")
         if messages:
             return messages
