@@ -38,7 +38,7 @@ notes:
 """
 
 _DEEPSCALER = """\
-Build DeepScaleR's train set and five test sets (AIME 2024, AMC 2023, MATH-500, Minerva, OlympiadBench) for veRL.
+Write DeepScaleR's train set and five test sets as Parquet files for veRL, with manifest.json.
 
 examples:
   verl-trgrpo data build deepscaler --out data/deepscaler                                  from the hub
@@ -46,8 +46,8 @@ examples:
   verl-trgrpo data build deepscaler --out data/probe --sets math500 minerva --limit 50 --instruction ''
 
 notes:
-  Writes train.parquet, aime2024.parquet and so on, all of one schema, and manifest.json. A ground truth is a list
-  of strings of which any is right.
+  Test sets are AIME 2024, AMC 2023, MATH-500, Minerva and OlympiadBench.
+  All files have one schema. A ground truth is a list of strings of which any is right.
   Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
   are. Rows without an answer are dropped, too. All are counted.
   A source directory has deepscaler.json, aime.json, amc.json, math.json, minerva.json and olympiad_bench.json (or
