@@ -31,15 +31,12 @@ def holds(estimate: Estimate, truth: float) -> bool:
     return estimate.low is not None and estimate.high is not None and estimate.low <= truth <= estimate.high
 
 
-<<<<<<< HEAD
-=======
 def covers_over_samples(rng: np.random.Generator, _: int) -> bool:
     """Return whether the usual interval of a share, which ignores that prompts differ, holds 0.5."""
     mean = rng.binomial(16, rng.beta(0.3, 0.3, 100)).mean() / 16
     return bool(abs(mean - 0.5) <= 1.96 * np.sqrt(mean * (1 - mean) / 1600))
 
 
->>>>>>> fa0d52d4d3b9f09cd4ffc5273b3230e6acfa9534
 def main() -> None:
     rows = []
     for n in (2, 3, 4, 5, 8, 30):
@@ -50,10 +47,7 @@ def main() -> None:
         lambda rng, i: holds(mean_interval((rng.binomial(16, rng.beta(0.3, 0.3, 100)) / 16).tolist(), seed=i), 0.5)
     )
     rows.append(["mean_interval, 100 prompts of 16 samples", prompts, "0.95"])
-<<<<<<< HEAD
-=======
     rows.append(["normal interval over their 1,600 samples", share(covers_over_samples), "much less"])
->>>>>>> fa0d52d4d3b9f09cd4ffc5273b3230e6acfa9534
     for count in (3, 6):
         for by_row, by_column in ((0.0, 0.0), (0.1, 0.0), (0.0, 0.3), (0.1, 0.3)):
 

@@ -58,6 +58,11 @@ def test_an_accuracy_that_no_run_logged_is_said_with_those_that_they_did(study, 
     assert "logged accuracy=val-core/kk/acc; they have val-core/kk_3ppl/acc/mean@1" in capsys.readouterr().err
 
 
+def test_overrides_after_arms_are_refused_with_their_place(study, capsys):
+    assert main(["compare", str(study), "--arms", "grpo", "seeds=[0]"]) == 2
+    assert "seeds=[0] is an override" in capsys.readouterr().err
+
+
 def test_the_study_of_the_recipe_runs_and_repeats_itself(tmp_path):
     """The real trainer, two arms, two steps: a table, and the same curve from the same seed."""
     words = ["compare", str(RECIPE), "--out", str(tmp_path), "seeds=[3]", "settings.steps=2", "settings.test_every=2"]

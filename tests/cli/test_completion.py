@@ -5,51 +5,37 @@ import subprocess
 
 import pytest
 
-from verl_trgrpo.cli.completion import script
 from verl_trgrpo.cli.main import COMMANDS, main
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 
-
-@pytest.fixture(scope="module")
-def complete(tmp_path_factory):
-    path = tmp_path_factory.mktemp("completion") / "script.sh"
-    path.write_text(script())
-
-    def of(*words):
-        program = (
-            'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _verl_trgrpo; printf "%s\\n" "${COMPREPLY[@]}"'
-        )
-        command = ["bash", "--norc", "-c", program, str(path), "verl-trgrpo", *words]
-        return subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True).stdout.split()
-
-    return of
+PROGRAM = """
+source "$0"
+function=$(complete -p verl-trgrpo) && function=${function#*-F } && function=${function%% *}
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+$function verl-trgrpo "${COMP_WORDS[COMP_CWORD]}" ""
+printf "%s\\n" "${COMPREPLY[@]}"
+"""
 
 
-def test_commands_and_those_of_a_group(complete):
+def test_commands_groups_options_and_files_are_completed(tmp_path, capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    (tmp_path / "script.sh").write_text(script)
+
+    def complete(*words):
+        command = ["bash", "--norc", "-c", PROGRAM, "script.sh", "verl-trgrpo", *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+
     assert complete("va") == ["validate"]
-    assert {*complete("")} == {*(name.split()[0] for name in COMMANDS), "--help", "--version"}
-    assert complete("data", "") == ["check", "decontaminate"]
-
-
-def test_options_of_the_command(complete):
-    assert complete("train", "--re") == ["--recipe"]
+    assert {name.split()[0] for name in COMMANDS} <= {*complete("")}
+    assert {"check", "decontaminate"} <= {*complete("data", "")}
     assert complete("data", "check", "--tr") == ["--train"]
-    assert "--radius" in complete("analyze", "--model", "x", "--")
+    assert complete("train", "--recipe", "scr") == ["script.sh"]
+    assert "complete -o default -F" in script, "bash completes file names where the script has no answer"
 
 
-def test_the_algorithm_switch_of_which_bash_makes_three_words(complete):
-    assert complete("train", "algorithm", "=", "tr_grpo_p") == ["tr_grpo_published"]
-    assert complete("train", "+algorithm", "=", "tr_grpo_p") == ["tr_grpo_published"]
-    assert "linear" in complete("quickstart", "shaping", "=")
-
-
-def test_files_where_nothing_else_fits(complete):
-    assert complete("validate", "scr") == ["script.sh"]
-    assert complete("train", "--recipe", "") == ["script.sh"]
-    assert {"--out", "script.sh"} <= {*complete("export", "")}
-
-
-def test_the_command_prints_it_for_both_shells(capsys):
+def test_the_shell_is_checked(capsys):
     assert main(["completion", "zsh"]) == 0
-    assert capsys.readouterr().out.startswith("autoload") and main(["completion", "fish"]) == 2
+    assert capsys.readouterr().out.startswith("#compdef verl-trgrpo")
+    assert main(["completion", "csh"]) == 2

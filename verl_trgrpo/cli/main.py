@@ -1,90 +1,96 @@
-"""``verl-trgrpo``: train and try out, check, evaluate, analyse."""
+"""``verl-trgrpo``: the table of commands, and how one is called."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
+import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.options import exit_code
+from verl_trgrpo.common.options import exit_code, parse_options
+from verl_trgrpo.common.text import did_you_mean
 
-# Name, function in `verl_trgrpo.cli` that takes the other words and returns the exit code, and what it does.
+# Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
+# with, or the remaining words if it has no such parameter, and returns the exit code. Its docstring is the command's help.
 COMMANDS = {
-    "doctor": ("doctor.run", "check versions, device, registration with veRL and vLLM; a remedy for each failure"),
+    "doctor": ("doctor.run", "check whether this machine can train; print a fix for each failed check"),
     "quickstart": ("demonstrations.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
     "small-lm": ("demonstrations.small_lm", "train SmolLM2-135M on word problems, on a CPU: a real language model"),
+    "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
     "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
-    "validate": ("validate.run", "find everything that is wrong with a recipe or configuration, without starting it"),
+    "validate": ("validate.run", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("preview.run", "sample a few responses as a run would, and show their rewards, before it starts"),
     "compare": ("compare.run", "train algorithms with several seeds; table with intervals and paired tests"),
     "report": ("report.run", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("evaluate.run", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
-    "export": ("export.run", "write a checkpoint as a Hugging Face directory with a model card, and push it to the hub"),
-    "analyze": ("analyze.run", "measure the gradients of a checkpoint's tokens before and after weighting, or its sharpness"),
+    "export": ("export.run", "write a checkpoint as a Hugging Face directory with a model card; push it to the hub"),
+    "analyze": ("analyze.run", "measure token gradients of a checkpoint before and after weighting, or its sharpness"),
     "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
-    "data check": ("data.check", "check parquet files for what veRL and the rewards need"),
+    "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
     "search serve": ("search.serve", "serve an index over HTTP in Search-R1's protocol"),
-    "completion": ("completion.run", "print a script with which bash or zsh completes commands and options"),
-    "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
+    "completion": ("completion.run", "print a script that completes commands and options in bash, zsh or fish"),
 }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code, see `exit_code`.
-
-    Raises:
-        SystemExit: with 0 after a command's ``--help``.
-    """
+    """Run a command and return its exit code, see `exit_code`."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # What veRL says on import of optional engines and of accelerators concerns its workers, not this process.
+    # Messages that veRL prints on import about optional engines and accelerators concern its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
-    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(_nothing)
+    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(_drop)
     if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)  # as in the workers of a training; last, so that nothing there hides a package
+        sys.path.append(here)  # as in the workers of a training; last, so that no file there hides a package
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
 
 
+def load_command(name: str) -> tuple[Callable[[Any], int], type | None]:
+    """Import the function of a command and return it with its class of options, None if it takes words."""
+    module, _, function_name = COMMANDS[name][0].partition(".")
+    function = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
+    return function, get_type_hints(function).get("options")
+
+
 def _run(words: list[str]) -> int:
-    for length in (1, 2):
+    for length in (1, 2, 3):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            module, _, function = COMMANDS[name][0].partition(".")
-            command = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function)
-            return command(words[length:])
+            function, options_class = load_command(name)
+            if options_class is None:
+                return function(words[length:])
+            help_text = inspect.getdoc(function) or ""
+            return function(parse_options(options_class, f"verl-trgrpo {name}", help_text, words[length:]))
     if words == ["--version"]:
         print(f"verl-trgrpo {__version__}")
         return 0
-    # All commands, or those of a group such as data.
-    group = {name: about for name, (_, about) in COMMANDS.items() if words and name.startswith(f"{words[0]} ")}
+    summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
+    group = {name: summary for name, summary in summaries.items() if words and name.startswith(f"{words[0]} ")}
     if words[-1:] in (["-h"], ["--help"]) and (group or len(words) == 1):
-        print(_overview(group or {name: about for name, (_, about) in COMMANDS.items()}))
+        print(_overview(group or summaries))
         return 0
-    near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"give one of {', '.join(group or COMMANDS)}"
-    print(f"error: {name or 'nothing'} is not a command; {hint}", file=sys.stderr)
-    return 2
+    name = " ".join(words[: 2 if group else 1])
+    raise ValueError(f"{name or 'nothing'} is not a command; {did_you_mean(name, group or COMMANDS)}")
 
 
-def _nothing(record: logging.LogRecord) -> bool:
-    """A filter that lets nothing through; the same object each time, which a logger takes once."""
+def _drop(record: logging.LogRecord) -> bool:
+    """Drop every record; a function, because a logger adds the same object only once."""
     return False
 
 
-def _overview(commands: Mapping[str, str]) -> str:
+def _overview(summaries: Mapping[str, str]) -> str:
     return "\n".join(
         [
             "TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.\n\nusage: verl-trgrpo COMMAND ...\n",
-            *(f"  {name:<20}{about}" for name, about in commands.items()),
+            *(f"  {name:<20}{summary}" for name, summary in summaries.items()),
             "\n`verl-trgrpo COMMAND --help` explains a command, with examples.",
-            "Exit codes: 0 fine, 1 failed or problems found, 2 wrong input, 130 interrupted.",
+            "Exit codes: 0 success, 1 failed or problems found, 2 invalid input, 130 interrupted.",
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
         ]
     )

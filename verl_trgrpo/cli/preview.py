@@ -1,38 +1,28 @@
-"""Sample responses to a few training prompts and show their rewards, before the run starts.
-
-examples:
-  verl-trgrpo preview recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
-  verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
-
-Takes model, training files, sampling, lengths and reward function from the configuration, and other words as Hydra
-overrides; without an accelerator with platform=cpu, as training would. Only vLLM is started, not Ray or a trainer.
-If all responses to a prompt get the same reward, GRPO learns nothing from it.
-Exit code: 0 fine, 1 vLLM failed, 2 wrong input, 130 interrupted.
-"""
+"""``verl-trgrpo preview``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+import tyro
+
 from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
-from verl_trgrpo.common.options import parse_options
 
 
 @dataclass(frozen=True)
 class PreviewOptions:
-    """One preview.
+    """Select the configuration and how much to sample.
 
     Args:
-        config: a recipe file, or a configuration's name, such as trgrpo_trainer.
-        overrides: Hydra overrides.
+        config: recipe file, or name of a configuration, such as trgrpo_trainer.
+        overrides: Hydra overrides, all before or all after the options.
         prompts: number of training prompts.
-        samples: responses to each.
-        characters: number of characters of a response to show, from its end; 0 for all.
+        samples: responses to each prompt.
+        characters: characters to show of a response, counted from its end; 0 for all.
     """
 
-    config: str
-    overrides: tuple[str, ...] = ()
+    config: tyro.conf.Positional[str]
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     prompts: int = 4
     samples: int = 4
     characters: int = 800
@@ -43,8 +33,21 @@ class PreviewOptions:
         )
 
 
-def run(words: Sequence[str]) -> int:
-    options = parse_options(PreviewOptions, "verl-trgrpo preview", __doc__, words, ("config",), "overrides")
+def run(options: PreviewOptions) -> int:
+    """Sample responses to a few training prompts as a run would, and show their rewards, before the run starts.
+
+    examples:
+      verl-trgrpo preview recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
+      verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
+
+    notes:
+      Model, training files, sampling, lengths and reward function are those of the configuration.
+      Only vLLM is started, not Ray or a trainer. Without an accelerator platform=cpu is used.
+      GRPO learns nothing from a prompt whose responses all get the same reward.
+
+    exit codes:
+      0 success, 1 vLLM failed, 2 invalid input, 130 interrupted
+    """
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.runs.train import compose_here
 

@@ -3,50 +3,45 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
 
-from verl_trgrpo.common.options import parse_options
-
-_INDEX = """\
-Build an index of a corpus of passages.
-
-examples:
-  verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
-
-docs/search.md describes the corpus.
-"""
-
-_SERVE = """\
-Serve an index over HTTP in Search-R1's protocol.
-
-examples:
-  verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
-  curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
-      -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
-
-It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C; requests in work are finished first. With
-VERL_TRGRPO_SEARCH_TOKEN set, every request needs it as its bearer token. See docs/search.md.
-"""
+from verl_trgrpo.retrieval.index_builder import IndexOptions
+from verl_trgrpo.retrieval.server import ServerOptions
 
 
-def index(words: Sequence[str]) -> int:
+def index(options: IndexOptions) -> int:
+    """Build an index of a corpus of passages.
+
+    examples:
+      verl-trgrpo search index --corpus wiki-18.jsonl.gz --out indexes/wiki-18
+
+    docs/search.md describes the format of a corpus.
+    """
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+    from verl_trgrpo.retrieval.index_builder import build_index
 
-    options = parse_options(IndexOptions, "verl-trgrpo search index", _INDEX, words)
     with interruptible(signal.SIGTERM) as progress:
         manifest = build_index(options, progress)
     print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
     return 0
 
 
-def serve(words: Sequence[str]) -> int:
-    from verl_trgrpo.retrieval.server import READY, ServerOptions, serve
+def serve(options: ServerOptions) -> int:
+    """Serve an index over HTTP in Search-R1's protocol.
 
-    options = parse_options(ServerOptions, "verl-trgrpo search serve", _SERVE, words)
+    examples:
+      verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
+      curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
+          -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
+
+    notes:
+      It answers POST /retrieve and GET /health until SIGTERM or Ctrl-C, and finishes requests in progress first.
+      If the variable VERL_TRGRPO_SEARCH_TOKEN is set, requests must send it as their bearer token.
+      docs/search.md has more.
+    """
+    from verl_trgrpo.retrieval import server
 
     def ready(url: str, documents: int) -> None:
-        print(f"{READY}{url} ({documents:,} passages, workers {options.workers})", flush=True)
+        print(f"{server.READY}{url} ({documents:,} passages, workers {options.workers})", flush=True)
 
-    serve(options, ready)
+    server.serve(options, ready)
     return 0

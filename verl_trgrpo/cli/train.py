@@ -1,16 +1,4 @@
-"""Train with veRL. Words that are not options are Hydra overrides, as for python -m verl.trainer.main_ppo.
-
-examples:
-  verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
-      actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
-      data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 actor_rollout_ref.actor.use_dynamic_bsz=true
-  verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
-  verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml --dry-run
-
-The configuration is checked before anything is started. Without an accelerator platform=cpu is chosen. The run directory,
-trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl, curves.png, config.yaml and
-run.json. The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
-"""
+"""``verl-trgrpo train``, and the end of a training that the demonstrations show, too."""
 
 from __future__ import annotations
 
@@ -19,40 +7,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from verl_trgrpo.cli import validate
-from verl_trgrpo.common.options import parse_options
+import tyro
+
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of ``verl-trgrpo train``.
+    """Select the configuration.
 
     Args:
-        overrides: Hydra overrides.
-        config_name: primary configuration.
-        recipe: a recipe file, instead of --config-name.
-        dry_run: only check, and print the differences from veRL's defaults, as verl-trgrpo validate --show --here.
+        overrides: Hydra overrides, all before or all after the options.
+        config_name: name of the configuration.
+        recipe: recipe file, in place of --config-name.
     """
 
-    overrides: tuple[str, ...] = ()
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     config_name: str = DEFAULT_CONFIG
     recipe: Path | None = None
-    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        if files := [word for word in self.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
+            raise ValueError(f"{files[0]} is a file, not an override; give it with --recipe {files[0]}")
 
 
-def run(words: Sequence[str]) -> int:
-    if any(word in ("-c", "--cfg") or word.startswith("--cfg=") for word in words):
-        raise ValueError(
-            "--cfg: is an option of python -m verl.trainer.main_ppo; use --dry-run, which shows the configuration"
-        )
-    options = parse_options(TrainOptions, "verl-trgrpo train", __doc__, words, rest="overrides")
-    if recipes := [word for word in options.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
-        raise ValueError(f"{recipes[0]}: is a file, not an override; write --recipe {recipes[0]}")
-    source = options.recipe or options.config_name
-    if options.dry_run:
-        return validate.run([str(source), "--show", "--here", *options.overrides])
-    train(options.overrides, source)
+def run(options: TrainOptions) -> int:
+    """Train with veRL; OVERRIDES are those of python -m verl.trainer.main_ppo.
+
+    examples:
+      verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
+      verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
+          actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
+          data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 \\
+          actor_rollout_ref.actor.use_dynamic_bsz=true
+
+    notes:
+      The configuration is checked before anything is started; `verl-trgrpo validate` checks it alone.
+      Without an accelerator platform=cpu is used.
+      The run directory, trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl,
+      curves.png, config.yaml and run.json.
+      The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
+
+    exit codes:
+      0 success, 1 the training failed, 2 invalid input, 130 interrupted
+    """
+    train(options.overrides, options.recipe or options.config_name)
     return 0
 
 

@@ -1,1 +1,1 @@
-"""What every layer may use: files that appear whole, one lock, one kind of problem, one text table, progress."""
+"""Modules that every layer may use: atomic files, findings, command-line options, progress bars, strings for messages."""

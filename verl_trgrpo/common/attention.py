@@ -1,9 +1,9 @@
-"""Attention for CPUs: of models whose query heads share keys and values, and of packed sequences.
+"""Attention for CPUs: grouped-query attention, and attention over packed sequences.
 
-transformers' own (``sdpa``) copies keys and values once for each query head, at every token that is generated. In bfloat16, with
-a model of SmolLM2-135M's shape, sampling takes 0.56 of the time with this one and an update 0.88; in float32 the two are equal
-within 5 % (`python benchmarks/bench_attention.py --repeats 2 --tokens 20`, one thread of an AMD EPYC with avx512_bf16). For
-packed sequences it builds a mask over all of them, and computes what the mask then hides.
+``sdpa`` of transformers copies keys and values once per query head at every generated token. In bfloat16, with a model of
+SmolLM2-135M's shape, sampling takes 0.56 of its time with this module and an update 0.88; in float32 both are equal within
+5 % (`python benchmarks/bench_attention.py --repeats 2 --tokens 20`, one thread of an AMD EPYC with avx512_bf16). For packed
+sequences ``sdpa`` builds a mask over all of them and computes the masked scores as well.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 GROUPED = "grouped_cpu"
-"""``attn_implementation`` of models that are loaded after this module was imported."""
+"""``attn_implementation`` for models that are loaded after this module was imported."""
 
 PACKED = "packed_cpu"
-"""The same for sequences without padding, one behind the other (veRL's ``use_remove_padding``)."""
+"""``attn_implementation`` for sequences that are concatenated without padding (veRL's ``use_remove_padding``)."""
 
 
 def grouped_attention(
@@ -31,22 +31,22 @@ def grouped_attention(
     scaling: float,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Softmax attention in which consecutive query heads share a head of keys and values; without dropout.
+    """Compute softmax attention in which consecutive query heads share a key and value head; without dropout.
 
     Args:
-        module: the layer; not read.
-        query: (B, H, L, D); B batch, H query heads, L positions, D width.
-        key: (B, G, S, D); S positions attended to, H a multiple of G.
+        module: the layer; only named in errors.
+        query: (B, H, L, D); B batch, H query heads, L query positions, D head width.
+        key: (B, G, S, D); G key heads, S key positions; H is a multiple of G.
         value: (B, G, S, D).
-        attention_mask: (B, 1, L, S), added to the scores; 0 where a position is seen.
+        attention_mask: (B, 1, L, S), added to the scores; 0 at positions that are attended to.
         scaling: factor of the scores.
-        others: what other kinds of attention need; those that would change the result are refused.
+        others: arguments of other attention implementations; those that would change the result are refused.
 
     Returns:
-        (B, L, H, D), and None in the place of the attention weights.
+        The output, (B, L, H, D), and None in place of the attention weights.
 
     Raises:
-        ValueError: for a model whose attention has sinks, capped scores or position biases.
+        ValueError: the model's attention has sinks, capped scores or position biases.
     """
     if found := [name for name in ("s_aux", "softcap", "position_bias") if others.get(name) is not None]:
         raise ValueError(f"attention with {' and '.join(found)} is not supported here ({type(module).__name__})")
@@ -70,10 +70,10 @@ def packed_attention(
     position_ids: torch.Tensor,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Causal softmax attention within each of the sequences that are packed into one row; without dropout.
+    """Compute causal softmax attention within each of the sequences that are packed into one row; without dropout.
 
-    A sequence begins wherever `position_ids`, (1, L), is 0. The other arguments are those of `grouped_attention`, with B = 1,
-    S = L and no mask: nothing is computed between two sequences.
+    A sequence begins wherever `position_ids`, (1, L), is 0. The other arguments are those of `grouped_attention` with B = 1,
+    S = L and without a mask. No scores are computed between two sequences.
 
     Raises:
         ValueError: as `grouped_attention`, and for several rows, a mask, a cache, a sliding window within a sequence, or a row
@@ -98,7 +98,7 @@ def packed_attention(
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
-    """What `packed_attention` needs."""
+    """Return None: `packed_attention` takes no mask."""
 
 
 AttentionInterface.register(GROUPED, grouped_attention)

@@ -1,4 +1,4 @@
-"""HTML pages from templates: one file that needs nothing else, in which all text is escaped, the models' above all."""
+"""Self-contained HTML pages from Jinja templates, in which all strings are escaped."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from verl_trgrpo.common.files import write_bytes
 
-# A model may write anything; HTML has no place for these.
+# Control characters, which a model may write and HTML does not allow.
 _CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None = None, **content: Any) -> str:
-    """Return a Jinja template filled in; every name that it uses must be among `content`."""
+    """Render a Jinja template; every name that it uses must be in `content`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -28,5 +28,5 @@ def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page; half of a surrogate pair, which a model may write, becomes a question mark."""
+    """Write a page atomically; lone surrogates, which a model may write, become question marks."""
     write_bytes(path, page.encode("utf-8", errors="replace"))

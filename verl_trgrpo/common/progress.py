@@ -1,8 +1,7 @@
-"""How commands show that they work, and how Ctrl-C reaches them."""
+"""Progress bars of commands, and signals as KeyboardInterrupt."""
 
 import contextlib
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ from tqdm import tqdm
 
 Item = TypeVar("Item")
 
-# Called with things to go through, how many they are (None: not known) and a label; a command line draws a bar.
+# Called with the items to go through, their number (None: unknown) and a label.
 Progress = Callable[[Iterable[Any], int | None, str], Iterable[Any]]
 
 
@@ -20,29 +19,24 @@ def no_progress(items: Iterable[Item], total: int | None, label: str) -> Iterabl
     return items
 
 
-def show_progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
-    """Draw a progress bar on stderr."""
-    return tqdm(items, total=total, desc=label, file=sys.stderr)
-
-
 @contextlib.contextmanager
 def interruptible(*more: signal.Signals) -> Iterator[Progress]:
-    """Give `show_progress` with a Ctrl-C that cannot get lost.
+    """Raise KeyboardInterrupt on SIGINT and on each signal of `more`; yield a progress bar for stderr.
 
-    SIGINT, and each of `more`, raises KeyboardInterrupt at once. Where that is lost, as Python drops what is raised in a
-    destructor, the progress display raises it again before its next item.
+    Python drops an exception that is raised in a destructor. If that happens to this one, the bar raises it again before its
+    next item.
     """
-    heard = False
+    interrupted = False
 
     def interrupt(*_: Any) -> None:
-        nonlocal heard
-        heard = True
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
     def progress(items: Iterable[Any], total: int | None, label: str) -> Iterable[Any]:
-        for item in show_progress(items, total, label):
+        for item in tqdm(items, total=total, desc=label):
             yield item
-            if heard:
+            if interrupted:
                 raise KeyboardInterrupt
 
     with handle_signals(interrupt, signal.SIGINT, *more):
@@ -51,15 +45,16 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[None]:
-    """Handle `numbers` with ``handler``; outside the main thread, where that cannot be, do nothing.
+    """Handle the signals `numbers` with `handler` within the block; do nothing outside the main thread.
 
-    A signal that the process ignores stays ignored: that is how ``nohup`` and background jobs of scripts are kept alive.
+    A signal that the process ignores stays ignored: ``nohup`` and background jobs of scripts rely on that.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, handler) for number in heard}
+    previous = {
+        number: signal.signal(number, handler) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

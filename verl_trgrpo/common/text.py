@@ -12,7 +12,7 @@ _ACTING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what has another value now, such as ``seed was 1, now 2``."""
+    """Return the differences between two mappings, such as ``seed was 1, now 2``."""
     return [
         f"{name} was {shorten(before.get(name))}, now {shorten(now.get(name))}"
         for name in {**before, **now}
@@ -20,11 +20,20 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def choice_hint(name: str, known: Iterable[str]) -> str:
-    """Return what may stand in the place of an unknown name: the nearest, and all."""
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the known name that is most similar to `name`, or "" if none has a similarity of at least `cutoff` (0 to 1)."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Return a hint for the unknown `name`: ``did you mean NEAREST?``.
+
+    If no known name is similar, return `otherwise`, or ``choose one of ...`` if that is None.
+    """
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return f"{f'did you mean {near[0]}? Known are' if near else 'choose one of'} {', '.join(known)}"
+    if meant := nearest(name, known):
+        return f"did you mean {meant}?"
+    return f"choose one of {', '.join(known)}" if otherwise is None else otherwise
 
 
 def count_of(number: int, noun: str) -> str:
@@ -33,9 +42,8 @@ def count_of(number: int, noun: str) -> str:
 
 
 def shorten(value: Any, limit: int = 100) -> str:
-    """Return `value` for a message, as Python would write it, in at most `limit` characters."""
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    """Return the repr of `value` for a message, in at most `limit` characters."""
+    return _cut(repr(value), limit)
 
 
 def escape_controls(text: str) -> str:
@@ -52,50 +60,56 @@ def escape_controls(text: str) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Return a value of a configuration for a message, as a recipe or an override has it; texts with quotes."""
+    """Return a configuration value for a message as it is written in YAML; strings with quotes."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return repr(value)
 
 
 def as_plain_yaml(value: Any) -> str:
-    """As `as_yaml`, texts without quotes."""
+    """Return a configuration value for a message as it is written in YAML; strings without quotes."""
     return value if isinstance(value, str) else as_yaml(value)
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:
-    """Return the first line of an error's message, in at most `limit` characters, or its type where it says nothing."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return line if len(line) <= limit else line[: limit - 3] + "..."
+    """Return the first line of an error's message, or its type if it is empty, in at most `limit` characters."""
+    return _cut((str(error).strip().splitlines() or [type(error).__name__])[0], limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def nearest_key(key: str, known: Iterable[str]) -> str:
-    """The dotted key that was probably meant: of a like last part, best in the same section; "" where none is like it."""
+    """Return the dotted key that was probably meant, or "".
+
+    A similar last part in the same section is preferred to the same last part in another section, to a similar key.
+    """
     section, _, name = key.rpartition(".")
     known = list(known)
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
-    if near := difflib.get_close_matches(name, here, n=1, cutoff=0.7):
-        return here[near[0]]
+    if near := nearest(name, here, cutoff=0.7):
+        return here[near]
     elsewhere = [other for other in known if other.rpartition(".")[2] == name]
     if elsewhere:
         inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
         return min(inside or elsewhere, key=len)
-    return next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.85)), "")
+    return nearest(key, known, cutoff=0.85)
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], align: str) -> str:
-    """Return `rows` below `header` in padded columns, one line a row, without a line break at the end.
+    """Return a table with padded columns for a terminal, without a line break at the end.
 
     Args:
-        rows: cells; every row has as many as the header.
+        rows: cells, as many per row as in the header.
         header: names of the columns.
-        align: one letter a column, ``l`` or ``r``.
+        align: one letter per column, ``l`` or ``r``.
     """
     return "\n".join("  ".join(line).rstrip() for line in _padded([header, *rows], align))
 
 
 def markdown_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
-    """Return a Markdown table that is readable as text, too: columns are padded."""
+    """Return a Markdown table with padded columns."""
     head, *body = _padded([header, *rows], "l" * len(header))
     rule = ["-" * len(cell) for cell in head]
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body))

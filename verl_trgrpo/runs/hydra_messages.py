@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from verl_trgrpo.common.text import nearest_key
+from verl_trgrpo.common.text import did_you_mean, nearest_key
 
 # By pattern of Hydra's message; the first that is found counts. {hint} names what was probably meant.
 _MESSAGES = {
@@ -63,10 +62,7 @@ def one_line(message: str, known: KnownNames) -> str:
 def _hint(names: dict[str, str], known: KnownNames) -> str:
     if "known" in names:
         options = names["known"].split()
-        meant = _ALIASES.get(names["option"]) or next(
-            iter(difflib.get_close_matches(names["option"], options, n=1)), ""
-        )
-        return f"did you mean {meant}?" if meant in options else f"choose one of {', '.join(options)}"
+        return did_you_mean(_ALIASES.get(names["option"], names["option"]), options)
     if "key" in names and "values" not in names:
         section, keys = names["key"].rpartition(".")[0], [key for key in known.settable() if key != names["key"]]
         if meant := nearest_key(names["key"], keys):
@@ -74,6 +70,6 @@ def _hint(names: dict[str, str], known: KnownNames) -> str:
         beside = [key.rpartition(".")[2] for key in keys if section and key.rpartition(".")[0] == section]
         return f"{section} has {', '.join(beside)} " if 0 < len(beside) <= 12 else ""
     if "name" in names:
-        close = difflib.get_close_matches(names["name"].partition("/")[0], known.configurations, n=1)
-        return f"did you mean {close[0]}? " if close else ""
+        hint = did_you_mean(names["name"].partition("/")[0], known.configurations, "")
+        return f"{hint} " if hint else ""
     return ""

@@ -8,7 +8,6 @@ is replaced when an answer ends it, and those that evaluate get only answers in 
 An answer that is refused, makes the verifier raise or ends its process scores 0; the last counts as `timed_out`.
 """
 
-import difflib
 import json
 import logging
 import random
@@ -20,7 +19,7 @@ from itertools import islice
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import shorten
+from verl_trgrpo.common.text import did_you_mean, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
 from verl_trgrpo.tasks.judge import Judge
@@ -153,8 +152,7 @@ class ReasoningGymOptions(BuilderOptions):
         from reasoning_gym.factory import DATASETS  # slow import
 
         if self.task not in DATASETS:
-            near = difflib.get_close_matches(self.task, DATASETS, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else "its README lists them"
+            hint = did_you_mean(self.task, DATASETS, "its README lists them")
             messages.append(f"task={self.task}: reasoning-gym does not have it; {hint}")
         if messages:
             return messages

@@ -5,7 +5,6 @@ Imports neither veRL nor torch, unless an unknown key may be a field of one of v
 
 from __future__ import annotations
 
-import difflib
 import pydoc
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.common.text import as_plain_yaml, nearest_key
+from verl_trgrpo.common.text import as_plain_yaml, nearest, nearest_key
 from verl_trgrpo.runs.compose import ComposedRun, flat, selected
 
 # The shaping itself checks the names of its parameters.
@@ -107,11 +106,11 @@ def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         if (value := selected(config, key)) is not None and value != selected(defaults, key):
             findings.append(Finding.warning(key, f"{key}={value}: veRL does not read it; set {part}.optim.clip_grad"))
     for name in map(str, selected(config, _CUSTOM) or ()):
-        close = difflib.get_close_matches(name, _CUSTOM_NAMES, n=1, cutoff=0.75)
-        if close and name not in _CUSTOM_NAMES:
+        meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
+        if meant and name not in _CUSTOM_NAMES:
             key = f"{_CUSTOM}.{name}"
             findings.append(
-                Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{close[0]}?")
+                Finding.warning(key, f"{key}: this package does not read it; did you mean {_CUSTOM}.{meant}?")
             )
     return findings
 

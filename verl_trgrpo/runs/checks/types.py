@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.common.text import as_plain_yaml, as_yaml, choice_hint
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
 from verl_trgrpo.runs.checks.structure import SHAPING, is_section, node_of, target_of
 from verl_trgrpo.runs.compose import selected
 
@@ -245,7 +245,7 @@ def _name_finding(config: DictConfig, key: str, value: Any, default: Any) -> Fin
     unknown = [name for name in (value if isinstance(value, list) else [value]) if name not in names]
     if not names or not unknown:
         return None
-    return Finding.error(key, f"{key}={as_plain_yaml(value)}: unknown name; {choice_hint(str(unknown[0]), names)}")
+    return Finding.error(key, f"{key}={as_plain_yaml(value)}: unknown name; {did_you_mean(str(unknown[0]), names)}")
 
 
 def _names_for(config: DictConfig, key: str) -> Sequence[str]:

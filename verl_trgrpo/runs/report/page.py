@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+import tyro
+
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.pages import render_page, write_page
@@ -43,7 +45,7 @@ class ReportOptions:
         metric: validation metric; mean accuracy over data sources if left out.
     """
 
-    runs: tuple[str, ...]
+    runs: tyro.conf.Positional[tuple[str, ...]]
     out: Path = Path("report.html")
     baseline: str | None = None
     metric: str | None = None

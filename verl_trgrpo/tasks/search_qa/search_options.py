@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid, range_errors
-from verl_trgrpo.common.text import choice_hint, first_line
+from verl_trgrpo.common.text import did_you_mean, first_line
 
 SECTION = "rollout.custom.search"
 
@@ -72,7 +72,7 @@ def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
         try:
             config[key] = value
         except OmegaConfBaseException as error:
-            hint = "" if key in config else f"; {choice_hint(key, config)}"
+            hint = "" if key in config else f"; {did_you_mean(key, config)}"
             messages.append(f"{SECTION}: {key}={value!r}: {first_line(error)}{hint}")
     options: Any = None
     try:
