@@ -7,8 +7,8 @@ from verl_trgrpo.tasks.knights_and_knaves.prompts import format_solution
 from verl_trgrpo.analysis.analyze import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
 from verl_trgrpo.common.progress import no_progress
+from verl_trgrpo.demos.puzzles import CHECKPOINT, prompt_messages
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tiny.puzzles import CHECKPOINT, prompt_messages
 
 SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
 

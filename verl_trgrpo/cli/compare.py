@@ -57,7 +57,7 @@ def run(words: Sequence[str]) -> int:
     try:
         with interruptible(signal.SIGTERM) as progress:
             if not all_unpacked(study, out):
-                inputs = make_inputs(study, out.resolve(), progress)
+                inputs = make_inputs(study, out.resolve())
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

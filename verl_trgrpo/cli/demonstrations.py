@@ -10,8 +10,8 @@ from pathlib import Path
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import parse_options
+from verl_trgrpo.demos import TaskName
 from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
-from verl_trgrpo.small_lm import TaskName
 
 _EXAMPLES = """\
 examples:
@@ -82,8 +82,7 @@ class SearchDemoOptions(QuickstartOptions):
 
 def quickstart(words: Sequence[str]) -> int:
     options = parse_options(QuickstartOptions, "verl-trgrpo quickstart", _QUICKSTART, words, rest="overrides")
-    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
-    from verl_trgrpo.tiny.puzzles import CHECKPOINT
+    from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
 
     data = options.out / "data"
     built = build_dataset(data)
@@ -94,10 +93,8 @@ def quickstart(words: Sequence[str]) -> int:
 
 def small_lm(words: Sequence[str]) -> int:
     options = parse_options(SmallLMOptions, "verl-trgrpo small-lm", _SMALL_LM, words, rest="overrides")
+    from verl_trgrpo.demos.small_lm import TASKS, VERL_MEMORY, prepare_model
     from verl_trgrpo.runs.compose import compose
-    from verl_trgrpo.small_lm.model import VERL_MEMORY
-    from verl_trgrpo.small_lm.prepare import prepare_model
-    from verl_trgrpo.small_lm.task import TASKS
 
     def note(text: str) -> None:
         print(text, file=sys.stderr)
@@ -143,8 +140,8 @@ def _kept(path: Path, measure: Callable[[], str]) -> str:
 
 def search_demo(words: Sequence[str]) -> int:
     options = parse_options(SearchDemoOptions, "verl-trgrpo search demo", _SEARCH_DEMO, words, rest="overrides")
+    from verl_trgrpo.demos.search import CHECKPOINT, prepare
     from verl_trgrpo.retrieval.server import server_process
-    from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 
     out = options.out
     built = prepare(out, seed=0)
