@@ -80,7 +80,7 @@ MISTAKES = {
             "nowhere.py",
             "exactly one of puzzles",
             "at most one of warm_start",
-            "warm_start_script is ''",
+            "warm_start_script=''",
         ],
     ),
 }
