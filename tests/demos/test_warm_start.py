@@ -4,15 +4,13 @@ tests/cluster/test_demo_makers.py makes a model and an adapter from end to end.
 """
 
 import random
-from collections import Counter
-from itertools import islice, product, repeat
+from itertools import islice
 
 import pytest
 import torch
 
 from tests.demos.makers import demonstrations, warm_start
 from tests.demos.models import load
-from tests.tasks.knights_and_knaves.kk_oracle import holds
 from verl_trgrpo.demos import puzzles, search, word_problems
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
@@ -67,40 +65,6 @@ def test_careless_demonstrations_are_right_by_chance_alone(tmp_path):
     assert sum(search_scores(tmp_path, careful=False)) / 600 < 0.15
 
 
-def check_line(line, puzzle, assignment):
-    """Compare one line of a truth table with truths worked out here; return whether the assignment fits."""
-    words = line.split(" ")
-    assert words[:3] == ["K" if is_knight else "N" for is_knight in assignment]
-    expected, fits = [], True
-    for person, statement in enumerate(puzzle.statements):
-        parts = [] if statement[0] in ("telling-truth", "lying") else statement[1:]
-        truths = [holds(part, assignment) for part in (*parts, statement)]
-        fits = truths[-1] == assignment[person]
-        expected += [f"({person + 1})", *("FT"[truth] for truth in truths), "ok" if fits else "no"]
-        if not fits:
-            break
-    assert words[3:] == expected
-    return fits
-
-
-def test_every_line_of_the_truth_table_is_right_and_only_the_last_fits():
-    for puzzle in generate_puzzles(3, 40, seed=5):
-        lines = demonstrations.truth_table_reasoning(puzzle).split("\n")
-        assignments = list(product([True, False], repeat=3))
-        fits = [check_line(line, puzzle, assignment) for line, assignment in zip(lines, assignments, strict=False)]
-        assert fits == [False] * (len(lines) - 1) + [True]
-        assert assignments[len(lines) - 1] == puzzle.solution
-
-
-def test_puzzles_come_in_the_sizes_and_with_the_carefulness_asked_for():
-    drawn = [*islice(demonstrations.puzzle_demonstrations(random.Random(0), repeat(0.25), 0, 5, 4), 2000)]
-    sizes = Counter(len(example.messages[0]["content"].split("\n")) for example in drawn)
-    careful = sum("guess" not in example.segments[0].text for example in drawn)
-    # Four standard deviations around the expected counts.
-    assert abs(sizes[2] - 200) < 54 and abs(sizes[3] - 600) < 82 and abs(sizes[4] - 1200) < 88
-    assert abs(careful - 500) < 78
-
-
 def test_batches_label_what_the_model_writes_and_are_careless_in_the_last_part():
     tokenizer, _ = load(search.CHECKPOINT)
     options = warm_start.SearchModel(out="unused", steps=50, batch_size=2, final_careful=0.0)
@@ -116,16 +80,6 @@ def test_batches_label_what_the_model_writes_and_are_careless_in_the_last_part()
             assert read.startswith("<|im_start|>user\n") and "Doc" not in written and "<think>" not in read
             guesses.append("guess" in written)
     assert sum(guesses[:80]) < 30 and sum(guesses[80:]) >= 10
-
-
-def test_the_loss_is_a_sum_over_labels_that_ignores_padding():
-    _, model = load(puzzles.CHECKPOINT)
-    examples = [([5, 6, 7, 8], [-100, -100, 7, 8]), ([9, 10, 11], [-100, 10, 11])]
-    total = 0.0
-    for (ids, _), first in zip(examples, (2, 1), strict=True):
-        log_probs = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
-        total -= sum(log_probs[i - 1, ids[i]].item() for i in range(first, len(ids)))
-    assert warm_start.summed_loss(model, *warm_start.padded(examples, 0)).item() == pytest.approx(total, rel=1e-5)
 
 
 def test_all_options_out_of_range_are_reported_at_once_and_impossible_sizes_with_what_exists(tmp_path):

@@ -33,11 +33,6 @@ def test_the_steps_lead_to_the_answer(problems):
         assert max(map(float, re.findall(r"\d+", problem.question))) <= word_problems.LARGEST
 
 
-@pytest.mark.parametrize("expression", ["9 - 3", "6 + 3 + 7", "79 / 123 * 984", "31 - 4 - 8", "2 + 3 * 4 - 10 / 5"])
-def test_calculate_agrees_with_python(expression):
-    assert word_problems.calculate(expression) == pytest.approx(eval(expression))
-
-
 def test_rows_are_scored_by_the_reward_and_no_test_problem_is_among_train_problems(problems, tmp_path, monkeypatch):
     monkeypatch.setattr(word_problems, "split_problems", lambda: problems)
     assert word_problems.build_dataset(tmp_path) and not word_problems.build_dataset(tmp_path)
