@@ -66,6 +66,13 @@ def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
     assert (tmp_path / "test.parquet").read_bytes() != before
 
 
+def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
+    for name, train in (("a", {3: 4}), ("b", {3: 9, 2: 2})):
+        puzzles.build_dataset(tmp_path / name, 1, train, {3: 6})
+    one, other = (rows(tmp_path / name, "test") for name in "ab")
+    assert [row["prompt"] for row in one] == [row["prompt"] for row in other]
+
+
 def test_more_puzzles_than_exist_are_refused_at_once_with_the_number_of_those_that_do(tmp_path):
     with pytest.raises(ValueError) as error:
         puzzles.build_dataset(tmp_path, 0, {2: 40, 3: 7000}, {2: 8, 3: 1000})
