@@ -24,8 +24,8 @@ from paired import compared, parser, report
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.verl_plugin.cpu.invariance_worker import asked, loss_function, rank_environment, training_worker
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.compose import quoted
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 PROMPTS, GROUP, PROMPT = 4, 8, 100
 ROWS = PROMPTS * GROUP

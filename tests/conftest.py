@@ -58,9 +58,8 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
+    from tests.demos.makers import demonstrations, tiny_model, warm_start
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, format_solution, generate_puzzles
-    from verl_trgrpo.tiny.puzzles import TOKENS, demonstration
-    from verl_trgrpo.tiny.tokenizer import train_tokenizer
 
     directory = tmp_path_factory.mktemp("tiny_run")
     puzzles = list(generate_puzzles(3, 40, seed=0))
@@ -69,8 +68,10 @@ def tiny_run(tmp_path_factory) -> Path:
     prompts = [
         "\n".join(map(": ".join, zip(p.names, said, strict=True))) for p, said in zip(puzzles, claims, strict=True)
     ]
-    texts = [prompt + demonstration(p, True, rng) for prompt, p in zip(prompts, puzzles, strict=True)]
-    tokenizer = train_tokenizer(texts, 360, 512, TOKENS)
+    texts = [
+        prompt + demonstrations.truth_table_response(p, True, rng) for prompt, p in zip(prompts, puzzles, strict=True)
+    ]
+    tokenizer = tiny_model.train_tokenizer(texts, 360, warm_start.PuzzleModel.added_tokens)
     tokenizer.save_pretrained(directory / "model")
     torch.manual_seed(0)
     config = Qwen2Config(
@@ -112,7 +113,7 @@ def fake_driver(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def puzzles(tmp_path_factory) -> Path:
     """Directory with the quickstart's ``train.parquet`` and ``test.parquet``."""
-    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
+    from verl_trgrpo.demos.puzzles import build_dataset
 
     directory = tmp_path_factory.mktemp("puzzles")
     build_dataset(directory)

@@ -35,7 +35,7 @@ def test_everything_is_in_the_wheel(wheel):
     tracked = tracked_files("verl_trgrpo", "hydra_plugins")
     assert len(tracked) > 40
     assert set(tracked) <= names
-    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "data_prep/"))]
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "data_prep/", "recipes/"))]
 
 
 def test_it_works_outside_the_checkout(wheel, tmp_path):
@@ -46,7 +46,7 @@ def test_it_works_outside_the_checkout(wheel, tmp_path):
     code = (
         "import verl, verl_trgrpo, hydra\n"
         "from verl.trainer.ppo.core_algos import get_policy_loss_fn\n"
-        "from verl_trgrpo.tiny.puzzles import CHECKPOINT\n"
+        "from verl_trgrpo.demos.puzzles import CHECKPOINT\n"
         "with hydra.initialize_config_module('verl.trainer.config', version_base=None):\n"
         "    loss = hydra.compose('kk_quickstart', ['algorithm=grpo_sg']).actor_rollout_ref.actor.policy_loss.loss_mode\n"
         "print(verl_trgrpo.__file__, get_policy_loss_fn('tr_grpo').__code__.co_filename, loss,"

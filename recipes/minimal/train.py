@@ -41,9 +41,9 @@ from verl_trgrpo.core import (
     token_weights,
     weighted_kl,
 )
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.registry import find_reward
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 # What an arm's weights are; what is left out is GRPO's.
 ARMS: dict[str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ OPTIMIZERS = ("adamw", "sgd")
 DESCRIPTION = """Train with TR-GRPO or an arm of its comparison, in plain torch and transformers.
 
 examples, from a checkout:
-  python -c "from pathlib import Path; from verl_trgrpo.tiny.puzzle_dataset import build_dataset; build_dataset(Path('data'))"
+  python -c "from pathlib import Path; from verl_trgrpo.demos.puzzles import build_dataset; build_dataset(Path('data'))"
   python recipes/minimal/train.py --train data/train.parquet --test data/test.parquet --out runs/minimal
   python recipes/minimal/train.py --train data/train.parquet --out runs/grpo --arm grpo --epochs 4 --seed 1
   python recipes/minimal/train.py --train kk.parquet --out runs/qwen --model Qwen/Qwen2.5-0.5B-Instruct --device cuda --lr 1e-6

@@ -6,8 +6,9 @@ import pytest
 from verl_trgrpo.analysis.analyze import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
 from verl_trgrpo.common.progress import no_progress
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
-from verl_trgrpo.tiny.puzzles import CHECKPOINT, prompt_messages
+from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+from verl_trgrpo.tasks.knights_and_knaves.rows import puzzle_row
 
 SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
 
@@ -27,16 +28,9 @@ def command(data, out, *more, **changes):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("analysis") / "train.parquet"
-    rows = [
-        {
-            "data_source": "kk_3ppl",
-            "prompt": prompt_messages(puzzle),
-            "ability": "logic",
-            "reward_model": {"style": "rule", "ground_truth": format_solution(puzzle.names, puzzle.solution)},
-            "extra_info": {"index": i, "split": "train"},
-        }
-        for i, puzzle in enumerate(generate_puzzles(3, 6, seed=5))
-    ]
+    rows = [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in generate_puzzles(3, 6, seed=5)]
+    for index, row in enumerate(rows):
+        row["extra_info"] = {"index": index, "split": "train"}
     pandas.DataFrame(rows).to_parquet(path)
     return path
 

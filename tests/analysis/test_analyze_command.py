@@ -17,7 +17,7 @@ from verl_trgrpo.analysis.rollouts import load_policy, response_logits, sample_r
 from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""``verl-trgrpo small-lm`` up to the first download; tests/small_lm has what follows."""
+"""``verl-trgrpo small-lm`` up to the first download; tests/demos has what follows."""
 
 import pytest
 

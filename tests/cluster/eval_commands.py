@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from tests.cluster.training import LIMIT
-from verl_trgrpo.tiny.puzzles import MAX_RESPONSE_TOKENS
+from verl_trgrpo.demos.puzzles import MAX_RESPONSE_TOKENS
 
 
 def command(*words) -> list[str]:

@@ -18,7 +18,7 @@ from tests.cluster.eval_commands import command, evaluate, responses
 from tests.cluster.held_eval import MADE
 from tests.cluster.training import LIMIT, ROOT
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.tiny.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
+from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
 K = 4
 
@@ -65,9 +65,9 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
+    from verl_trgrpo.demos.search import CHECKPOINT as SEARCHING
+    from verl_trgrpo.demos.search import prepare
     from verl_trgrpo.retrieval.server import server_process
-    from verl_trgrpo.tiny.search import CHECKPOINT as SEARCHING
-    from verl_trgrpo.tiny.search import prepare
 
     prepare(tmp_path, 0)
     out = tmp_path / "out"

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from tests.cluster.training import REWARD, Attempt, HeldSave
+from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.tiny.puzzle_dataset import build_dataset
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 REQUEST = "An earlier attempt:"
 

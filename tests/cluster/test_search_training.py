@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.training import Attempt, Ended, HeldSave
+from verl_trgrpo.demos.search import CHECKPOINT, prepare
 from verl_trgrpo.retrieval.server import server_process
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 
 # Steps whose saves are held. There is one more, since the engine's death shows where the next one would get its weights.
 SERVER_DIES, SERVER_RETURNS, ENGINE_DIES = 1, 2, 4

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from tests.cluster.training import LIMIT, Attempt, steps_of, tracked_step
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 pytestmark = pytest.mark.skipif(
     "VERL_TRGRPO_TWO_NODES" not in os.environ, reason="ten minutes; set VERL_TRGRPO_TWO_NODES=1"

@@ -15,13 +15,13 @@ import torch
 
 from tests.cluster.eval_commands import evaluate, greedy_by_transformers, responses
 from tests.cluster.training import REWARD, Attempt, Ended, HeldSave, resumed_from, steps_of
+from tests.demos.models import load
 from verl_trgrpo.common.files import BusyError, lock
+from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.train import LOCK_FILE
-from verl_trgrpo.tiny.model import load
-from verl_trgrpo.tiny.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
 STEPS, KILLED = 3, 2
 REGULATION = [

@@ -7,11 +7,11 @@ from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.rows import Row
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.evaluation import preview as preview_module
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.evaluation.preview import Scored, render
 from verl_trgrpo.evaluation.response_store import Response
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.verl_plugin.config import reward_function
 
 

@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache
 
 from tests.recipes.minimal_trainer_script import SCRIPT, options, sampled_batch, trainer
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
 def sequence_log_probs(model, prompt, response):

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.files import data_findings, model_findings
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 
 def write(path, rows=200):

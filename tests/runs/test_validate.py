@@ -11,7 +11,7 @@ import pytest
 from tests.runs.validation import summary, validate
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"

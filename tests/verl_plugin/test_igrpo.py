@@ -10,9 +10,9 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.lengths import length_findings
 from verl_trgrpo.runs.compose import compose as compose_run
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 from verl_trgrpo.verl_plugin.igrpo import DraftAgentLoop, DraftOptions
 
 ROW = {

@@ -64,7 +64,7 @@ def run(options: CompareOptions) -> int:
     try:
         with interruptible(signal.SIGTERM) as progress:
             if not all_unpacked(study, out):
-                inputs = make_inputs(study, out.resolve(), progress)
+                inputs = make_inputs(study, out.resolve())
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

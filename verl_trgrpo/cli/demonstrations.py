@@ -11,8 +11,8 @@ from pathlib import Path
 import tyro
 
 from verl_trgrpo.common.files import write_text
+from verl_trgrpo.demos import TaskName
 from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
-from verl_trgrpo.small_lm import TaskName
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ def quickstart(options: QuickstartOptions) -> int:
       OVERRIDES change the configuration kk_quickstart.
       The same command, repeated, shows the result of the finished run.
     """
-    from verl_trgrpo.tiny.puzzle_dataset import build_dataset
-    from verl_trgrpo.tiny.puzzles import CHECKPOINT
+    from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
 
     _note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
     _train(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
@@ -85,10 +84,8 @@ def small_lm(options: SmallLMOptions) -> int:
       OVERRIDES change the configuration small_lm, or small_lm_puzzles.
       Finished stages are kept. The same command, repeated, shows the result of the finished run.
     """
+    from verl_trgrpo.demos.small_lm import TASKS, VERL_MEMORY, prepare_model
     from verl_trgrpo.runs.compose import compose
-    from verl_trgrpo.small_lm.model import VERL_MEMORY
-    from verl_trgrpo.small_lm.prepare import prepare_model
-    from verl_trgrpo.small_lm.task import TASKS
 
     task, out, name = TASKS[options.task], options.out / options.task, options.task.replace("_", " ")
     for_platform = platform_overrides(options.overrides, out)
@@ -113,8 +110,8 @@ def search_demo(options: SearchDemoOptions) -> int:
       OVERRIDES change the configuration search_demo.
       The same command, repeated, shows the result of the finished run.
     """
+    from verl_trgrpo.demos.search import CHECKPOINT, prepare
     from verl_trgrpo.retrieval.server import server_process
-    from verl_trgrpo.tiny.search import CHECKPOINT, prepare
 
     out = options.out
     _note_data("questions and index", out, prepare(out, seed=0))

@@ -14,7 +14,7 @@ import signal
 import sys
 
 # System calls of a computation, by number on (x86-64, AArch64); None where the machine has no such call.
-_ALLOWED: dict[str, tuple[int | None, int]] = {
+_ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "read": (0, 63), "write": (1, 64), "close": (3, 57), "stat": (4, None), "fstat": (5, 80), "lstat": (6, None),
     "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214),
     "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "pread64": (17, 67),
@@ -27,7 +27,7 @@ _ALLOWED: dict[str, tuple[int | None, int]] = {
     "clock_nanosleep": (230, 115), "exit_group": (231, 94), "newfstatat": (262, 79), "readlinkat": (267, 78),
     "faccessat": (269, 48), "ppoll": (271, 73), "set_robust_list": (273, 99), "getrandom": (318, 278),
     "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293),
-}  # type: ignore[dict-item]  # fmt: skip
+}  # fmt: skip
 _OPENAT = (257, 56)
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _WRITING = (

@@ -9,8 +9,8 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.files import data_findings, looks_local, missing_files, model_findings
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 MODEL = "actor_rollout_ref.model"
 

@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.lengths import length_findings
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 LIMIT, MODEL = "data.max_prompt_length", f"actor_rollout_ref.model.path={CHECKPOINT}"

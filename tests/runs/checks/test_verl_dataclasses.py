@@ -7,8 +7,8 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.verl_dataclasses import verl_findings
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 ACTOR, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.model"
 LOSS = f"{ACTOR}.policy_loss"

@@ -12,7 +12,7 @@ import pytest
 
 from verl_trgrpo.runs.compare.comparison import compare_runs
 from verl_trgrpo.runs.compare.results import finished_runs, write_tables
-from verl_trgrpo.runs.compare.runner import LOCK, Inputs, all_unpacked, run_command, run_study
+from verl_trgrpo.runs.compare.runner import LOCK, Inputs, all_unpacked, make_inputs, run_command, run_study
 from verl_trgrpo.runs.compare.study import Study, run_directory
 from verl_trgrpo.runs.run_directory import read_record, write_record
 
@@ -204,3 +204,15 @@ def test_tables(tmp_path):
     assert table["runs"]["worse"]["1"]["final_accuracy"] == pytest.approx(0.11)
     assert found["grpo"]["final_accuracy"]["estimate"]["mean"] == pytest.approx(0.51)
     assert "| tr_grpo (primary) | +0.100 p=0.25 " in text
+
+
+def test_a_model_of_the_study_s_own_is_made_by_its_script(tmp_path):
+    script = tmp_path / "warm_start.py"
+    script.write_text("import pathlib, sys\npathlib.Path(sys.argv[0] + '.words').write_text(' '.join(sys.argv[1:]))\n")
+    study = replace(STUDY, warm_start={"most_people": 4}, warm_start_script=str(script))
+    assert make_inputs(study, tmp_path).model == str(tmp_path / "warm_start")
+    words = script.with_name("warm_start.py.words").read_text()
+    assert words == f"puzzles --out {tmp_path / 'warm_start'} --most-people 4"
+    script.write_text("raise SystemExit(2)")
+    with pytest.raises(ValueError, match="exit code 2"):
+        make_inputs(study, tmp_path)

@@ -73,13 +73,14 @@ MISTAKES = {
             "warm_start.steps=1",
         ],
         [
-            "6 problems",
+            "7 problems",
             "seeds=[1, 1]",
             "primary='grpo'",
             "margin=-1",
             "nowhere.py",
             "exactly one of puzzles",
             "at most one of warm_start",
+            "warm_start_script=''",
         ],
     ),
 }

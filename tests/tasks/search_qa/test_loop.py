@@ -10,10 +10,10 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.format import CORRECTION, LAST_TURN
 from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 QUESTION = [{"role": "user", "content": "What is the capital of Italy?"}]
 PASSAGE = 'Doc 1(Title: "Rome") Rome is in Italy.\n'

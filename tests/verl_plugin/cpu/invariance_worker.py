@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.environment import training_environment
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
 
 ROWS = 16
 
@@ -84,15 +84,18 @@ def log_probs_of(model: Any, input_ids: torch.Tensor, n_response: int) -> torch.
 @torch.no_grad()
 def make_batch() -> Batch:
     """Puzzles with answers of 21 to about 160 tokens, some of them odd, two with a gap of observed tokens in the mask."""
+    from tests.demos.makers import demonstrations
+    from tests.demos.models import load, prompt_text
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-    from verl_trgrpo.tiny.model import load
-    from verl_trgrpo.tiny.puzzles import demonstration, prompt_text
 
     tokenizer, model = load(CHECKPOINT)
     rng, generator = random.Random(0), torch.Generator().manual_seed(0)
     batch: Batch = {}
     for row, puzzle in enumerate(generate_puzzles(3, ROWS, seed=5)):
-        texts = prompt_text(tokenizer, puzzle), demonstration(puzzle, careful=row % 3 == 0, rng=rng)
+        texts = (
+            prompt_text(tokenizer, puzzle),
+            demonstrations.truth_table_response(puzzle, careful=row % 3 == 0, rng=rng),
+        )
         prompt, response = (tokenizer.encode(text, return_tensors="pt")[0] for text in texts)
         # Without improbable tokens all weights would be at their upper bound.
         odd = torch.rand(len(response), generator=generator) < 0.15

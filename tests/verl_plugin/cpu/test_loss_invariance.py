@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
+from tests.demos.models import load
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
-from verl_trgrpo.tiny.model import load
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 ACTOR = "actor_rollout_ref.actor"
 MODEL = "actor_rollout_ref.model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,22 +31,18 @@ class Inputs(NamedTuple):
     model: str
 
 
-def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> Inputs:
+def make_inputs(study: Study, out: Path) -> Inputs:
     """Return a study's inputs; data and a model of its own are built in `out` if needed.
 
     Raises:
         ValueError: they cannot be built as specified.
     """
-    from verl_trgrpo.tiny.puzzle_dataset import FILES, build_dataset
-    from verl_trgrpo.tiny.puzzles import CHECKPOINT, PuzzleWarmStart
-    from verl_trgrpo.tiny.warm_start import build, is_built
+    from verl_trgrpo.demos.puzzles import CHECKPOINT, FILES, build_dataset
 
     model = study.model or str(CHECKPOINT)
     files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
     if study.small_lm:
-        from verl_trgrpo.small_lm.model import TRAINER_MEMORY, VERL_MEMORY
-        from verl_trgrpo.small_lm.prepare import prepare_model
-        from verl_trgrpo.small_lm.task import TASKS
+        from verl_trgrpo.demos.small_lm import TASKS, TRAINER_MEMORY, VERL_MEMORY, prepare_model
 
         task = TASKS[study.small_lm]
         memory = VERL_MEMORY if study.trainer == "verl" else TRAINER_MEMORY
@@ -56,11 +53,19 @@ def make_inputs(study: Study, out: Path, progress: Progress = no_progress) -> In
     else:
         files = {name: Path(file) for name, file in study.data.items()}
     if study.warm_start:
-        options = PuzzleWarmStart(out=out / "warm_start", **study.warm_start)
-        if not is_built(options):
-            build(options, progress)
-        model = str(options.out.resolve())
+        model = str(_warm_start(study, out / "warm_start").resolve())
     return Inputs(files["train"].resolve(), files["test"].resolve(), model)
+
+
+def _warm_start(study: Study, out: Path) -> Path:
+    """Train the study's own model in a process of its own, which does nothing if the model is in `out` already."""
+    command = [sys.executable, study.warm_start_script, "puzzles", "--out", str(out)]
+    for name, value in study.warm_start.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+    if code:
+        raise ValueError(f"the warm start failed with exit code {code}, see above: {shlex.join(command)}")
+    return out
 
 
 def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:

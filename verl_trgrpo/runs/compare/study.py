@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.small_lm import TaskName
+from verl_trgrpo.demos import TaskName
 
 TRAINERS = ("minimal", "verl")
 
@@ -35,8 +35,9 @@ class Study:
         puzzles: puzzles to generate: counts by number of people for ``train`` and ``test``, and ``seed``; or
         data: Parquet files ``train`` and ``test``, relative to the study's file; or
         small_lm: ``word_problems`` or ``puzzles``: data and model of ``verl-trgrpo small-lm``.
-        warm_start: options of ``verl_trgrpo.tiny.puzzles.PuzzleWarmStart`` to train a model for the study; or
+        warm_start: options of ``warm_start_script puzzles`` to train a model for the study; or
         model: directory or hub name; empty for the tiny model that ships with the package.
+        warm_start_script: ``recipes/demos/warm_start.py``, relative to the study's file.
         settings: settings of every run.
         accuracy: validation metric; empty for the mean over data sources.
         hypotheses: expectations written before the runs, shown below the tables.
@@ -56,6 +57,7 @@ class Study:
     small_lm: str = ""
     warm_start: dict[str, Any] = field(default_factory=dict)
     model: str = ""
+    warm_start_script: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     accuracy: str = ""
     hypotheses: list[str] = field(default_factory=list)
@@ -85,6 +87,10 @@ class Study:
             messages.append("puzzles and data need train and test")
         if [bool(self.warm_start), bool(self.model), bool(self.small_lm)].count(True) > 1:
             messages.append("give at most one of warm_start (to train), model and small_lm")
+        if self.warm_start and not Path(self.warm_start_script).is_file():
+            messages.append(
+                f"warm_start_script={self.warm_start_script!r}: not a file; name recipes/demos/warm_start.py"
+            )
         raise_invalid(messages)
 
 
@@ -103,8 +109,9 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
         raise ValueError(f"{path} is not a file; name a study, such as recipes/compare/kk_tiny.yaml")
     try:
         loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), OmegaConf.load(path))
-        if loaded.script:
-            loaded.script = str((path.parent / loaded.script).resolve())
+        for name in ("script", "warm_start_script"):
+            if loaded[name]:
+                loaded[name] = str((path.parent / loaded[name]).resolve())
         for name, file in loaded.data.items():
             loaded.data[name] = str((path.parent / file).resolve())
         study: Any = OmegaConf.to_object(OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides))))

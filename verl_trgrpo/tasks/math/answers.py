@@ -96,6 +96,7 @@ _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
     r"((?:[a-zA-Z]{2,}\.?|[a-zA-Z]\.[a-zA-Z]\.?)(?:\s+[a-zA-Z]+\.?){0,3}(?:\^\{?[23]\}?)?)\s*$"
 )
+_STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
@@ -130,7 +131,6 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"\ue002\\text\{", r"\\text{ "),
     )
 )
-_STACKED = {"over": "frac", "choose": "binom"}
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 

@@ -1,7 +1,8 @@
-"""Two-step word problems from reasoning-gym's ``gsm_symbolic``.
+"""Two-step word problems from reasoning-gym's ``gsm_symbolic`` for the small language model.
 
 Of the generator's templates those are kept whose worked solution has exactly two calculations with whole numbers, the
-second of which uses the result of the first. About a dozen templates are left; names, things and numbers vary.
+second of which uses the result of the first. About a dozen templates are left; names, things and numbers vary. The problems to
+train on, to test on and to warm up with are different ones.
 """
 
 from __future__ import annotations
@@ -10,15 +11,24 @@ import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import pyarrow as pa
+
+from verl_trgrpo.data.rows import arrow_schema, build_row
+from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.tasks.math.rows import INSTRUCTION
+
+# Rows of the test file, demonstrations of the warm start, rows of the train file, in the order of the generator's stream: another
+# number of the latter leaves the former as they are.
+TEST, WARM_START, TRAIN = 256, 1600, 2048
+
+# Problems with a larger number are left out: a model of this size cannot learn to calculate with them in minutes.
 LARGEST = 100
-"""Problems with a number above this are left out: a model of this size cannot learn to calculate with them in minutes."""
-
+# Questions of more words are left out, to save time.
 LONGEST = 50
-"""Questions of more words are left out, to save time."""
-
+# Length of the generator's stream.
 STREAM = 200_000
-"""Length of the generator's stream."""
 
 _NUMBER = r"\d+(?:\.\d+)?"
 _CALCULATION = re.compile(rf"(?<![\w.])({_NUMBER}(?: *[-+*/x] *{_NUMBER})+) *= *({_NUMBER})")
@@ -27,8 +37,12 @@ _ASKED_FOR = " Give the result as your final answer. Do not include units."
 
 @dataclass(frozen=True)
 class Step:
-    """One calculation: ``expression`` such as ``9 - 3``, its ``value``, and the ``sentence`` that it stood in, which has
-    ``{calculation}`` in its place."""
+    """One calculation.
+
+    expression: such as ``9 - 3``.
+    value: its result.
+    sentence: the sentence that the calculation stood in, with ``{calculation}`` in its place.
+    """
 
     expression: str
     value: int
@@ -42,6 +56,56 @@ class WordProblem:
     question: str
     answer: int
     steps: tuple[Step, Step]
+
+
+def build_dataset(directory: Path) -> bool:
+    """Write ``train.parquet``, ``test.parquet`` and a manifest unless they are there.
+
+    Returns:
+        True if the files were built.
+
+    Raises:
+        ValueError: the directory cannot be written or has data files of another origin.
+    """
+    manifest = write_dataset(
+        directory,
+        _data_files(),
+        arrow_schema([pa.field("question", pa.string())]),
+        builder="small-lm",
+        made_from={"test": TEST, "train": TRAIN, "warm_start": WARM_START, "largest": LARGEST, "longest": LONGEST},
+        command=["verl-trgrpo", "small-lm"],
+        libraries=["reasoning-gym"],
+        replace_other=True,
+    )
+    return manifest is not None
+
+
+def _data_files() -> Iterator[DataFile]:
+    problems = split_problems()
+    for split in ("train", "test"):
+        rows = [
+            build_row(
+                data_source="math",
+                prompt=prompt_messages(problem),
+                ability="math",
+                ground_truth=str(problem.answer),
+                extra_info={"question": problem.question},
+            )
+            for problem in problems[split]
+        ]
+        yield DataFile(split, rows)
+
+
+def prompt_messages(problem: WordProblem) -> list[dict[str, str]]:
+    """Return the chat messages that ask for the answer: the question, and the instruction of the mathematics task."""
+    return [{"role": "user", "content": f"{problem.question} {INSTRUCTION}"}]
+
+
+def split_problems() -> dict[str, list[WordProblem]]:
+    """Return the problems of ``test``, ``warm_start`` and ``train``, all different."""
+    stream = two_step_problems(TEST + WARM_START + TRAIN)
+    sizes = {"test": TEST, "warm_start": WARM_START, "train": TRAIN}
+    return {name: [*itertools.islice(stream, size)] for name, size in sizes.items()}
 
 
 def two_step_problems(count: int) -> Iterator[WordProblem]:

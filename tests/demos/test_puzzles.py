@@ -1,0 +1,127 @@
+"""Puzzles of the quickstart and of the small language model: solvable, disjoint, unseen in the warm starts."""
+
+import random
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.demos.makers import demonstrations
+from tests.tasks.knights_and_knaves.kk_oracle import solutions
+from verl_trgrpo.decontaminate import ContaminationOptions, find_contamination
+from verl_trgrpo.demos import puzzles
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import CAPACITY, format_solution, generate_puzzles
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("quickstart")
+    assert puzzles.build_dataset(directory) is True
+    return directory
+
+
+@pytest.fixture(scope="module")
+def small_lm(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("small_lm")
+    assert puzzles.build_small_lm_dataset(directory) and not puzzles.build_small_lm_dataset(directory)
+    return directory
+
+
+def rows(directory, split):
+    return pq.read_table(directory / f"{split}.parquet").to_pylist()
+
+
+def check_rewards(found):
+    """The reward takes the solution, and not the opposite of it."""
+    for row in found:
+        truth = row["reward_model"]["ground_truth"]
+        opposite = re.sub("knight|knave", lambda role: "knave" if role[0] == "knight" else "knight", truth)
+        for answer, score in ((truth, 1.0), (opposite, 0.0)):
+            text = f"<think>x</think><answer>{answer}</answer>"
+            assert compute_score(row["data_source"], text, truth)["acc"] == score
+
+
+def test_the_quickstarts_puzzles_are_one_stream_of_different_ones_without_warm_start_puzzles(quickstart):
+    """One stream of distinct puzzles cut in two has disjoint parts, up to renaming and reordering people."""
+    found = {split: rows(quickstart, split) for split in ("train", "test")}
+    assert [len(found[split]) for split in ("train", "test")] == [puzzles.TRAIN[3], puzzles.TEST[3]]
+    stream = generate_puzzles(3, puzzles.TRAIN[3] + puzzles.TEST[3], 0, exclude=puzzles.WARM_START)
+    truths = sorted(row["reward_model"]["ground_truth"] for split in found.values() for row in split)
+    assert truths == sorted(format_solution(puzzle.names, puzzle.solution) for puzzle in stream)
+    assert not {row["prompt"][0]["content"] for row in found["train"]} & {
+        row["prompt"][0]["content"] for row in found["test"]
+    }
+    check_rewards(found["test"][:20])
+
+
+def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
+    counts = {2: 3, 4: 5}, {4: 2}
+    assert puzzles.build_dataset(tmp_path, 0, *counts) is True
+    before = (tmp_path / "test.parquet").read_bytes()
+    assert puzzles.build_dataset(tmp_path, 0, *counts) is False
+    assert sorted(row["data_source"] for row in rows(tmp_path, "train")) == ["kk_2ppl"] * 3 + ["kk_4ppl"] * 5
+    assert puzzles.build_dataset(tmp_path, 1, *counts) is True
+    assert (tmp_path / "test.parquet").read_bytes() != before
+
+
+def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
+    for name, train in (("a", {3: 4}), ("b", {3: 9, 2: 2})):
+        puzzles.build_dataset(tmp_path / name, 1, train, {3: 6})
+    one, other = (rows(tmp_path / name, "test") for name in "ab")
+    assert [row["prompt"] for row in one] == [row["prompt"] for row in other]
+
+
+def test_more_puzzles_than_exist_are_refused_at_once_with_the_number_of_those_that_do(tmp_path):
+    with pytest.raises(ValueError) as error:
+        puzzles.build_dataset(tmp_path, 0, {2: 40, 3: 7000}, {2: 8, 3: 1000})
+    assert all(number in str(error.value) for number in ("48", "47", "8000", "7573"))
+    assert not list(tmp_path.iterdir())
+    both = puzzles.WARM_START, puzzles.HELD_OUT
+    assert [sum(half.sizes[n] for half in both) for n in (2, 3)] == [CAPACITY[2], CAPACITY[3]]
+    for half, others in (both, both[::-1]):
+        assert len([*generate_puzzles(2, half.sizes[2], 0, exclude=others)]) == half.sizes[2]
+
+
+def test_the_halves_stay_where_they_are():
+    # SHA-256 of "a" begins with ca, that of "b" with 3e (published test values).
+    assert ("a" in puzzles.WARM_START, "b" in puzzles.WARM_START) == (False, True)
+    assert ("a" in puzzles.HELD_OUT, "b" in puzzles.HELD_OUT) == (True, False)
+
+
+def test_variations_are_the_same_puzzle_with_its_solution_in_every_order():
+    rng = random.Random(0)
+    pool = [*generate_puzzles(3, 50, 4, exclude=puzzles.HELD_OUT)]
+    for puzzle in pool[:30]:
+        variation = puzzles.vary(puzzle, rng)
+        assert canonical_key(variation.statements) == canonical_key(puzzle.statements)
+        assert len(set(variation.names)) == 3
+        assert solutions(variation.statements) == [variation.solution]
+    two_ands = next(p for p in pool if sum(statement[0] == "and" for statement in p.statements) == 2)
+    variations = {puzzles.vary(two_ands, rng).statements for _ in range(300)}
+    assert len(variations) == 24  # 3! orders of the people times 2 orders of the operands of each "and"
+
+
+def test_the_small_models_test_train_and_warm_start_puzzles_are_different_ones_in_all_names_and_orders(small_lm):
+    found = {split: rows(small_lm, split) for split in ("train", "test")}
+    assert {split: len(found[split]) for split in found} == puzzles.SMALL_LM_ROWS
+    keys = {
+        split: {canonical_key(parse_statements(row["extra_info"]["statements"])) for row in split_rows}
+        for split, split_rows in found.items()
+    }
+    shown = generate_puzzles(puzzles.PEOPLE, puzzles.HALF, 0, exclude=puzzles.HELD_OUT)
+    keys["warm start"] = {canonical_key(puzzle.statements) for puzzle in shown}
+    assert len(set.union(*keys.values())) == sum(map(len, keys.values())) == 2 * puzzles.HALF
+    texts = [row["prompt"][0]["content"] for split_rows in found.values() for row in split_rows]
+    texts += [demonstration.messages[0]["content"] for demonstration in demonstrations.case_demonstrations(0)]
+    assert len({*texts}) == len(texts) == sum(puzzles.SMALL_LM_ROWS.values()) + demonstrations.CASES
+    check_rewards(found["test"])
+
+
+def test_the_contamination_check_finds_no_test_puzzle_among_train_puzzles(small_lm, tmp_path):
+    # All share the words around the claims, so that runs of words come back; whole puzzles do not, under any names.
+    train = tmp_path / "train.parquet"
+    pq.write_table(pq.read_table(small_lm / "train.parquet")[:200], train)
+    options = ContaminationOptions(train, (small_lm / "test.parquet",), threshold=1.0)
+    assert find_contamination(options).matches == ()
