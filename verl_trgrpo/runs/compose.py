@@ -254,7 +254,11 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         known = KnownNames(
             [path.stem for place in folders for path in place.iterdir()], lambda: _keys_of(folder, name, overrides)
         )
-        message = _yaml_error(cause) if isinstance(cause, YAMLError) else one_line(str(error), known)
+        if isinstance(cause, YAMLError):
+            message = _yaml_error(cause)
+        else:
+            reason = " ".join(str(error).split())
+            message = one_line(str(error), known) or f"{name}: cannot be composed ({reason})"
         raise InvalidInputError([message]) from error
 
 
