@@ -94,7 +94,8 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     if elsewhere:
         inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
         return min(inside or elsewhere, key=len)
-    return nearest(key, known, cutoff=0.85)
+    others = [other for other in known if other.rpartition(".")[0] != section]
+    return nearest(key, others, cutoff=0.85)
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], align: str) -> str:

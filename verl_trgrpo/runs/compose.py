@@ -48,7 +48,7 @@ class ComposedRun:
 
     @cached_property
     def defaults(self) -> DictConfig:
-        """The same configuration without the run's settings, see :func:`defaults_of`; pickled with the run."""
+        """The same configuration without the run's settings, see :func:`defaults_of`; handed to the check"""
         return defaults_of(self.choices)
 
     @property
@@ -254,7 +254,11 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         known = KnownNames(
             [path.stem for place in folders for path in place.iterdir()], lambda: _keys_of(folder, name, overrides)
         )
-        message = _yaml_error(cause) if isinstance(cause, YAMLError) else one_line(str(error), known)
+        if isinstance(cause, YAMLError):
+            message = _yaml_error(cause)
+        else:
+            reason = " ".join(str(error).split())
+            message = one_line(str(error), known) or f"{name}: cannot be composed ({reason})"
         raise InvalidInputError([message]) from error
 
 

@@ -52,11 +52,11 @@ class KnownNames:
 
 
 def one_line(message: str, known: KnownNames) -> str:
-    """Return Hydra's message as one line with a fix; unknown messages with their lines joined."""
+    """Return Hydra's message as one line with a fix; "" for an unknown message."""
     for pattern, text in _MESSAGES.items():
         if found := re.search(pattern, message):
             return text.format(**found.groupdict(), hint=_hint(found.groupdict(), known))
-    return " ".join(message.split())
+    return ""
 
 
 def _hint(names: dict[str, str], known: KnownNames) -> str:
