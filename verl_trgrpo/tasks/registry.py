@@ -75,7 +75,8 @@ _GYM = "verl_trgrpo.tasks.reasoning_gym:"
 # By data source; `*` stands for any characters.
 _tasks: dict[str, Task] = {
     **dict.fromkeys(("kk", "kk_logic", "kk_*ppl"), _KK),
-    **dict.fromkeys(("math", "math_dapo", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
+    **dict.fromkeys(("math", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
+    "math_dapo": Task("verl_trgrpo.tasks.math.reward:score_dapo"),
     "minerva": Task("verl_trgrpo.tasks.math.reward:score_minerva"),
     **dict.fromkeys(("search_qa", "searchR1_*"), _SEARCH),
     "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response"),

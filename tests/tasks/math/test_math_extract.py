@@ -2,6 +2,7 @@
 
 import pytest
 
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.reward import MAX_ANSWER_CHARS, extract_answer
 
 BOXED = {
@@ -41,3 +42,32 @@ BOXED = {
 @pytest.mark.parametrize(("response", "answer"), BOXED.values(), ids=BOXED.keys())
 def test_the_box(response, answer):
     assert extract_answer(response) == answer
+
+
+ANSWER_LINES = {
+    "last line": ("Steps.\n\nAnswer: 42", "42"),
+    "the last of two": ("Answer: 41\nNo.\nAnswer: 42", "42"),
+    "bold": ("**Answer:** 42", "42"),
+    "in dollars": ("Answer: $42$", "$42$"),
+    "box in the line": (r"Answer: \boxed{42}", "42"),
+    "box behind the line": ("Answer: 41\n" + r"So \boxed{42}.", "42"),
+    "box in front of the line": (r"\boxed{41}" + "\nAnswer: 42", "42"),
+    "a box alone": (r"So \boxed{42}", "42"),
+    "amid a line": ("The answer: 42", None),
+    "empty": ("Answer:", None),
+    "in unfinished reasoning": ("<think>Answer: 42", None),
+    "in finished reasoning": ("<think>Answer: 42</think> so", None),
+}
+
+
+@pytest.mark.parametrize(("response", "answer"), ANSWER_LINES.values(), ids=ANSWER_LINES.keys())
+def test_the_line_that_dapos_prompt_asks_for(response, answer):
+    assert extract_answer(response, answer_line=True) == answer
+    assert compute_score("math_dapo", response, "42")["acc"] == float(answer in ("42", "$42$"))
+
+
+def test_reasoning_that_the_prompt_opened_has_to_be_closed():
+    assert extract_answer(r"so \boxed{5}", thinking=True) is None
+    assert extract_answer(r"so \boxed{4}</think> \boxed{5}", thinking=True) == "5"
+    assert compute_score("math", r"so \boxed{5}", "5", thinking=True)["acc"] == 0.0
+    assert compute_score("math", r"so \boxed{5}", "5")["acc"] == 1.0

@@ -28,6 +28,7 @@ MAX_ANSWER_CHARS = 1000
 """A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
+_ANSWER_LINE = re.compile(r"^[ \t*#]{0,8}answer[ \t*]{0,4}:[ \t*]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
@@ -37,6 +38,8 @@ def score_math(
     extra_info: Mapping[str, Any] | None = None,
     *,
     rounded_gold: bool = False,
+    answer_line: bool = False,
+    thinking: bool = False,
     math_time_limit: float = 0.5,
 ) -> Score:
     """Score one response.
@@ -46,6 +49,8 @@ def score_math(
         ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
+        answer_line: the prompt asks for a last line ``Answer: ...``, as DAPO's does; a box behind it counts as well.
+        thinking: the chat template ends the prompt in `<think>`, so a response without `</think>` was cut off in its reasoning.
         math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Returns:
@@ -70,7 +75,7 @@ def score_math(
         time_left = max(time_left - seconds, 1e-3)
         return bool(equal)
 
-    answer = extract_answer(response)
+    answer = extract_answer(response, answer_line=answer_line, thinking=thinking)
     try:
         if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
             return Score(1.0, acc=1.0)
@@ -84,18 +89,31 @@ score_minerva = partial(score_math, rounded_gold=True)
 """`score_math` for Minerva, whose decimal ground truths are rounded values."""
 
 
-def extract_answer(response: str) -> str | None:
+score_dapo = partial(score_math, answer_line=True)
+"""`score_math` for DAPO's data, whose prompt asks for a last line ``Answer: ...``."""
+
+
+def extract_answer(response: str, *, answer_line: bool = False, thinking: bool = False) -> str | None:
     r"""Return the answer of a response, as written, or None if there is none.
 
     Only what follows the last `</think>` counts; with `<think>` behind it the reasoning was not finished. There the last
     `\boxed{...}`, `\fbox{...}` or `\boxed 5` is the answer, unless it is left open or longer than 1,000 characters.
+
+    Args:
+        response: the decoded response.
+        answer_line: the rest of the last line that begins with ``Answer:`` is the answer, unless a box stands in it or behind.
+        thinking: a response without `</think>` has no answer.
     """
     text = response.rpartition("</think>")[2]
-    if "<think>" in text:
+    if "<think>" in text or (thinking and "</think>" not in response):
         return None
-    box = None
+    box = line = None
     for box in _BOX.finditer(text):  # noqa: B007
         pass
+    for line in _ANSWER_LINE.finditer(text) if answer_line else ():  # noqa: B007
+        pass
+    if line and (box is None or box.start() < line.start()):
+        return line[1].strip().strip("*").strip() or None if len(line[1]) <= MAX_ANSWER_CHARS else None
     if box is None or box["number"]:
         return box and box["number"]
     depth = 1
