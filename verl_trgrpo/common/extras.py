@@ -20,6 +20,7 @@ EXTRA_OF = {
             "psutil",
             "packaging",
             "pydantic",
+            "annotated_types",
             "tqdm",
             "tyro",
             "yaml",

@@ -71,7 +71,7 @@ RULES = (
     ),
     Rule(
         "algorithm.filter_groups.enable",
-        lambda v: not str(v[_SAMPLER]).endswith("v1_replay_buffer"),
+        lambda v: not str(v[_SAMPLER]).endswith("group_metrics_buffer"),
         f"has no effect with {{{_SAMPLER}}}, which does not filter; set that path to null",
     ),
     Rule(
