@@ -87,8 +87,8 @@ def test_words_that_cannot_be_parsed_end_the_program_with_code_2(words, named, c
 
 
 def test_all_problems_that_the_class_finds_are_printed_line_by_line(capsys):
-    assert exit_code(lambda: parse("--out x --limit 0") and 0, "prog: ") == 2
-    assert capsys.readouterr().err == "prog: error: 2 problems:\n- limit=0 is too small\n- second problem\n"
+    assert exit_code(lambda: parse("--out x --limit 0") and 0) == 2
+    assert capsys.readouterr().err == "error: 2 problems:\n- limit=0 is too small\n- second problem\n"
 
 
 def test_help_has_the_description_and_the_docstrings_of_class_and_base(capsys):

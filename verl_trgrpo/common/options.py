@@ -6,13 +6,9 @@ import dataclasses
 import functools
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
-
-from verl_trgrpo.common.progress import Progress, interruptible
 
 Options = TypeVar("Options")
 
@@ -49,31 +45,7 @@ def parse_options(
     )
 
 
-def run_program(
-    options_class: type[Options],
-    work: Callable[[Options, Progress], str],
-    prog: str,
-    description: str,
-    argv: Sequence[str] | None = None,
-) -> int:
-    """Parse the options of a program that fills a directory, do its work, and write the returned string to stdout.
-
-    Returns the exit code, see `exit_code`. SIGTERM, which batch systems send, is handled as Ctrl-C.
-    """
-
-    def program() -> int:
-        options = parse_options(options_class, prog, description, argv)
-        try:
-            with interruptible(signal.SIGTERM) as progress:
-                sys.stdout.write(work(options, progress))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("the output directory is as before") from None
-        return 0
-
-    return exit_code(program, f"{Path(prog).name}: ")
-
-
-def exit_code(program: Callable[[], int], prefix: str = "") -> int:
+def exit_code(program: Callable[[], int]) -> int:
     """Run `program` and return its exit code; print one message for an error that ends it.
 
     Returns 1 for a RuntimeError, 2 for invalid input (ValueError, OSError), 130 after Ctrl-C, 141 if stdout was closed, and
@@ -84,7 +56,7 @@ def exit_code(program: Callable[[], int], prefix: str = "") -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"\n{prefix}interrupted{'; ' if str(interrupt) else ''}{interrupt}\n")
+        sys.stderr.write(f"\ninterrupted{'; ' if str(interrupt) else ''}{interrupt}\n")
         return 130
     except BrokenPipeError:
         # `| head` has read enough. Python must not flush the rest at exit; 141 is what a shell reports after SIGPIPE.
@@ -95,7 +67,7 @@ def exit_code(program: Callable[[], int], prefix: str = "") -> int:
             raise
         return end.code or 0
     except (ValueError, OSError, RuntimeError) as error:
-        sys.stderr.write(f"{prefix}error: {error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 1 if isinstance(error, RuntimeError) else 2
 
 
