@@ -1,7 +1,7 @@
 """All benchmarks, one after the other: ``make bench`` (ten minutes on an idle machine).
 
-Writes OUT/benchmarks.json with every figure, and OUT/benchmarks.md with the aims and every table. The page in docs/ is a copy
-of the latter.
+Writes OUT/benchmarks.json with every figure and OUT/benchmarks.md with the aims and every table. docs/benchmarks.md has the aims
+and a selection.
 """
 
 from __future__ import annotations
@@ -45,17 +45,11 @@ BENCHMARKS = {
     "loss_long": Benchmark("Policy loss, (8, 16384)", "bench_loss.py", ("--shape", "8", "16384", "--repeats", "25")),
     "advantages": Benchmark("Advantage estimators", "bench_advantages.py", ("--repeats", "8")),
     "actor_update": Benchmark("A whole actor update", "bench_actor_update.py", ("--repeats", "60")),
-    "layouts": Benchmark("Padded and packed sequences on a CPU", "bench_layouts.py"),
-    "attention": Benchmark("Attention of the single-file trainer", "bench_attention.py"),
     "import": Benchmark("Import", "bench_import.py"),
     "start": Benchmark("The start of a training", "bench_start.py"),
     "kk_reward": Benchmark("Knights-and-Knaves reward", "bench_kk_reward.py", ("--repeats", "5")),
     "math_reward": Benchmark("Mathematics reward", "bench_math_reward.py"),
     "search_reward": Benchmark("Search reward", "bench_search_reward.py", ("--repeats", "5")),
-    "kk_generation": Benchmark(
-        "Knights-and-Knaves puzzles", "bench_kk_generation.py", ("--people", "3", "5", "--count", "500")
-    ),
-    "deepscaler": Benchmark("DeepScaleR builder", "bench_deepscaler.py"),
     "search": Benchmark(
         "Search index and server", "bench_search.py", ("--documents", "50000", "--seconds", "4", "--repeats", "3")
     ),
@@ -94,10 +88,6 @@ AIMS = (
         0.2,
     ),
     Aim("actor update / grpo", "actor_update", _ratio("forward, backward, step", "tr_grpo"), 1.02),
-    Aim(
-        "5-person puzzles a second", "kk_generation", lambda found: found["people"]["5"]["built_per_second"], 760, True
-    ),
-    Aim("seconds for 40,315 DeepScaleR rows", "deepscaler", lambda found: found["seconds"], 60),
 )
 
 

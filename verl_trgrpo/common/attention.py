@@ -1,9 +1,7 @@
 """Attention for CPUs: grouped-query attention, and attention over packed sequences.
 
-``sdpa`` of transformers copies keys and values once per query head at every generated token. In bfloat16, with a model of
-SmolLM2-135M's shape, sampling takes 0.56 of its time with this module and an update 0.88; in float32 both are equal within
-5 % (`python benchmarks/bench_attention.py --repeats 2 --tokens 20`, one thread of an AMD EPYC with avx512_bf16). For packed
-sequences ``sdpa`` builds a mask over all of them and computes the masked scores as well.
+``sdpa`` of transformers copies keys and values once per query head at every generated token, which on a CPU takes much of the time of
+sampling in bfloat16. For packed sequences it builds a mask over all of them and computes the masked scores as well.
 """
 
 from __future__ import annotations
