@@ -1,7 +1,8 @@
 """Attention for CPUs: grouped-query attention, and attention over packed sequences.
 
-``sdpa`` of transformers copies keys and values once per query head at every generated token, which on a CPU takes much of the time of
-sampling in bfloat16. For packed sequences it builds a mask over all of them and computes the masked scores as well.
+``sdpa`` of transformers copies keys and values once per query head at every generated token, which on a CPU takes much
+of the time of sampling in bfloat16. For packed sequences it builds a mask over all of them and computes the masked
+scores as well.
 """
 
 from __future__ import annotations
