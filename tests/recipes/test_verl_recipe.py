@@ -14,9 +14,9 @@ from verl_trgrpo.runs.compose import flat
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "recipes/verl_recipe/tr_grpo"
-# Names, and what the launcher adds.
+# Names, what the launcher adds, and a place for options.
 OWN = ("trainer.project_name", "trainer.experiment_name", "trainer.default_local_dir", "trainer.logger",
-       "trainer.max_actor_ckpt_to_keep", "data.seed")  # fmt: skip
+       "trainer.max_actor_ckpt_to_keep", "data.seed", "reward.custom_reward_function.reward_kwargs")  # fmt: skip
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 

@@ -163,10 +163,9 @@ def test_invalid_input_is_one_clear_error_and_leaves_the_old_files(tmp_path, bad
 
 @pytest.mark.parametrize("task", ["kk", "deepscaler", "search-qa", "reasoning-gym"])
 def test_every_task_has_a_help_text_with_an_example(capsys, task):
-    with pytest.raises(SystemExit) as ended:
-        main(["data", "build", task, "--help"])
+    assert main(["data", "build", task, "--help"]) == 0
     shown = capsys.readouterr().out
-    assert ended.value.code == 0 and f"verl-trgrpo data build {task} --" in shown and "--seed" in shown
+    assert f"verl-trgrpo data build {task} --" in shown and "--seed" in shown
     assert main(["data", "build", "--help"]) == 0 and task in capsys.readouterr().out
 
 

@@ -72,12 +72,13 @@ def fresh(code, **environment):
     )
 
 
-def test_the_core_needs_no_verl_and_one_import_registers_everything_whichever_comes_first():
+@pytest.mark.parametrize("first", ["ppo_loss", "config"])
+def test_the_core_needs_no_verl_and_one_import_registers_everything_whichever_comes_first(first):
     result = fresh(
         "import sys\nimport verl_trgrpo.core\n"
         "print('LOADED', sorted(m for m in ('verl', 'ray', 'vllm', 'hydra') if m in sys.modules))\n"
-        # This module imports veRL, which imports the plugin, before it is complete; `import verl` itself is the easy case.
-        "import verl_trgrpo.verl_plugin.ppo_loss\n"
+        # These modules import veRL, which imports the plugin, before they are complete; `import verl` itself is the easy case.
+        f"import verl_trgrpo.verl_plugin.{first}\n"
         "from verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
         "get_policy_loss_fn('tr_grpo'), get_policy_loss_fn('aspo')\n"
         "for name in ('tr_grpo', 'reinforce_rej', 'ha_dw'): get_adv_estimator_fn(name)\n"

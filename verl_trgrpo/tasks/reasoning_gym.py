@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path  # noqa: F401  # of an inherited option, for the command line
 from typing import Any
 
 from verl_trgrpo.common.progress import Progress, no_progress

@@ -1,10 +1,15 @@
 """Connect the core to veRL: registration (``register``, which veRL imports), options, losses, estimators, CPU platform.
 
 Here are only the OmegaConf resolvers of the configuration files, which Hydra's plugin registers in every Hydra application
-and ``register`` in every worker of veRL; so this module imports neither veRL nor torch.
+and ``register`` in every worker of veRL, and the names of losses; so this module imports neither veRL nor torch.
 """
 
 from pathlib import Path
+
+# veRL's own losses that take token weights: their names here, and veRL's. Not in `config`, which imports veRL, which imports
+# the losses before `config` is complete.
+WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
+LOSS_MODES = ("tr_grpo", "aspo", *WEIGHTED)
 
 
 def register_resolvers() -> None:

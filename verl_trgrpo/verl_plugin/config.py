@@ -16,14 +16,11 @@ from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
 from verl_trgrpo.core import ClipRange, DifficultyOptions, OutcomeOptions, TokenWeighting
+from verl_trgrpo.verl_plugin import LOSS_MODES
 
 # The attribute in which the wrapped ppo_loss passes the entropy: of its copy of the actor's configuration, the only argument
 # of a policy loss that can carry it.
 ENTROPY = "_token_entropy"
-
-# veRL's own losses that take token weights: their names here, and veRL's.
-WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
-LOSS_MODES = ("tr_grpo", "aspo", *WEIGHTED)
 
 
 @dataclass

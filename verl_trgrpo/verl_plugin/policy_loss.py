@@ -11,6 +11,7 @@ import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
 from verl_trgrpo.core import Tokens, TokenStatistic, compute_policy_loss
+from verl_trgrpo.verl_plugin import WEIGHTED
 from verl_trgrpo.verl_plugin import config as plugin_config
 
 # Tensors of a micro-batch, as keyword arguments of compute_policy_loss, and what a loss returns: the scalar and its metrics.
@@ -106,5 +107,5 @@ def _register(name: str, compute: Callable[..., _Result]) -> None:
 
 _register("tr_grpo", partial(_own_loss, surrogate="ppo"))
 _register("aspo", partial(_own_loss, surrogate="aspo"))
-for _own_name, _verl_name in plugin_config.WEIGHTED.items():
+for _own_name, _verl_name in WEIGHTED.items():
     _register(_own_name, partial(_weighted_verl_loss, name=_verl_name))
