@@ -70,7 +70,7 @@ notes:
 """
 
 _REASONING_GYM = """\
-Write puzzles of one task of reasoning-gym as train.parquet and test.parquet for veRL, with manifest.json.
+Write puzzles of a reasoning-gym task as train.parquet and test.parquet for veRL, with manifest.json.
 
 examples:
   verl-trgrpo data build reasoning-gym --task gsm_symbolic --train 2000 --test 200 --out data/gsm_symbolic
