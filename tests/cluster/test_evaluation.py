@@ -40,7 +40,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
         os.killpg(process.pid, signal.SIGINT)  # a terminal's Ctrl-C reaches vLLM's processes, too
         assert process.wait(LIMIT) == 130, (tmp_path / "log").read_text()[-3000:]
     said = (tmp_path / "log").read_text()
-    assert "interrupted; the same command goes on" in said and "Traceback" not in said
+    assert "interrupted; the same command continues" in said and "Traceback" not in said
     assert not psutil.wait_procs(children, timeout=LIMIT)[1], "vLLM outlived the evaluation"
     before = responses(path)
     assert len(before) == MADE
@@ -60,7 +60,7 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
     # Complete: nothing is made or loaded, and the report is the same.
     report, engine_log = (out / "report.json").read_text(), (out / "vllm.log").read_text()
     assert main(["eval", *map(str, words)]) == 0
-    assert "0 responses made now" in capsys.readouterr().out
+    assert ": 0 new responses" in capsys.readouterr().out
     assert (out / "report.json").read_text() == report and (out / "vllm.log").read_text() == engine_log
 
 
@@ -94,7 +94,7 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
 
     # Complete, so the server is not needed; with a response missing it is.
     assert main(["eval", *map(str, words), f"url={server.url}"]) == 0
-    assert "0 responses made now" in capsys.readouterr().out
+    assert ": 0 new responses" in capsys.readouterr().out
     path = out / "test.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     result = subprocess.run(command(*words, f"url={server.url}"), capture_output=True, text=True, check=False)
