@@ -118,7 +118,9 @@ class Judge:
             reason = "it ends at once"
         if reason:
             self.close()
-            raise RuntimeError(f"the judge of answers cannot start: {reason}. Is math-verify installed?")
+            raise RuntimeError(
+                f"the judge of answers cannot start: {reason}; are the extras rewards and puzzles installed?"
+            )
         self._connection = connection
         return connection
 

@@ -69,15 +69,15 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     Raises:
         ValueError: or another error of reasoning-gym, for an unknown task or an invalid configuration.
     """
-    truth = json.loads(ground_truth)
     before, closed, _ = response.rpartition("</answer>")
     _, opened, answer = before.rpartition("<answer>")
     if not closed or not opened:
         return Score(0.0, acc=0.0, format_ok=0.0)
-    return _score_answer(truth, answer.strip())
+    return _score_answer(ground_truth, answer.strip())
 
 
-def _score_answer(truth: Mapping[str, Any], answer: str) -> Score:
+def _score_answer(ground_truth: str, answer: str) -> Score:
+    truth = json.loads(ground_truth)
     task, entry = truth["task"], truth["entry"]
     if task in NUMBER_TASKS:
         right = compare([str(entry["answer"])], answer, lambda *_: False)
@@ -85,7 +85,7 @@ def _score_answer(truth: Mapping[str, Any], answer: str) -> Score:
     if not is_in_language(task, answer):
         return Score(0.0, acc=0.0)
     try:
-        value, _ = judge.ask(json.dumps(truth), answer, limit=VERIFIER_SECONDS)
+        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
     if value is None:  # the verifier raised; an unknown task or configuration is not the answer's fault
@@ -217,8 +217,7 @@ def check_verifier(task: str, truths: Sequence[str]) -> None:
         return [
             (right, wrong)
             for truth, right, wrong in probes
-            if not compare([right or "-"], wrong, lambda *_: False)
-            and _score_answer(json.loads(truth), wrong).acc == 1.0
+            if not compare([right or "-"], wrong, lambda *_: False) and _score_answer(truth, wrong).acc == 1.0
         ]
 
     found = paid(always)
