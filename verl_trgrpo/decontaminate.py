@@ -5,20 +5,24 @@ A train row is contaminated by a test row if one of these holds:
 - equal prompts (see `normalize_text`);
 - rows that mean the same for their task: Knights-and-Knaves puzzles that differ only in names and order;
 - overlap: at least the share `threshold` of the words of the test row's question is in runs of `ngram` words (n-grams)
-  that the train row's question contains, too. A question with fewer words has to equal the whole other question, word by
-  word. Two puzzles are not compared in this way, because puzzles share their phrases.
+  that the train row's question contains, too, and the train row's question has all of its numbers: problems that differ in
+  their numbers are different ones. A question with fewer words has to equal the whole other question, word by word. Two
+  puzzles are not compared in this way, because puzzles share their phrases.
 
-A question is `extra_info.question` if the builder recorded it, else the last message of the user, including instructions.
+A question is `extra_info.question` if the builder recorded it, else the last message of the user. Its words are those of
+`words_of`, in which typesetting makes no difference, without instructions: runs of `ngram` words in a tenth of the rows of a
+file.
 
-The train file is read row by row; memory grows with the test files and the matches.
+The train file is read row by row; memory grows with the test files and the matches, and time with the train file: a run of
+words in more than `_MAX_TESTS_OF_RUN` test rows is a phrase, which does not tell problems apart.
 """
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +32,25 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import count_of, escape_controls
+from verl_trgrpo.common.text import count_of, escape_controls, shorten
 from verl_trgrpo.data.rows import (
     RawRow,
     display_names,
     extra_info_of,
-    normalize_text,
     read_rows,
     read_schema,
     row_keys,
     spoken_messages,
 )
+from verl_trgrpo.tasks.math.words import words_of
 
 EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
 _MAX_SHOWN = 10
-_WORD = re.compile(r"\w+|[-+*/^=<>−×÷≤≥≠]")
+_MAX_TESTS_OF_RUN = 100
+# A run of words belongs to an instruction from this share of a file's rows on; of a train file these first rows are read.
+_SHARE_OF_INSTRUCTION = 0.1
+_MIN_ROWS_OF_INSTRUCTION = 20
+_SAMPLED_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,8 @@ class ContaminationOptions:
 
     train: Positional[Path]
     against: tuple[Path, ...]
-    ngram: int = 13
-    threshold: float = 0.8
+    ngram: int = 8
+    threshold: float = 0.7
     out: Path | None = None
     force: bool = False
 
@@ -114,11 +122,13 @@ class Contamination:
         train_rows: number of rows of the train file.
         matches: one for each contaminated row, in order.
         tests: for each test file, its number of rows and how many of them are in the train file.
+        instructions: words that were left out, as phrases, because so many rows of a file share them.
     """
 
     train_rows: int
     matches: tuple[Match, ...]
     tests: Mapping[str, tuple[int, int]]
+    instructions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,6 +142,59 @@ class _Question:
     def is_puzzle(self) -> bool:
         return any(key.startswith("task:") for key in self.keys)
 
+    @property
+    def numbers(self) -> set[str]:
+        return {word for word in self.words if word[0].isdigit()}
+
+
+class _Instructions:
+    """Runs of words that many rows of a file share.
+
+    Args:
+        ngram: words in a run.
+    """
+
+    def __init__(self, ngram: int) -> None:
+        self._ngram = ngram
+        self._runs: set[tuple[str, ...]] = set()
+        self.phrases: dict[str, None] = {}
+
+    def learn(self, questions: Sequence[_Question]) -> None:
+        """Add the runs that a tenth of the questions of one file have, and at least 20 of them."""
+        rows = Counter(run for question in questions for run in {*runs_of(question.words, self._ngram)})
+        least = max(_MIN_ROWS_OF_INSTRUCTION, _SHARE_OF_INSTRUCTION * len(questions))
+        new = {run for run, count in rows.items() if count >= least}
+        self._runs |= new
+        for question in questions if new else ():
+            for start, end in self._spans(question.words):
+                self.phrases.setdefault(" ".join(question.words[start:end]))
+
+    def remove(self, question: _Question) -> _Question:
+        """Return a question without them."""
+        kept, words = 0, []
+        for start, end in self._spans(question.words) if self._runs else ():
+            words += question.words[kept:start]
+            kept = end
+        return _Question(question.keys, (*words, *question.words[kept:])) if kept else question
+
+    def _spans(self, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+        """Yield first and last position, exclusive, of every stretch of `words` that the runs cover."""
+        start = end = 0
+        for position, run in enumerate(runs_of(words, self._ngram)):
+            if run in self._runs:
+                if position > end:
+                    if end:
+                        yield start, end
+                    start = position
+                end = position + self._ngram
+        if end:
+            yield start, end
+
+
+def runs_of(words: tuple[str, ...], ngram: int) -> Iterable[tuple[str, ...]]:
+    """Return all runs of `ngram` words."""
+    return zip(*(words[i:] for i in range(ngram)), strict=False)
+
 
 def find_contamination(options: ContaminationOptions, progress: Progress = no_progress) -> Contamination:
     """Return the rows of the train file that match a row of a test file.
@@ -140,24 +203,29 @@ def find_contamination(options: ContaminationOptions, progress: Progress = no_pr
         ValueError: a file cannot be read.
     """
     names = display_names([*options.against, options.train])
+    instructions = _Instructions(options.ngram)
+    by_file: dict[Path, list[_Question]] = {}
+    for path in options.against:
+        by_file[path] = [*_questions(path, names[path], progress)]
+        instructions.learn(by_file[path])
+    instructions.learn([*islice(_questions(options.train, names[options.train], no_progress), _SAMPLED_ROWS)])
     tests = [
-        (names[path], row, question)
-        for path in options.against
-        for row, question in enumerate(_questions(path, names[path], progress))
+        (names[path], row, instructions.remove(question))
+        for path, questions in by_file.items()
+        for row, question in enumerate(questions)
     ]
     index = _TestIndex([question for _, _, question in tests], options)
     matches, hit, count = [], set(), 0
     for row, question in enumerate(_questions(options.train, names[options.train], progress)):
         count += 1
-        if found := index.find(question):
+        if found := index.find(instructions.remove(question)):
             hit |= {*found}
             best = max(found, key=lambda test: (found[test][1], found[test][0] != OVERLAP, -test))
             matches.append(Match(row, *found[best], *tests[best][:2]))
     files = [name for name, _, _ in tests]
     hits = [files[test] for test in hit]
-    return Contamination(
-        count, tuple(matches), {name: (files.count(name), hits.count(name)) for name in dict.fromkeys(files)}
-    )
+    counts = {name: (files.count(name), hits.count(name)) for name in dict.fromkeys(files)}
+    return Contamination(count, tuple(matches), counts, tuple(instructions.phrases))
 
 
 def _questions(path: Path, name: str, progress: Progress) -> Iterator[_Question]:
@@ -180,14 +248,6 @@ def question_text(row: RawRow) -> str:
     return (of_user or [content for _, content in messages] or [""])[-1]
 
 
-def words_of(text: str) -> list[str]:
-    """Return the words of a normalized string: runs of letters and digits, and signs of arithmetic one by one.
-
-    Other punctuation is left out, so that quotes, full stops and the braces of LaTeX make no difference.
-    """
-    return _WORD.findall(normalize_text(text))
-
-
 class _TestIndex:
     """Find test questions by equality and by runs of words; a test question is its position in `tests`."""
 
@@ -202,7 +262,7 @@ class _TestIndex:
         for test, question in enumerate(tests):
             for key in (*question.keys, question.words):
                 self._by_key[key].append(test)
-            for position, run in enumerate(self._runs(question.words)):
+            for position, run in enumerate(runs_of(question.words, options.ngram)):
                 self._by_run[question.is_puzzle][run].append((test, position))
 
     def find(self, question: _Question) -> dict[int, tuple[str, float]]:
@@ -211,11 +271,13 @@ class _TestIndex:
         for key in question.keys:
             for test in self._by_key.get(key, ()):
                 found.setdefault(test, (EQUAL_PROMPT if key.startswith("text:") else EQUAL_PUZZLE, 1.0))
-        covered: dict[int, set[int]] = defaultdict(set)
-        for run in self._runs(question.words):
-            for test, position in self._positions(run, question.is_puzzle):
-                covered[test].update(range(position, position + len(run)))
-        shares = {test: len(positions) / len(self._tests[test].words) for test, positions in covered.items()}
+        covered = self._covered(question)
+        numbers = question.numbers if covered else frozenset()
+        shares = {
+            test: len(positions) / len(self._tests[test].words)
+            for test, positions in covered.items()
+            if self._tests[test].numbers <= numbers
+        }
         if question.words:
             equal = self._by_key.get(question.words, ())
             shares |= {test: 1.0 for test in equal if not (question.is_puzzle and self._tests[test].is_puzzle)}
@@ -224,12 +286,15 @@ class _TestIndex:
                 found.setdefault(test, (OVERLAP, round(share, 4)))
         return found
 
-    def _positions(self, run: tuple[str, ...], is_puzzle: bool) -> Iterator[tuple[int, int]]:
-        for puzzles in (False,) if is_puzzle else (False, True):
-            yield from self._by_run[puzzles].get(run, ())
-
-    def _runs(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        return zip(*(words[i:] for i in range(self._options.ngram)), strict=False)
+    def _covered(self, question: _Question) -> dict[int, set[int]]:
+        """Return test -> positions of its words that lie in a run which `question` has, too."""
+        covered: dict[int, set[int]] = defaultdict(set)
+        for index in [self._by_run[False]] if question.is_puzzle else self._by_run.values():
+            for run in runs_of(question.words, self._options.ngram) if index else ():
+                if (places := index.get(run)) and len(places) <= _MAX_TESTS_OF_RUN:
+                    for test, position in places:
+                        covered[test].update(range(position, position + len(run)))
+        return covered
 
 
 def write_clean(found: Contamination, options: ContaminationOptions) -> None:
@@ -289,6 +354,11 @@ def render(found: Contamination, out: Path | None) -> str:
         lines.append(f"  train row {match.train_row}: {match.reason}{share}, {match.test_file} row {match.test_row}")
     if len(found.matches) > _MAX_SHOWN:
         lines.append(f"  and {len(found.matches) - _MAX_SHOWN} more (the manifest beside --out has all)")
+    if found.instructions:
+        longest = max(found.instructions, key=len)
+        lines.append(
+            f"  left out as instructions: {count_of(len(found.instructions), 'phrase')}, such as {shorten(longest)}"
+        )
     if out is not None:
         left = count_of(found.train_rows - len(found.matches), "row")
         lines.append(f"{out}: {left}; dropped rows are in {manifest_path(out)}")

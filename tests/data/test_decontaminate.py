@@ -19,9 +19,9 @@ from verl_trgrpo.decontaminate import (
     find_contamination,
     manifest_path,
     render,
-    words_of,
     write_clean,
 )
+from verl_trgrpo.tasks.math.words import words_of
 
 
 def texts(count, words=30, seed=0, alphabet="abcdefghij"):
@@ -59,10 +59,6 @@ def find(tmp_path):
         return find_contamination(ContaminationOptions(train_path, tuple(paths), **options))
 
     return find
-
-
-def test_words_keep_signs_of_arithmetic_and_drop_other_punctuation():
-    assert words_of(r'"\frac{X^2}{y}" + z_1 = 3.5!') == ["frac", "x", "^", "2", "y", "+", "z_1", "=", "3", "5"]
 
 
 def test_equal_prompts_are_found_in_any_test_file(find):
@@ -108,7 +104,7 @@ def test_a_changed_word_does_not_hide_a_prompt_but_many_do(find):
     every_tenth = " ".join("changed" if i % 10 == 5 else word for i, word in enumerate(words))
     first_half = " ".join(words[:30])
     inside = f"{texts(1, seed=2)[0]} {test[0]} {texts(1, seed=3)[0]}"
-    found = find([one_changed, every_tenth, first_half, inside, *texts(10)], test)
+    found = find([one_changed, every_tenth, first_half, inside, *texts(10)], test, ngram=13, threshold=0.8)
     assert [(match.train_row, match.share) for match in found.matches] == [(0, round(59 / 60, 4)), (3, 1.0)]
     assert {match.reason for match in found.matches} == {"overlap"}
 
@@ -132,6 +128,34 @@ def test_short_prompts_have_to_be_equal_as_a_whole(find):
 
 
 INSTRUCTION = " Let us think step by step and put the final answer of the problem into a box at the very end."
+
+
+def test_numbers_tell_problems_apart(find):
+    test = ["A train leaves at 7 and needs 35 minutes for the way from one town to another one by the sea."]
+    other = test[0].replace("35", "45")
+    reworded = test[0].replace("A train", "On Monday a train") + " Its length is 120 m."
+    assert pairs(find([other, reworded], test)) == [(1, "test0.parquet", 0, "overlap")]
+
+
+def test_instructions_that_many_rows_share_are_left_out_and_named(find):
+    train, test = texts(40, words=5), texts(40, words=5, seed=1)
+    train[7] = test[3]
+    found = find(*([question + INSTRUCTION for question in questions] for questions in (train, test)))
+    assert pairs(found) == [(7, "test0.parquet", 3, "equal prompt")]
+    assert found.instructions == (" ".join(words_of(INSTRUCTION)),)
+    assert found.instructions[0][:20] in render(found, None)
+    # Words behind an instruction are compared as those in front of it.
+    hidden = find([*train[:7], INSTRUCTION + test[3], *train[8:]], [q + INSTRUCTION for q in test])
+    assert pairs(hidden) == [(7, "test0.parquet", 3, "overlap")]
+
+
+def test_a_phrase_of_many_test_rows_costs_no_comparison_with_each(find):
+    phrase = texts(1, words=10, seed=5)[0]
+    tests = [f"{question} {phrase}" for question in texts(101, words=120, seed=1)]
+    others = texts(1000, words=3, seed=2)  # too many rows for the phrase to be an instruction of the file
+    found = find([phrase], [*tests, *others], threshold=0.01)
+    assert found.matches == found.instructions == ()
+    assert len(find([phrase], [*tests[:99], *others], threshold=0.01).matches) == 1
 
 
 def test_the_question_that_a_builder_recorded_counts_and_not_its_instruction(tmp_path):
@@ -192,7 +216,7 @@ def test_the_clean_file_has_the_other_rows_as_they_were(tmp_path, dirty):
     assert after.to_pylist() == [r for i, r in enumerate(before.to_pylist()) if i not in (1, 4)]
     assert (manifest["train_rows"], manifest["tests"]) == (2500, {"test.parquet": [5, 2]})
     assert manifest["sha256"] == {path.name: file_sha256(path) for path in (dirty.train, *dirty.against, dirty.out)}
-    assert (manifest["ngram"], manifest["threshold"]) == (13, 0.8)
+    assert (manifest["ngram"], manifest["threshold"]) == (dirty.ngram, dirty.threshold)
     assert [(m["train_row"], m["test_file"], m["test_row"], m["reason"]) for m in manifest["matches"]] == pairs(found)
     assert str(tmp_path) not in manifest_path(dirty.out).read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == [

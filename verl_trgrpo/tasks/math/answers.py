@@ -51,7 +51,7 @@ _CHARACTERS = str.maketrans(
     }
 )  # fmt: skip
 
-_COMMANDS = {
+COMMANDS = {
     "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
     "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
     "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
@@ -60,7 +60,7 @@ _COMMANDS = {
     "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
     "langle": "(", "rangle": ")",
 }  # fmt: skip
-_COMMAND = re.compile(rf"\\({'|'.join(_COMMANDS)})(?![a-zA-Z])")
+_COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")
 _LAYOUT = re.compile(
     r"\\[()\[\]]"  # \( and \[ begin a formula
     r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*\.?"
@@ -140,10 +140,10 @@ def normalize(text: str) -> str:
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
     thousands become `GROUP`, row breaks `ROW`.
     """
-    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, _plain_characters(text)))
+    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, plain_characters(text)))
     if match := _MARKDOWN.fullmatch(text):
         text = match[2]
-    text = _COMMAND.sub(lambda match: _COMMANDS[match[1]], text)
+    text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
     text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
@@ -163,7 +163,7 @@ def normalize(text: str) -> str:
     return text[1:-1].strip().rstrip(".") if text.startswith("{") and enclosed(text) else text
 
 
-def _plain_characters(text: str) -> str:
+def plain_characters(text: str) -> str:
     for pattern, mark, plain in _SCRIPTS:
         text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
     text = text.replace(r"\$", _DOLLAR).replace("º", "°")
