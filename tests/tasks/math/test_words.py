@@ -26,9 +26,8 @@ def test_typesetting_makes_no_difference(case):
 
 
 def test_words_numbers_and_signs():
-    assert words_of(r"Let $x_1 + \frac{3.5}{y} < ab$; say why, e.g. in 2 lines.") == (
-        "let x 1 + frac 3.5 y < a b say why e g in 2 lines".split(" ")
-    )
+    words = words_of(r"Let $x_1 + \frac{3.5}{y} < ab$; say why, e.g. in 2 lines.")
+    assert " ".join(words) == "let x 1 + frac 3.5 y < a b say why e g in 2 lines"
 
 
 def test_scripts_without_spaces_have_a_word_for_each_character():

@@ -1,4 +1,4 @@
-r"""Read a question as words in one spelling of its mathematics, so that questions of differently typeset files can be compared."""
+r"""Read a question as words in one spelling of its mathematics, so that differently typeset files can be compared."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from verl_trgrpo.tasks.math.answers import COMMANDS, plain_characters
 _MARKUP = re.compile(
     r"\\(?:begin|end)\s*\{[^}]*\}(?:\{[^}]*\})?|\\tag\s*\{[^}]*\}|\[/?(?:i|b|u|list|hide|\*)\]|\\[()\[\]]|\$"
 )
-_LAYOUT = frozenset(
+_LAYOUT_NAMES = (
     "left right middle displaystyle textstyle quad qquad text textbf textit textrm mathrm mathbf mathit emph mbox bf rm it "
-    "big bigg limits hline cline operatorname ensuremath phantom".split(" ")
+    "big bigg limits hline cline operatorname ensuremath phantom"
 )
+_LAYOUT = frozenset(_LAYOUT_NAMES.split(" "))
 _SPELLING = {
     "leq": "le", "geq": "ge", "neq": "ne", "dotsc": "ldots", "dotsb": "ldots", "to": "rightarrow", "mapsto": "rightarrow",
     "cdot": "times", "ast": "times", "equal": "=", "plus": "+", "minus": "-",
