@@ -23,7 +23,12 @@ OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 
 _JUDGE = "reward.reward_model"
 # Keys that name a Python file, or a module behind pkg://.
-_PYTHON_FILES = (f"{REWARD}.path", "data.custom_cls.path", "trainer.v1.sampler.custom_sampler.path")
+_PYTHON_FILES = (
+    f"{REWARD}.path",
+    "reward.reward_manager.module.path",
+    "data.custom_cls.path",
+    "trainer.v1.sampler.custom_sampler.path",
+)
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
