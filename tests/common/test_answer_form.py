@@ -216,7 +216,9 @@ def seconds(function, *arguments):
     return min(times)
 
 
-@pytest.mark.parametrize("piece", [r"\boxed ", "Answer:\n", "Answer: \n ", "<answer>", "</answer>", "#### ", "\n\n", "* ", "\n "])
+@pytest.mark.parametrize(
+    "piece", [r"\boxed ", "Answer:\n", "Answer: \n ", "<answer>", "</answer>", "#### ", "\n\n", "* ", "\n "]
+)
 def test_the_time_is_linear_in_the_length(piece):
     for form in ANSWER_FORMS:
         short, long = (seconds(read_answer, piece * n, form) for n in (10_000, 80_000))

@@ -234,7 +234,7 @@ def _box_content(text: str, box: re.Match[str]) -> str | None:
 
 # --- What a reward gets ----------------------------------------------------------------------------------------------
 
-# Keys of extra_info. The first is veRL's own, under which its naive manager hands over the messages of the prompt.
+# Keys of extra_info; the first is veRL's name for the messages of the prompt.
 PROMPT, THINKING_OPENED, CUT_OFF = "raw_prompt", "thinking_opened", "cut_off"
 
 

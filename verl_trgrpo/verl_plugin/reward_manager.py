@@ -1,8 +1,7 @@
 """Extend veRL's reward managers: they hand the prompt to the reward, and report whether the response was cut off.
 
-For ``reward.reward_manager`` with ``source: importlib``: ``getattr(module, name)`` gives veRL's manager of that name, extended,
-so `naive`, `dapo` and any other that is registered work here as they do without this module. On its own, veRL's `naive` hands
-over the prompt by accident (the agent loop returns it among its extra fields) and `dapo` does not.
+veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manager`` with ``source: importlib``, which asks for
+``getattr(module, name)``: each of veRL's managers (`naive`, `dapo`, ...) is found here, extended, under its own name.
 """
 
 from __future__ import annotations

@@ -12,14 +12,12 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD
+from verl_trgrpo.runs.checks.files import MANAGER, OWN_MANAGER, OWN_REWARDS, REWARD, has_own_manager
 from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
 _SAMPLER = "trainer.v1.sampler.custom_sampler.path"
-_MANAGER = "reward.reward_manager"
-_OWN_MANAGER = "pkg://verl_trgrpo.verl_plugin.reward_manager"
 
 
 class Values:
@@ -124,27 +122,14 @@ RULES = (
         level=Level.WARNING,
     ),
     Rule(
-        f"{_MANAGER}.name",
-        lambda v: _is_manager(v[f"{_MANAGER}.name"]),
-        "is not one of veRL's reward managers; use naive or dapo",
-        asked=lambda v: v[f"{_MANAGER}.module.path"] == _OWN_MANAGER and v[f"{_MANAGER}.source"] == "importlib",
-    ),
-    Rule(
-        f"{_MANAGER}.name",
-        lambda v: v[f"{_MANAGER}.module.path"] == _OWN_MANAGER and v[f"{_MANAGER}.source"] == "importlib",
-        f"with {{{_MANAGER}.source}} and {{{_MANAGER}.module.path}} the rewards may not get the prompt, so an answer may be read "
-        f"in the wrong place; set {_MANAGER}.source=importlib {_MANAGER}.module.path={_OWN_MANAGER}, which has veRL's managers",
+        f"{MANAGER}.name",
+        lambda v: has_own_manager(v.config),
+        f"with {{{MANAGER}.source}} and {{{MANAGER}.module.path}} the rewards may not get the prompt, so an answer may be read "
+        f"in the wrong place; set {MANAGER}.source=importlib {MANAGER}.module.path={OWN_MANAGER}, which has veRL's managers",
         asked=lambda v: v[f"{REWARD}.path"] == OWN_REWARDS,
         level=Level.WARNING,
     ),
 )  # fmt: skip
-
-
-def _is_manager(name: Any) -> bool:
-    """Ask veRL, which this stage has imported."""
-    from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
-
-    return name in REWARD_MANAGER
 
 
 def rule_findings(config: DictConfig) -> list[Finding]:
