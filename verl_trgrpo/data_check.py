@@ -318,13 +318,18 @@ def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: Answe
     answers = _answers(truth)
     if reference:
         response = reference(truth)
-        if response is None or form is None or read_answer(response, form) is not None:
+        if response is None or form is None or _opening(form) in response:
             yield response
             return
         elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
         answers = [next((answer for answer in elsewhere if answer is not None), response)]
     for answer, each in product(answers, [form] if form else USUAL_FORMS):
         yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
+
+
+def _opening(form: AnswerForm) -> str:
+    """Return what stands in front of an answer in a form."""
+    return state_answer("\n", form).partition("\n")[0].rstrip()
 
 
 def _answers(truth: Any) -> list[str]:
