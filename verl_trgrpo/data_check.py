@@ -8,9 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verl_trgrpo.common.answer_form import (
+    ANSWER_FORMS,
+    AnswerForm,
+    asked_form,
+    read_answer,
+    reward_input,
+    state_answer,
+)
 from verl_trgrpo.common.findings import Finding, Level, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
@@ -33,6 +42,7 @@ from verl_trgrpo.data.rows import (
 )
 from verl_trgrpo.data.sources import named_like_test
 from verl_trgrpo.tasks import compute_score, has_reward, known_data_sources, reference_response_of
+from verl_trgrpo.tasks.registry import ReferenceResponse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +54,8 @@ CHECKS = (
 )  # fmt: skip
 TRAIN, TEST = "train", "test"
 
-# The forms in which rewards usually expect an answer.
-ANSWER_FORMS = ("<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>")
+# The forms in which rewards usually expect an answer, for prompts that ask for none.
+USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 _MAX_EXAMPLES = 3
 
@@ -271,16 +281,27 @@ def reward_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
 
 
 def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
-    """Score responses that state the ground truth; return a finding unless one of them gets ``acc`` 1.0."""
+    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right."""
+    asked = asked_form(row.get("prompt"))
+    found = _stated_gold_finding(row, source, where, asked)
+    if found and found.level is Level.ERROR and asked:
+        for form in ANSWER_FORMS:
+            if form != asked and _stated_gold_finding(row, source, where, form) is None:
+                forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
+                return Finding.error(where, f"the prompt asks for {forms}; change the prompt or the data source")
+    return found
+
+
+def _stated_gold_finding(row: RawRow, source: str, where: str, form: AnswerForm | None) -> Finding | None:
+    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0."""
     truth = ground_truth_of(row)
-    shown = shorten(truth)
+    given = reward_input(extra_info_of(row), row.get("prompt"))
+    shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
     found = Finding.error(where, f"the ground truth {shown} contains no answer")
-    reference = reference_response_of(source)
-    responses = [reference(truth)] if reference else [form.format(a) for a in _answers(truth) for form in ANSWER_FORMS]
-    for response in responses:
+    for response in _gold_responses(truth, reference_response_of(source), form):
         if response is None:
             return Finding.not_checked("", f"{source} has no reference response for some rows")
-        verdict = compute_score(source, response, truth, extra_info_of(row))
+        verdict = compute_score(source, response, truth, given)
         if verdict["gold_unparseable"]:
             return Finding.error(where, f"the reward of {source!r} cannot read the ground truth {shown}")
         if verdict["acc"] == 1.0:
@@ -288,8 +309,27 @@ def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
         if verdict["timed_out"]:
             found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
         else:
-            found = Finding.error(where, f"the ground truth {shown} as an answer gets acc {verdict['acc']}")
+            found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
     return found
+
+
+def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
+    """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
+    answers = _answers(truth)
+    if reference:
+        response = reference(truth)
+        if response is None or form is None or _opening(form) in response:
+            yield response
+            return
+        elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
+        answers = [next((answer for answer in elsewhere if answer is not None), response)]
+    for answer, each in product(answers, [form] if form else USUAL_FORMS):
+        yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
+
+
+def _opening(form: AnswerForm) -> str:
+    """Return what stands in front of an answer in a form."""
+    return state_answer("\n", form).partition("\n")[0].rstrip()
 
 
 def _answers(truth: Any) -> list[str]:

@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy, pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from verl_trgrpo.common.answer_form import reward_input
 from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.findings import range_errors
@@ -162,6 +163,7 @@ class Row(NamedTuple):
     source: str
     prompt: list[int]
     truth: Any
+    extra: dict[str, Any]  # the prompt's text, which says in which form to answer
 
 
 class Batch(NamedTuple):
@@ -181,7 +183,8 @@ def read_rows(path: str, tokenizer: Any) -> list[Row]:
     for row in pyarrow.parquet.read_table(path, columns=["data_source", "prompt", "reward_model"]).to_pylist():
         text = tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        rows.append(Row(row["data_source"], ids, row["reward_model"]["ground_truth"]))
+        extra = reward_input({}, row["prompt"], thinking_opened=text.rstrip().endswith("<think>"))
+        rows.append(Row(row["data_source"], ids, row["reward_model"]["ground_truth"], extra))
     return rows
 
 
@@ -332,7 +335,7 @@ def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, floa
     texts = tokenizer.batch_decode(
         [ids[keep] for ids, keep in zip(batch.responses, batch.mask, strict=True)], skip_special_tokens=True
     )
-    return [compute_score(row.source, text, row.truth) for row, text in zip(rows, texts, strict=True)]
+    return [compute_score(row.source, text, row.truth, row.extra) for row, text in zip(rows, texts, strict=True)]
 
 
 def update(
@@ -396,6 +399,8 @@ def training_step(
     found = scores(batch, rows, tokenizer)
     rewards = [score["score"] for score in found]
     lengths = batch.mask.sum(-1)
+    last = batch.responses[torch.arange(len(rows)), lengths - 1]
+    cut_off = torch.isin(last, torch.tensor(end_tokens(model), device=last.device), invert=True)
     at_end = torch.zeros_like(batch.log_probs)
     at_end[torch.arange(len(rows)), lengths - 1] = torch.tensor(rewards, device=at_end.device)
     groups = [i // options.samples for i in range(len(rows))]
@@ -406,7 +411,7 @@ def training_step(
         part = Batch(*(x[start : start + size] for x in batch))
         updates.append(update(model, optimizer, part, advantages[start : start + size], ref, options))
     return pooled(updates) | {
-        **group_metrics(groups, rewards, found),
+        **group_metrics(groups, rewards, found), "critic/cut_off_frac": cut_off.float().mean().item(),
         "critic/score/mean": mean(rewards), "critic/acc/mean": mean([score["acc"] for score in found]),
         "actor/entropy": batch.entropies[batch.mask].mean().item(),
         "response_length/mean": lengths.float().mean().item(), "response_length/max": lengths.max().item(),

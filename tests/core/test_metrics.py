@@ -70,7 +70,12 @@ def test_statistics_of_nothing_are_zero():
 def test_shares_of_groups_are_those_of_counting(seed):
     chance = random.Random(seed)
     batch = [
-        (chance.randrange(12), chance.choice([0.0, 1.0]), {"format_ok": chance.choice([0.0, 1.0])}) for _ in range(40)
+        (
+            chance.randrange(12),
+            chance.choice([0.0, 1.0]),
+            {"format_ok": chance.choice([0.0, 1.0]), "cut_off": chance.choice([0.0, 0.0, 1.0])},
+        )
+        for _ in range(40)
     ]
     groups, rewards, infos = zip(*batch, strict=True)
     found = group_metrics(groups, rewards, infos)
@@ -80,9 +85,12 @@ def test_shares_of_groups_are_those_of_counting(seed):
     equal = [all(reward == rows[0] for reward in rows) for rows in by_group]
     assert found["critic/equal_groups_frac"] == sum(equal) / len(equal)
     assert found["critic/no_answer_frac"] == sum(info["format_ok"] == 0 for info in infos) / 40
+    assert found["critic/cut_off_frac"] == sum(info["cut_off"] == 1 for info in infos) / 40
 
 
 def test_a_reward_that_says_nothing_of_answers_gets_no_share_of_them():
     assert group_metrics("aabb", [1, 1, 0, 1], [{}] * 4) == {"critic/equal_groups_frac": 0.5}
     assert group_metrics("aabb", [1, 1, 0, 1], []) == {"critic/equal_groups_frac": 0.5}
     assert group_metrics("", [], []) == {}
+    partly = [{"cut_off": 1.0, "format_ok": 1.0}, {"format_ok": 1.0}]
+    assert group_metrics("ab", [1, 1], partly) == {"critic/equal_groups_frac": 1.0, "critic/no_answer_frac": 0.0}

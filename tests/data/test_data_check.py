@@ -280,6 +280,53 @@ def test_the_usual_forms_of_answers_are_tried(tmp_path, families, form):
     assert results(write(tmp_path / "data.parquet", rows))["reward of gold"].status == "ok"
 
 
+BOX, TAGS = "Put your final answer within \\boxed{}.", "Answer inside <answer> and </answer>."
+LINE = "The last line of your response should be of the form Answer: $Answer (without quotes)."
+MATH = {"data_source": "math"} | truth("42")
+
+
+def reads_boxes(response, gold, info):
+    return Score(1.0, acc=float(response.endswith(f"\\boxed{{{gold}}}")))
+
+
+def refuses(response, gold, info):
+    return Score(0.0, acc=0.0)
+
+
+# Row, instruction of the prompt, and what the message names; nothing where the file is right.
+FORMS = {
+    "mathematics in a box": (MATH, BOX, ()),
+    "mathematics on a line": (MATH, LINE, ()),
+    "mathematics in tags": (MATH, TAGS, ()),
+    "DAPO": (MATH | {"data_source": "math_dapo"}, LINE, ()),
+    "DAPO in a box": (MATH | {"data_source": "math_dapo"}, BOX, ()),
+    "puzzle in tags": ({}, TAGS, ()),
+    "puzzle in a box": ({}, BOX, ("\\boxed{...}", "'kk_2ppl'", "<answer>...</answer>")),
+    "search on a line": (
+        {"data_source": "searchR1_nq"} | truth({"target": ["Rome"]}),
+        LINE,
+        ("Answer: ...", "searchR1_nq"),
+    ),
+    "own reward": ({"data_source": "boxes"} | truth("42"), BOX, ()),
+    "own reward on a line": ({"data_source": "boxes"} | truth("42"), LINE, ("Answer: ...", "'boxes'", "\\boxed{...}")),
+    "own reward with a reference": ({"data_source": "referenced"} | truth("42"), LINE, ("Answer: ...", "\\boxed{...}")),
+    "own reward that takes nothing": ({"data_source": "refuses"} | truth("42"), BOX, ("'42'", "\\boxed{...}", "0.0")),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, families, name):
+    register_reward("boxes")(reads_boxes)
+    register_reward("referenced", reference_response=lambda gold: f"It is \\boxed{{{gold}}}")(reads_boxes)
+    register_reward("refuses")(refuses)
+    changes, instruction, named = FORMS[name]
+    rows = [row(i, prompt=user(f"Question {i}? {instruction}")) | changes for i in range(2)]
+    found = results(write(tmp_path / "data.parquet", rows))["reward of gold"]
+    assert (found.status, found.count) == (("error", 2) if named else ("ok", 0))
+    if named:
+        assert found.examples[0].startswith("data.parquet row 0") and all(part in found.examples[0] for part in named)
+
+
 @pytest.mark.parametrize(
     ("verdict", "status", "example"),
     [

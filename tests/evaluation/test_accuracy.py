@@ -38,6 +38,20 @@ def test_figures_of_a_small_case_by_hand():
     assert summary.mean_of_sources is None
 
 
+def test_the_reward_gets_the_prompt_and_how_it_was_rendered():
+    asks_for_a_line = row(0, text="End your response with 'Answer: $Answer'.")
+    texts = {"Answer: 4": 1.0, "<answer>4</answer>": 0.0}
+    for text, acc in texts.items():
+        for extra, factor in (({}, 1.0), ({"thinking_opened": True}, 0.0)):
+            response = Response(0, 0, text, 9, cut=False, extra=extra)
+            [(_, _, verdict)] = score_responses([asks_for_a_line], [response])
+            assert verdict.acc == acc * factor
+    given = Response(0, 0, "", 9, cut=True, extra={"model_text": [""]}).reward_input(asks_for_a_line)
+    assert given == {
+        "index": 0, "model_text": [""], "raw_prompt": asks_for_a_line.messages, "thinking_opened": False, "cut_off": True,
+    }  # fmt: skip
+
+
 def test_unknown_verdicts_are_left_out_and_counted():
     summary = summarize(items([[1.0, None], [0.0, 1.0], [None, None]]), k=2, seed=0)
     (source,) = summary.sources.values()

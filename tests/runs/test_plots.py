@@ -52,6 +52,12 @@ def test_only_logged_metrics_are_drawn_and_odd_names_do_no_harm(tmp_path):
     assert plot.name == "gradient_norm" and plot.png.startswith(b"\x89PNG")
 
 
+def test_cut_off_responses_are_drawn(tmp_path):
+    write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {step: {"critic/cut_off_frac": 0.1} for step in range(3)})
+    [plot] = plot_arms(arms_of(tmp_path), None, upto=2)
+    assert plot.name == "cut_off"
+
+
 def test_a_metric_with_one_step_is_drawn_arm_beside_arm(tmp_path):
     pictures = []
     for last in (0.4, 0.6):

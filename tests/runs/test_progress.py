@@ -6,6 +6,7 @@ from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.progress import RunProgress
 
 EQUAL, NO_ANSWER, REWARD = "critic/equal_groups_frac", "critic/no_answer_frac", "critic/score/mean"
+CUT_OFF = "critic/cut_off_frac"
 
 
 def lines(*records):
@@ -20,8 +21,8 @@ def lines(*records):
 
 
 def test_a_line_per_validation():
-    validated = {"val-core/a/acc/mean@1": 0.25, "actor/tr_weight_mean": 1.375}
-    assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, mean weight 1.375"]
+    validated = {"val-core/a/acc/mean@1": 0.25, "actor/tr_weight_mean": 1.375, CUT_OFF: 0.125}
+    assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, mean weight 1.375, cut off 12%"]
 
 
 def test_a_run_that_learns_nothing_says_so_once_after_three_steps():
@@ -30,4 +31,6 @@ def test_a_run_that_learns_nothing_says_so_once_after_three_steps():
     [line] = lines(something, nothing, nothing, nothing, nothing)
     assert line.startswith("warning: in steps 2 to 4") and "preview" in line
     [line] = lines(*[nothing | {NO_ANSWER: 0.75}] * 3)
-    assert "75% of the responses had no answer" in line
+    assert "75% of the responses had no answer" in line and "cut off" not in line
+    [line] = lines(*[nothing | {NO_ANSWER: 0.75, CUT_OFF: 0.5}] * 3)
+    assert "50% were cut off" in line

@@ -143,6 +143,21 @@ def test_numbers_are_read_strictly_where_the_verifier_does_not():
     assert [accuracy("gsm_symbolic", text) for text in wrong] == [0.0] * len(wrong)
 
 
+def test_an_answer_within_the_reasoning_does_not_count():
+    truth = truths("gsm_symbolic")[0]
+    answer = reference_response(truth)
+    opened = {"thinking_opened": True}
+    cases = [
+        (answer, opened, 0.0),
+        (f"</think>{answer}", opened, 1.0),
+        (answer, {}, 1.0),
+        (f"<think>{answer}", {}, 0.0),
+    ]
+    for response, extra_info, right in cases:
+        verdict = compute_score("reasoning_gym/gsm_symbolic", response, truth, extra_info)
+        assert (verdict["acc"], verdict["format_ok"]) == (right, right)
+
+
 def test_an_answer_that_ends_its_judge_is_counted(monkeypatch):
     monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
     result = compute_score("reasoning_gym/countdown", "<answer>9**9**9</answer>", truths("countdown")[0])

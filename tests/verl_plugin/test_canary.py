@@ -17,6 +17,7 @@ from verl_trgrpo.runs.checks.types import NAMES
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
+MANAGER = "verl_trgrpo/verl_plugin/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
 CALLED = {
@@ -46,6 +47,8 @@ CALLED = {
         ("module_path", "object_name"),
         "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/runs/checks/reward_function.py",
     ),
+    "verl.experimental.reward_loop.reward_manager.get_reward_manager_cls": (("name",), MANAGER),
+    "verl.experimental.reward_loop.reward_manager.naive.NaiveRewardManager.run_single": (("self", "data"), MANAGER),
     "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
     "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
     "verl.utils.config.validate_config": (
@@ -124,6 +127,14 @@ def test_the_single_turn_loop_has_what_its_heir_reads():
         'kwargs["raw_prompt"]',
     ):
         assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/verl_plugin/igrpo.py"
+
+
+def test_reward_workers_get_the_columns_of_the_row_and_what_the_loop_returned():
+    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+
+    source = inspect.getsource(AgentLoopWorker._compute_score)
+    for text in ("for k, v in kwargs.items()", '"tool_extra_fields"', '"attention_mask"'):
+        assert text in source, f"veRL's agent loop hands the reward worker other fields, without {text}; see {MANAGER}"
 
 
 def test_policy_losses_are_in_a_mapping_by_name():

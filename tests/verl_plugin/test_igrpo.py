@@ -73,6 +73,13 @@ def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer
     assert found == {"draft_score": 1.0, "drafts_mean": pytest.approx(1 / 3), "draft_fits": 1.0}
 
 
+def test_drafts_are_scored_in_the_form_that_the_prompt_asks_for(tokenizer):
+    asked = [{"role": "user", "content": "What is 3 + 4? End your response with 'Answer: $Answer'."}]
+    drafts = ["Answer: 3", "Answer: 7"]
+    [output], _ = respond(tokenizer, [*drafts, "8"], [ROW | {"raw_prompt": asked}], f"{CUSTOM}.drafts=2")
+    assert output.extra_fields["igrpo"]["draft_score"] == 1.0
+
+
 def test_groups_have_drafts_of_their_own(tokenizer):
     rows = [ROW, ROW | {"uid": "b"}]
     _, prompts = respond(tokenizer, [r"\boxed{7}"] * 4, rows, f"{CUSTOM}.drafts=1")

@@ -122,15 +122,17 @@ def token_metrics(
 def group_metrics(
     groups: Sequence[Any], rewards: Sequence[float], infos: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Compute the share of groups with equal rewards, which give no gradient, and of responses without an answer.
+    """Compute the share of groups with equal rewards, which give no gradient, and of responses without an answer or cut off.
 
     Args:
         groups: (batch,) label of the group of each response.
         rewards: (batch,) reward of each response.
-        infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer.
+        infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer, ``cut_off`` of
+            1 that the response ended at a length limit.
 
     Returns:
-        ``critic/equal_groups_frac``, in [0, 1], and ``critic/no_answer_frac``, in [0, 1], if all infos have ``format_ok``.
+        ``critic/equal_groups_frac``, and, if all infos have ``format_ok`` or ``cut_off``, ``critic/no_answer_frac`` and
+        ``critic/cut_off_frac``; each in [0, 1].
     """
     values = defaultdict(set)
     for group, reward in zip(groups, rewards, strict=True):
@@ -140,4 +142,6 @@ def group_metrics(
         metrics["critic/equal_groups_frac"] = sum(len(found) == 1 for found in values.values()) / len(values)
     if infos and all("format_ok" in info for info in infos):
         metrics["critic/no_answer_frac"] = sum(not info["format_ok"] for info in infos) / len(infos)
+    if infos and all("cut_off" in info for info in infos):
+        metrics["critic/cut_off_frac"] = sum(bool(info["cut_off"]) for info in infos) / len(infos)
     return metrics

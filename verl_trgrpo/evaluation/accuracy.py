@@ -51,7 +51,7 @@ def score_responses(rows: Sequence[Row], responses: Sequence[Response], progress
 def _score(row: Row, response: Response) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
-        score = compute_score(row.data_source, response.text, row.ground_truth, {**row.extra_info, **response.extra})
+        score = compute_score(row.data_source, response.text, row.ground_truth, response.reward_input(row))
     except Exception as error:  # rewards are foreign code, and one row must not end the evaluation
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""

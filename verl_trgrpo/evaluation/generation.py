@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.answer_form import CUT_OFF, THINKING_OPENED, opens_thinking
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import Row
@@ -111,6 +112,8 @@ class Generator:
         self._options = options
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        # Further input of the rewards, kept with the responses: scoring does not load the tokenizer.
+        self._extra = {THINKING_OPENED: True} if opens_thinking(self._tokenizer) else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
         self._prompts: dict[tuple[int, int], Any] = {
@@ -146,7 +149,8 @@ class Generator:
         output = await generate(0, prompt, **self._sampling, max_tokens=room)
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
         text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
-        return Response(job.row.position, job.sample, text, len(output.token_ids), cut=output.finish_reason == "length")
+        cut = output.finish_reason == "length"
+        return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self._extra))
 
     async def _respond_with_searches(
         self, job: Job, generate: Callable[..., Awaitable[Any]], prompt_length: int, response_length: int
@@ -161,7 +165,6 @@ class Generator:
         from verl.utils.dataset.rl_dataset import RLHFDataset
 
         from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
-        from verl_trgrpo.tasks.search_qa.search_options import read_options
 
         settings, turns = self._options.search_settings, _Turns(generate)
         rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": settings}}
@@ -170,15 +173,13 @@ class Generator:
         loop = SearchAgentLoop(wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None)
         output = await loop.run(self._sampling, raw_prompt=job.row.messages)
         extra = {name: output.extra_fields[name] for name in ("model_text", "rollout_metrics")}
-        answered = bool(extra["rollout_metrics"]["answered"])
         return Response(
             job.row.position,
             job.sample,
             self._tokenizer.decode(output.response_ids, skip_special_tokens=True),
             sum(output.response_mask),
-            # At the length limit in the last turn, or because the next observation would not have fitted.
-            cut=turns.cut or (not answered and turns.count <= read_options(settings).max_searches),
-            extra=extra,
+            cut=output.extra_fields[CUT_OFF],
+            extra=self._extra | extra,
         )
 
     async def _generate(self, token_ids: list[int], **sampling: Any) -> Any:
@@ -206,14 +207,12 @@ class _Turns:
     def __init__(self, generate: Callable[..., Awaitable[Any]]) -> None:
         self._generate = generate
         self.count = 0
-        self.cut = False
 
     async def generate(self, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
         output = await self._generate(self.count, prompt_ids, **sampling_params)
         self.count += 1
-        self.cut = output.finish_reason == "length"
         return TokenOutput(token_ids=list(output.token_ids), stop_reason="completed")
 
 

@@ -76,7 +76,7 @@ def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
         data_source=row.data_source,
         solution_str=response.text,
         ground_truth=row.ground_truth,
-        extra_info={**row.extra_info, **response.extra},
+        extra_info=response.reward_input(row),
     )
     info = dict(found) if isinstance(found, dict) else {"score": found}
     return Scored(row, response, float(info["score"]), info)

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.answer_form import THINKING_OPENED, reward_input
 from verl_trgrpo.common.files import lock, read_json, write_json
 from verl_trgrpo.common.text import changes
+from verl_trgrpo.data.rows import Row
 
 ARGUMENTS = "arguments.json"
 
@@ -25,7 +27,7 @@ class Response:
         text: the decoded response; with searches, observations included.
         tokens: number of tokens that the model wrote itself.
         cut: True if it ended at a length limit.
-        extra: further input of the reward (``model_text``, ``rollout_metrics`` of searching responses).
+        extra: further input of the reward (``thinking_opened``; ``model_text``, ``rollout_metrics`` of searching responses).
     """
 
     row: int
@@ -34,6 +36,11 @@ class Response:
     tokens: int
     cut: bool
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def reward_input(self, row: Row) -> dict[str, Any]:
+        """Return the `extra_info` of the reward, as in training."""
+        opened = bool(self.extra.get(THINKING_OPENED))
+        return reward_input(row.extra_info | self.extra, row.messages, thinking_opened=opened, cut_off=self.cut)
 
 
 class ResponseStore:

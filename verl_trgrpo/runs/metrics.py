@@ -16,6 +16,7 @@ GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
 EQUAL_GROUPS = "critic/equal_groups_frac"
 NO_ANSWER = "critic/no_answer_frac"
+CUT_OFF = "critic/cut_off_frac"
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 

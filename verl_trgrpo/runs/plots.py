@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.arms import Arm
-from verl_trgrpo.runs.metrics import GRAD_NORM, REWARD, WEIGHT, Step, series
+from verl_trgrpo.runs.metrics import CUT_OFF, GRAD_NORM, REWARD, WEIGHT, Step, series
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +28,7 @@ _PLOTS = (
     ("reward", REWARD, "training reward", "mean score of a response"),
     ("gradient_norm", GRAD_NORM, "gradient norm before clipping", "norm"),
     ("entropy", ENTROPY, "entropy of the sampled tokens", "nats"),
+    ("cut_off", CUT_OFF, "responses cut off at the length limit", "share of responses"),
     ("weights", "actor/tr_weight_std", "standard deviation of token weights", "weight before normalisation"),
     ("gradient_share", "actor/tr_grad_share_low_prob", "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
 )
@@ -84,7 +85,7 @@ def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
 
 
 def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
-    """Plot validation accuracy, or another validation metric, and up to five training metrics that any arm logged."""
+    """Plot validation accuracy, or another validation metric, and up to six training metrics that any arm logged."""
     title, label = (f"validation: {metric}", "value") if metric else ("validation accuracy", "share of right answers")
     return [
         Plot(name, title, _plot(title, label, drawn))

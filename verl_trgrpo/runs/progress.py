@@ -8,7 +8,7 @@ from typing import TextIO
 
 from tqdm import tqdm
 
-from verl_trgrpo.runs.metrics import EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
+from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
 
 # Shown beside the bar: label, metric (None: validation accuracy), format.
 _FIGURES = (
@@ -18,6 +18,7 @@ _FIGURES = (
     ("mean weight", WEIGHT, "{:.3f}"),
     ("equal groups", EQUAL_GROUPS, "{:.0%}"),
     ("no answer", NO_ANSWER, "{:.0%}"),
+    ("cut off", CUT_OFF, "{:.0%}"),
 )
 # Warn if this share of groups had equal rewards in this many consecutive steps.
 _NEARLY_ALL, _PATIENCE = 0.9, 3
@@ -77,8 +78,10 @@ def nothing_to_learn(steps: Sequence[Step]) -> str:
     equal = fmean(step.metrics[EQUAL_GROUPS] for step in last)
     reward = fmean(step.reward for step in last if step.reward is not None)
     unread = fmean([step.metrics[NO_ANSWER] for step in last if NO_ANSWER in step.metrics] or [0.0])
+    cut = [step.metrics[CUT_OFF] for step in last if CUT_OFF in step.metrics]
+    also = f" and {fmean(cut):.0%} were cut off" if cut else ""
     fix = (
-        f"{unread:.0%} of the responses had no answer that the reward could read: compare a few with the expected form "
+        f"{unread:.0%} of the responses had no answer that the reward could read{also}: compare a few with the expected form "
         "(verl-trgrpo preview), raise data.max_response_length, or warm-start the model"
         if unread > 0.5
         else "check a few responses and their rewards (verl-trgrpo preview): the prompts may be far too easy or too hard for "

@@ -1,7 +1,7 @@
 """Train on any task of reasoning-gym: rows from its generator, with its own verifier as the reward.
 
-A response answers inside `<answer>` and `</answer>`; the last such pair counts. `score` is the value that the task's
-`score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks.
+A response answers inside `<answer>` and `</answer>`; the last such pair after the reasoning counts. `score` is the value that
+the task's `score_answer` returns, from 0 to 1 and partial for some tasks; `acc` is 1 for full marks.
 
 Some verifiers evaluate the answer as Python or sympy code. They run in a judge process without rights (see `tasks.judge`), which
 is replaced when an answer ends it, and those that evaluate get only answers in the characters and names of the task's language.
@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path  # noqa: F401  # of an inherited option, for the command line
 from typing import Any
 
+from verl_trgrpo.common.answer_form import THINKING_OPENED, after_reasoning
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
@@ -65,11 +66,13 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     Args:
         response: the decoded response without the prompt.
         ground_truth: JSON with the `task`, its `config` and the `entry` that its `score_answer` takes.
+        extra_info: says whether the prompt opened the reasoning (`reward_input`).
 
     Raises:
         ValueError: or another error of reasoning-gym, for an unknown task or an invalid configuration.
     """
-    before, closed, _ = response.rpartition("</answer>")
+    text = after_reasoning(response, bool((extra_info or {}).get(THINKING_OPENED)))
+    before, closed, _ = (text or "").rpartition("</answer>")
     _, opened, answer = before.rpartition("<answer>")
     if not closed or not opened:
         return Score(0.0, acc=0.0, format_ok=0.0)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
+from verl_trgrpo.common.answer_form import opens_thinking, reward_input
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.verl_plugin.config import reward_function
 
@@ -81,6 +82,7 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         super().__init__(*args, **kwargs)
         self._options = DraftOptions.of((self.rollout_config.get("custom") or {}).get("igrpo"))
         self._tokenizer: Any = self.tokenizer
+        self._thinking_opened = opens_thinking(self._tokenizer, **self.apply_chat_template_kwargs)
 
     async def run(self, sampling_params: dict[str, Any], priority: int = 0, **kwargs: Any) -> AgentLoopOutput:
         """Return one response.
@@ -131,7 +133,9 @@ class DraftAgentLoop(SingleTurnAgentLoop):
                 data_source=row["data_source"],
                 solution_str=text,
                 ground_truth=row["reward_model"]["ground_truth"],
-                extra_info=row.get("extra_info") or {},
+                extra_info=reward_input(
+                    row.get("extra_info"), row["raw_prompt"], thinking_opened=self._thinking_opened
+                ),
             )
 
         found = await asyncio.get_running_loop().run_in_executor(None, call)

@@ -38,6 +38,8 @@ python3 -m verl.trainer.main_ppo \
     actor_rollout_ref.rollout.max_model_len=4496 \
     reward.custom_reward_function.path=pkg://verl_trgrpo.tasks \
     reward.custom_reward_function.name=compute_score \
+    reward.reward_manager.source=importlib \
+    reward.reward_manager.module.path=pkg://verl_trgrpo.verl_plugin.reward_manager \
     trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.group_metrics_buffer \
     trainer.v1.sampler.custom_sampler.name=replay_buffer \
     trainer.logger='["console"]' \

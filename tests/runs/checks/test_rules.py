@@ -28,6 +28,7 @@ CASES = (
         f"{ACTOR}.ulysses_sequence_parallel_size", ERROR, "attn_implementation=sdpa",
     ),
     ([f"{ACTOR}.optim.lr=0.02"], f"{ACTOR}.optim.lr", WARNING, "0.02"),
+    (["reward.reward_manager.source=register"], "reward.reward_manager.name", WARNING, "source=register"),
 )  # fmt: skip
 
 
@@ -50,6 +51,8 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case):
         ["+algorithm.filter_groups={enable: true}", "trainer.v1.sampler.custom_sampler.path=null"],
         [f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true"],
         [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
+        ["reward.reward_manager.name=dapo"],
+        ["reward.reward_manager.source=register", "reward.custom_reward_function.path=mine.py"],
     ],
 )
 def test_settings_that_have_what_they_need_are_not(overrides):

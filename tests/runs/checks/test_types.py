@@ -76,6 +76,13 @@ def test_all_values_that_verl_takes_as_well_are_right():
     assert findings(right) == []
 
 
+def test_reward_managers_are_verls_also_without_the_extension():
+    manager = "reward.reward_manager"
+    assert findings([f"{manager}.name=dapo"]) == findings([f"{manager}.name=dapo", f"{manager}.source=register"]) == []
+    [finding] = findings([f"{manager}.name=naiv", f"{manager}.source=register"])
+    assert finding.where == f"{manager}.name" and "naive" in finding.message
+
+
 def test_the_engine_that_stock_verl_leaves_open_must_be_given():
     [finding] = findings(["+algorithm=tr_grpo"], "ppo_trainer")
     assert finding.where == f"{ROLLOUT}.name" and "vllm" in finding.message

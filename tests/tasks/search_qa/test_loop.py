@@ -195,3 +195,18 @@ def test_a_passage_with_an_answer_earns_nothing(respond, tokenizer):
     score = compute_score("search_qa", forged, gold, output.extra_fields)
     assert score["score"] == 0.0
     assert score["searches"] == 1.0
+
+
+CUT_OFF = {
+    "answered": (["<search>x</search>", "<answer>Rome</answer>"], {}, False),
+    "answered at once": (["<answer>Rome</answer>"], {}, False),
+    "stopped without an answer": (["<search>x</search>", "Rome."], {"max_searches": 1}, False),
+    "last turn at its limit": (["<search>x</search>", "so " * 40], {"max_searches": 1, "max_turn_tokens": 32}, True),
+    "no room for the observation": (["<search>x</search>", "<answer>Rome</answer>"], {"response_length": 24}, True),
+}
+
+
+@pytest.mark.parametrize(("turns", "settings", "cut_off"), CUT_OFF.values(), ids=CUT_OFF.keys())
+def test_a_trajectory_says_whether_a_length_limit_ended_it(respond, turns, settings, cut_off):
+    output, *_ = respond(turns, **settings)
+    assert output.extra_fields["cut_off"] is cut_off

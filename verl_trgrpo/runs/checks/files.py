@@ -20,10 +20,18 @@ TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 REWARD = "reward.custom_reward_function"
 # This package's rewards.
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
+MANAGER = "reward.reward_manager"
+# veRL's reward managers, extended.
+OWN_MANAGER = "pkg://verl_trgrpo.verl_plugin.reward_manager"
 
 _JUDGE = "reward.reward_model"
 # Keys that name a Python file, or a module behind pkg://.
-_PYTHON_FILES = (f"{REWARD}.path", "data.custom_cls.path", "trainer.v1.sampler.custom_sampler.path")
+_PYTHON_FILES = (
+    f"{REWARD}.path",
+    f"{MANAGER}.module.path",
+    "data.custom_cls.path",
+    "trainer.v1.sampler.custom_sampler.path",
+)
 
 
 def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
@@ -124,6 +132,14 @@ def data_findings(config: DictConfig) -> list[Finding]:
         message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
         findings.append(Finding.warning("data.val_files", message))
     return findings
+
+
+def has_own_manager(config: DictConfig) -> bool:
+    """Return whether veRL will take its reward manager from `OWN_MANAGER`."""
+    return (
+        selected(config, f"{MANAGER}.source") == "importlib"
+        and selected(config, f"{MANAGER}.module.path") == OWN_MANAGER
+    )
 
 
 def training_rows(config: DictConfig) -> int | None:

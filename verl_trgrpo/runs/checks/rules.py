@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
+from verl_trgrpo.runs.checks.files import MANAGER, OWN_MANAGER, OWN_REWARDS, REWARD, has_own_manager
 from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
@@ -118,6 +119,14 @@ RULES = (
         lambda v: "Adam" not in str(v[f"{ACTOR}.optim.optimizer"]),
         "moves every weight by about that much in a step of Adam; 1e-6 is usual",
         asked=lambda v: v[f"{ACTOR}.optim.lr"] > 0.01,
+        level=Level.WARNING,
+    ),
+    Rule(
+        f"{MANAGER}.name",
+        lambda v: has_own_manager(v.config),
+        f"with {{{MANAGER}.source}} and {{{MANAGER}.module.path}} the rewards may not get the prompt, so an answer may be read "
+        f"in the wrong place; set {MANAGER}.source=importlib {MANAGER}.module.path={OWN_MANAGER}, which has veRL's managers",
+        asked=lambda v: v[f"{REWARD}.path"] == OWN_REWARDS,
         level=Level.WARNING,
     ),
 )  # fmt: skip

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
+from verl_trgrpo.runs.checks.files import MANAGER, has_own_manager
 from verl_trgrpo.runs.checks.structure import SHAPING, is_section, node_of, target_of
 from verl_trgrpo.runs.compose import selected
 
@@ -259,7 +260,7 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
         return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
-    if key == "reward.reward_manager.name" and selected(config, f"{section}.source") == "register":
+    if key == f"{MANAGER}.name" and (selected(config, f"{section}.source") == "register" or has_own_manager(config)):
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
         return sorted(REWARD_MANAGER)

@@ -1,6 +1,6 @@
 r"""Rule-based reward for mathematical answers.
 
-The answer is the content of the last `\boxed{...}` after the reasoning; it is right if it equals one of the ground
+The answer is read in the form that the prompt asks for, after the reasoning; it is right if it equals one of the ground
 truths. What counts as equal is listed in docs/math_reward.md.
 
 >>> score_math(r"So the answer is $\boxed{\dfrac{1}{2}}$.", "0.5").score
@@ -10,11 +10,11 @@ truths. What counts as equal is listed in docs/math_reward.md.
 """
 
 import math
-import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
 
+from verl_trgrpo.common.answer_form import ANSWER_FORMS, PROMPT, THINKING_OPENED, AnswerForm, asked_form, read_answer
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import normalize, read_forms
@@ -24,12 +24,6 @@ from verl_trgrpo.tasks.registry import Score
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
 """This process's judge of formulas."""
 MAX_GOLD_CHARS = 2000
-MAX_ANSWER_CHARS = 1000
-"""A longer box is not an answer; the longest ground truth of the usual test sets has under 300 characters."""
-
-_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
-_ANSWER_LINE = re.compile(r"^[ \t*#]{0,8}answer[ \t*]{0,4}:[ \t*]*(.*)$", re.IGNORECASE | re.MULTILINE)
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def score_math(
@@ -38,8 +32,8 @@ def score_math(
     extra_info: Mapping[str, Any] | None = None,
     *,
     rounded_gold: bool = False,
-    answer_line: bool = False,
-    thinking: bool = False,
+    answer_form: AnswerForm | None = None,
+    thinking: bool | None = None,
     math_time_limit: float = 0.5,
 ) -> Score:
     """Score one response.
@@ -47,10 +41,13 @@ def score_math(
     Args:
         response: the decoded response without the prompt. Any string; the time is linear in its length.
         ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
+        extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them).
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
-        answer_line: the prompt asks for a last line ``Answer: ...``, as DAPO's does; a box behind it counts as well.
-        thinking: the chat template ends the prompt in `<think>`, so a response without `</think>` was cut off in its reasoning.
+        answer_form: where the answer is read, one of box, line, tags and hashes; None for the form that the prompt asks
+            for, and a box if it asks for none of them or is not known.
+        thinking: the chat template ends the prompt in `<think>`, so a response without `</think>` was cut off in its
+            reasoning; None for what `extra_info` says.
         math_time_limit: seconds of CPU time that comparing formulas may take, above 0 and at most 60.
 
     Returns:
@@ -58,11 +55,16 @@ def score_math(
         understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
 
     Raises:
-        ValueError: a ground truth of another type, or empty; or a time limit out of range.
+        ValueError: a ground truth of another type, or empty; a time limit out of range; or an unknown form.
         RuntimeError: the process that compares formulas cannot be started.
     """
     if not 0 < math_time_limit <= 60:
         raise ValueError(f"math_time_limit is {math_time_limit!r}; it must be above 0 and at most 60 seconds")
+    if answer_form not in (None, *ANSWER_FORMS):
+        raise ValueError(f"answer_form={answer_form!r}: unknown; use one of {', '.join(ANSWER_FORMS)}")
+    extra_info = extra_info or {}
+    form = answer_form or asked_form(extra_info.get(PROMPT)) or "box"
+    opened = bool(extra_info.get(THINKING_OPENED)) if thinking is None else thinking
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
     golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
@@ -75,7 +77,7 @@ def score_math(
         time_left = max(time_left - seconds, 1e-3)
         return bool(equal)
 
-    answer = extract_answer(response, answer_line=answer_line, thinking=thinking)
+    answer = read_answer(response, form, opened)
     try:
         if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
             return Score(1.0, acc=1.0)
@@ -89,40 +91,11 @@ score_minerva = partial(score_math, rounded_gold=True)
 """`score_math` for Minerva, whose decimal ground truths are rounded values."""
 
 
-score_dapo = partial(score_math, answer_line=True)
-"""`score_math` for DAPO's data, whose prompt asks for a last line ``Answer: ...``."""
-
-
-def extract_answer(response: str, *, answer_line: bool = False, thinking: bool = False) -> str | None:
-    r"""Return the answer of a response, as written, or None if there is none.
-
-    Only what follows the last `</think>` counts; with `<think>` behind it the reasoning was not finished. There the last
-    `\boxed{...}`, `\fbox{...}` or `\boxed 5` is the answer, unless it is left open or longer than 1,000 characters.
-
-    Args:
-        response: the decoded response.
-        answer_line: the rest of the last line that begins with ``Answer:`` is the answer, unless a box stands in it or behind.
-        thinking: a response without `</think>` has no answer.
-    """
-    text = response.rpartition("</think>")[2]
-    if "<think>" in text or (thinking and "</think>" not in response):
-        return None
-    box = line = None
-    for box in _BOX.finditer(text):  # noqa: B007
-        pass
-    for line in _ANSWER_LINE.finditer(text) if answer_line else ():  # noqa: B007
-        pass
-    if line and (box is None or box.start() < line.start()):
-        return line[1].strip().strip("*").strip() or None if len(line[1]) <= MAX_ANSWER_CHARS else None
-    if box is None or box["number"]:
-        return box and box["number"]
-    depth = 1
-    # One more character than allowed decides "too long"; what follows is not looked at.
-    for match in _BRACE.finditer(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
-        if depth == 0:
-            return text[box.end() : match.start()]
-    return None
+@wraps(score_math)
+def score_dapo(response: str, ground_truth: Any, extra_info: Mapping[str, Any] | None = None, **options: Any) -> Score:
+    """Score as `score_math`, with a last line ``Answer: ...`` as the form of prompts that ask for none or are not known."""
+    asked = options.pop("answer_form", None) or asked_form((extra_info or {}).get(PROMPT))
+    return score_math(response, ground_truth, extra_info, answer_form=asked or "line", **options)
 
 
 def is_number(value: Any) -> bool:

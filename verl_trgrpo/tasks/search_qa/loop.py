@@ -10,6 +10,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.profiler import simple_timer
 from verl.workers.rollout.replica import TokenOutput
 
+from verl_trgrpo.common.answer_form import CUT_OFF
 from verl_trgrpo.tasks.search_qa.client import shared_client
 from verl_trgrpo.tasks.search_qa.format import (
     CORRECTION,
@@ -33,6 +34,7 @@ class _Trajectory:
     log_probs: list[float] = field(default_factory=list)  # 0.0 for observations
     has_log_probs: bool = True
     turns: int = 0
+    cut_off: bool = False  # the last turn ended at its limit without an answer, or the observation did not fit
     from_server: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("searches", "failed_searches", "malformed_turns", "answered"), 0.0)
@@ -72,14 +74,17 @@ class SearchAgentLoop(AgentLoopBase):
         deterministic = getattr(self.rollout_config, "full_determinism", False)
         request_id = f"det-{int(priority)}" if deterministic else uuid4().hex
         while True:
-            output = await self._generate(trajectory, sampling_params, request_id, int(priority), metrics)
+            room = min(self._response_length - len(trajectory.response_ids), self._options.max_turn_tokens)
+            output = await self._generate(trajectory, sampling_params, request_id, int(priority), room, metrics)
             trajectory.add_turn(output)
             action = read_action(self._decode(output.token_ids))
             trajectory.counts["answered"] = float(action.kind == "answer")
             if action.kind == "answer" or trajectory.turns > self._options.max_searches or not output.token_ids:
+                trajectory.cut_off = action.kind != "answer" and len(output.token_ids) >= room
                 break
             observation = self._framed(await self._observe(action, trajectory.counts, metrics), trajectory.turns)
             if len(trajectory.response_ids) + len(observation) >= self._response_length:
+                trajectory.cut_off = True
                 break
             trajectory.add_observation(observation)
         return self._output(trajectory, metrics)
@@ -92,16 +97,21 @@ class SearchAgentLoop(AgentLoopBase):
         return self._cap_text_prompt_length(token_ids)
 
     async def _generate(
-        self, trajectory: _Trajectory, sampling_params: dict[str, Any], request_id: str, priority: int, metrics: dict
+        self,
+        trajectory: _Trajectory,
+        sampling_params: dict[str, Any],
+        request_id: str,
+        priority: int,
+        room: int,
+        metrics: dict[str, Any],
     ) -> TokenOutput:
-        room = self._response_length - len(trajectory.response_ids)
         with simple_timer("generate_sequences", metrics):
             output: TokenOutput = await self.server_manager.generate(
                 request_id=request_id,
                 prompt_ids=trajectory.prompt_ids + trajectory.response_ids,
                 sampling_params={
                     **sampling_params,
-                    "max_tokens": min(room, self._options.max_turn_tokens),
+                    "max_tokens": room,
                     "stop": list(STOP_STRINGS),
                     "include_stop_str_in_output": True,
                 },
@@ -152,5 +162,6 @@ class SearchAgentLoop(AgentLoopBase):
                 "tool_rewards": [],
                 "model_text": model_text(response_ids, response_mask, self._tokenizer),
                 "rollout_metrics": trajectory.counts,
+                CUT_OFF: trajectory.cut_off,
             },
         )

@@ -1,0 +1,76 @@
+"""Extend veRL's reward managers: they hand the prompt to the reward, and report whether the response was cut off.
+
+veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manager`` with ``source: importlib``, which asks for
+``getattr(module, name)``: each of veRL's managers (`naive`, `dapo`, ...) is found here, extended, under its own name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig, OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from verl_trgrpo.common.answer_form import CUT_OFF, PROMPT, opens_thinking, reward_input
+
+
+def template_options(config: DictConfig) -> dict[str, Any]:
+    """Return the options with which a run renders its prompts, for ``apply_chat_template``."""
+    given: Any = OmegaConf.select(config, "data.apply_chat_template_kwargs") or {}
+    options = dict(OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given)
+    own = OmegaConf.select(config, "actor_rollout_ref.model.custom_chat_template")
+    return options | ({"chat_template": own} if own else {})
+
+
+class _PromptMixin(RewardManagerBase):
+    """Goes in front of one of veRL's managers."""
+
+    def __init__(self, config: DictConfig, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, tokenizer, *args, **kwargs)
+        self._thinking_opened = opens_thinking(tokenizer, **template_options(config))
+        self._rollout = config.actor_rollout_ref.rollout
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Score one response; returns what veRL's manager does, and ``cut_off`` among its ``reward_extra_info``."""
+        data = data[-1:]  # veRL scores the last of several sequences
+        fields = data[0].non_tensor_batch
+        from_loop = fields.get("tool_extra_fields") or {}
+        cut_off = bool(from_loop[CUT_OFF]) if CUT_OFF in from_loop else self._is_cut_off(data)
+        given = reward_input(
+            {**(fields.get("extra_info") or {}), **from_loop},
+            fields.get(PROMPT),
+            thinking_opened=self._thinking_opened,
+            cut_off=cut_off,
+        )
+        column = np.empty(1, dtype=object)
+        column[0] = given
+        data.non_tensor_batch = {**data.non_tensor_batch, "extra_info": column}
+        found = await super().run_single(data)
+        found["reward_extra_info"][CUT_OFF] = float(cut_off)
+        return found
+
+    def _is_cut_off(self, data: DataProto) -> bool:
+        """Return whether the response fills the room that it had, and does not end with the end-of-sequence token."""
+        response, mask = data.batch["responses"][0], data.batch["attention_mask"][0]
+        length = int(mask[-len(response) :].sum())
+        prompt_length = int(mask.sum()) - length
+        context = self._rollout.get("max_model_len")
+        room = min(self._rollout.response_length, context - prompt_length if context else float("inf"))
+        return length >= room and int(response[length - 1]) != self.tokenizer.eos_token_id
+
+
+@cache
+def _extended(manager: type[RewardManagerBase]) -> type[RewardManagerBase]:
+    return type(f"{manager.__name__}WithPrompt", (_PromptMixin, manager), {"__doc__": manager.__doc__})
+
+
+def __getattr__(name: str) -> type[RewardManagerBase]:
+    try:
+        manager = get_reward_manager_cls(name)
+    except ValueError as error:
+        raise AttributeError(f"veRL has no reward manager named {name!r}") from error
+    return _extended(manager)
