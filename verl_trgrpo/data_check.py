@@ -32,7 +32,7 @@ from verl_trgrpo.data.rows import (
     truth_findings,
 )
 from verl_trgrpo.data.sources import named_like_test
-from verl_trgrpo.tasks import compute_score, has_reward, known_data_sources, reference_response_of
+from verl_trgrpo.tasks import has_reward, known_data_sources, reference_response_of, score_response
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -271,21 +271,29 @@ def reward_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
 
 
 def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
-    """Score responses that state the ground truth; return a finding unless one of them gets ``acc`` 1.0."""
+    """Score responses that state the ground truth; return a finding unless one of them gets ``acc`` 1.0.
+
+    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
+
+    Raises:
+        GroundTruthError: the reward cannot read the ground truth.
+    """
     truth = ground_truth_of(row)
     shown = shorten(truth)
-    found = Finding.error(where, f"the ground truth {shown} contains no answer")
+    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
     reference = reference_response_of(source)
     responses = [reference(truth)] if reference else [form.format(a) for a in _answers(truth) for form in ANSWER_FORMS]
     for response in responses:
         if response is None:
             return Finding.not_checked("", f"{source} has no reference response for some rows")
-        verdict = compute_score(source, response, truth, extra_info_of(row))
-        if verdict["gold_unparseable"]:
-            return Finding.error(where, f"the reward of {source!r} cannot read the ground truth {shown}")
+        verdict = score_response(source, response, truth, extra_info_of(row))
+        literal = literal or bool(verdict["gold_unparseable"])
         if verdict["acc"] == 1.0:
-            return None
-        if verdict["timed_out"]:
+            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
+            return Finding.warning(where, message) if literal else None
+        if verdict["gold_unparseable"]:
+            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
+        elif verdict["timed_out"]:
             found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
         else:
             found = Finding.error(where, f"the ground truth {shown} as an answer gets acc {verdict['acc']}")
