@@ -41,7 +41,7 @@ from verl_trgrpo.data.rows import (
     truth_findings,
 )
 from verl_trgrpo.data.sources import named_like_test
-from verl_trgrpo.tasks import compute_score, has_reward, known_data_sources, reference_response_of
+from verl_trgrpo.tasks import has_reward, known_data_sources, reference_response_of, score_response
 from verl_trgrpo.tasks.registry import ReferenceResponse
 
 if TYPE_CHECKING:
@@ -281,7 +281,11 @@ def reward_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
 
 
 def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
-    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right."""
+    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
+
+    Raises:
+        GroundTruthError: the reward cannot read the ground truth.
+    """
     asked = asked_form(row.get("prompt"))
     found = _stated_gold_finding(row, source, where, asked)
     if found and found.level is Level.ERROR and asked:
@@ -293,20 +297,25 @@ def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
 
 
 def _stated_gold_finding(row: RawRow, source: str, where: str, form: AnswerForm | None) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0."""
+    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0.
+
+    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
+    """
     truth = ground_truth_of(row)
     given = reward_input(extra_info_of(row), row.get("prompt"))
     shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found = Finding.error(where, f"the ground truth {shown} contains no answer")
+    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
     for response in _gold_responses(truth, reference_response_of(source), form):
         if response is None:
             return Finding.not_checked("", f"{source} has no reference response for some rows")
-        verdict = compute_score(source, response, truth, given)
-        if verdict["gold_unparseable"]:
-            return Finding.error(where, f"the reward of {source!r} cannot read the ground truth {shown}")
+        verdict = score_response(source, response, truth, given)
+        literal = literal or bool(verdict["gold_unparseable"])
         if verdict["acc"] == 1.0:
-            return None
-        if verdict["timed_out"]:
+            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
+            return Finding.warning(where, message) if literal else None
+        if verdict["gold_unparseable"]:
+            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
+        elif verdict["timed_out"]:
             found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
         else:
             found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")

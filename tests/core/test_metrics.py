@@ -88,6 +88,13 @@ def test_shares_of_groups_are_those_of_counting(seed):
     assert found["critic/cut_off_frac"] == sum(info["cut_off"] == 1 for info in infos) / 40
 
 
+def test_scores_without_a_verdict_are_counted():
+    infos = [{"gold_unparseable": float(k == 0), "timed_out": float(k < 2)} for k in range(4)]
+    found = group_metrics("aabb", [0, 0, 1, 0], infos)
+    assert (found["critic/gold_unreadable_frac"], found["critic/timed_out_frac"]) == (0.25, 0.5)
+    assert "critic/timed_out_frac" not in group_metrics("aabb", [0, 0, 1, 0], [*infos[:3], {}])
+
+
 def test_a_reward_that_says_nothing_of_answers_gets_no_share_of_them():
     assert group_metrics("aabb", [1, 1, 0, 1], [{}] * 4) == {"critic/equal_groups_frac": 0.5}
     assert group_metrics("aabb", [1, 1, 0, 1], []) == {"critic/equal_groups_frac": 0.5}

@@ -331,7 +331,8 @@ def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, families, name)
     ("verdict", "status", "example"),
     [
         ({"acc": 0.0}, "error", "gets acc 0.0"),
-        ({"acc": 1.0, "gold_unparseable": 1.0}, "error", "cannot read the ground truth"),
+        ({"acc": 0.0, "gold_unparseable": 1.0}, "error", "does not understand the ground truth"),
+        ({"acc": 1.0, "gold_unparseable": 1.0}, "warning", "does not understand the ground truth"),
         ({"acc": 0.0, "timed_out": 1.0}, "warning", "timed out"),
     ],
 )
@@ -340,6 +341,29 @@ def test_verdicts_other_than_right_are_findings(tmp_path, families, verdict, sta
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="moody")]))["reward of gold"]
     assert found.status == status
     assert example in found.examples[0]
+
+
+MALFORMED = {
+    "math": [r"\\frac{1}{2", "}1{", "nan"],
+    "kk_2ppl": ["Zoey is a knight", "(1) Zoey is a liar"],
+    "reasoning_gym/chain_sum": ["{", "[]", '{"task": "chain_sum", "config": {}}', "NaN"],
+}
+
+
+@pytest.mark.parametrize(("source", "gold"), [(source, gold) for source, golds in MALFORMED.items() for gold in golds])
+def test_a_ground_truth_that_its_reward_cannot_read_is_an_error_with_row_and_reason(tmp_path, source, gold):
+    good = row(0)
+    bad = row(1, data_source=source) | truth(gold)
+    found = results(write(tmp_path / "data.parquet", [good, bad]))
+    assert (found["reward of gold"].status, found["reward of gold"].count) == ("error", 1)
+    assert "row 1: " in found["reward of gold"].examples[0] and "ground truth" in found["reward of gold"].examples[0]
+
+
+def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
+    gold = "$f(x)=a x+b$, where $b$ is an odd integer, and $a$ is positive"
+    found = results(write(tmp_path / "data.parquet", [row(0, data_source="math") | truth(gold)]))
+    assert found["ground truth"].status == "ok"
+    assert found["reward of gold"].status == "warning"
 
 
 def test_what_was_not_checked_is_reported(tmp_path, families):

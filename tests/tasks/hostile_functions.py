@@ -1,8 +1,10 @@
 """Functions that a judge is asked to call: what a policy's text could run if a verifier evaluated it."""
 
+import contextlib
 import ctypes
 import os
 import socket
+import struct
 import subprocess
 from pathlib import Path
 
@@ -53,6 +55,19 @@ def _kill(pid):
     return 1
 
 
+def _forge():
+    """Send a false reply through every connection of the process, and then the true one."""
+    reply = b"[77, 0.0]"
+    for descriptor in range(64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, struct.pack("!i", len(reply)) + reply)
+    return 1
+
+
+def _count_connections():
+    return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
+
+
 def _raise_limits():
     import resource
 
@@ -81,5 +96,9 @@ ACTIONS = {
     "loop": lambda: [None for _ in iter(int, 1)],
     "tower": lambda: len(str(9**9**9)),
     "memory": lambda: len(bytearray(8 << 30)),
+    "connections": _count_connections,
+    "forge": _forge,
     "text": lambda: "1.0",
+    "NaN": lambda: float("nan"),
+    "huge": lambda: 10**400,
 }

@@ -6,7 +6,14 @@ import sys
 
 import pytest
 
-from verl_trgrpo.tasks import Score, compute_score, known_data_sources, register_reward
+from verl_trgrpo.tasks import (
+    GroundTruthError,
+    Score,
+    compute_score,
+    known_data_sources,
+    register_reward,
+    score_response,
+)
 
 TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
 RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
@@ -111,6 +118,38 @@ def test_reference_responses_belong_to_their_names_and_an_exact_name_takes_prece
     assert registry.reference_response_of("echo") is registry.reference_response_of("echo_12") is str
     assert registry.find_reward("echo_1") is score_one and registry.find_reward("echo_2") is score_echo
     assert registry.reference_response_of("echo_1") is registry.reference_response_of("nobody's") is None
+
+
+NOT_A_TRUTH = [None, "", " \n", float("nan"), 7j, b"x", [], {}, [None], {"target": None}, [[]], True]
+MALFORMED = {
+    "kk": [*NOT_A_TRUTH, 7, "Zoey is a knight", {"solution_text_format": None}, "(1) Zoey is a knight\n(3) Ava is a knave"],
+    "math": [*NOT_A_TRUTH, r"\frac{1}{2", r"1}{2", r"\text{a}}", ["5", "{"], "NaN", float("inf"), {"answer": "5"}, "1" * 2001],
+    "searchR1_nq": [*NOT_A_TRUTH, 7, {"target": []}, {"target": [""]}, {"golds": ["Paris"]}, ["Paris", None]],
+    "reasoning_gym/chain_sum": [
+        *NOT_A_TRUTH, 7, "{", "[]", "NaN", '"text"', '{"task": "chain_sum"}', "[" * 100_000,
+        '{"task": "chain_sum", "config": {}, "entry": {}}', '{"task": 3, "config": {}, "entry": {"answer": "2"}}',
+        '{"task": "gsm_symbolic", "config": {}, "entry": {"answer": null}}',
+        '{"task": "nosuch", "config": {}, "entry": {"answer": "2"}}',
+        '{"task": "chain_sum", "config": {"nosuch": 1}, "entry": {"answer": "2"}}',
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data_source", "truth"),
+    [
+        pytest.param(data_source, truth, id=f"{data_source}-{position}")
+        for data_source, truths in MALFORMED.items()
+        for position, truth in enumerate(truths)
+    ],
+)
+def test_a_ground_truth_that_cannot_be_read_is_counted_and_never_ends_a_run(data_source, truth):
+    for answer in ("2", str(truth)[:50]):
+        response = f"<think>a</think><answer>{answer}</answer> \\boxed{{{answer}}}"
+        score = compute_score(data_source, response, truth, {"rollout_metrics": {"searches": 1}})
+        assert (score["score"], score["acc"], score["gold_unparseable"], score["searches"]) == (0.0, 0.0, 1.0, 1.0)
+        with pytest.raises(GroundTruthError):
+            score_response(data_source, response, truth)
 
 
 def test_what_the_agent_loop_counted_comes_back():

@@ -40,18 +40,26 @@ def test_what_ends_a_worker_is_reported_and_the_next_question_is_answered(judge,
     assert judge.process.pid == pid, "only the worker is replaced"
 
 
-def test_a_value_that_is_not_a_number_is_an_error(judge):
+@pytest.mark.parametrize("action", ["text", "NaN", "huge"])
+def test_a_value_that_is_not_a_finite_number_is_an_error(judge, action):
     with pytest.raises(TimeoutError):
-        judge.ask("text", limit=5.0)
+        judge.ask(action, limit=5.0)
     assert works(judge)
 
 
-def test_state_lasts_until_a_worker_is_renewed_or_a_question_is_asked_alone(judge):
-    def count(**options):
-        return judge.ask("count", limit=5.0, **options)[0]
+def test_a_worker_that_forges_replies_reaches_no_other_worker(judge):
+    """The false replies are read as those to the next questions, and end with their worker."""
+    judge.ask("forge", limit=5.0)
+    values = [judge.ask("add", 1, 1, limit=5.0)[0] for _ in range(2 * RENEW_AFTER)]
+    assert values[RENEW_AFTER:] == [2] * RENEW_AFTER
 
+
+def test_a_worker_has_no_connection_but_its_own(judge):
     judge.close()
-    assert [count() for _ in range(3)] == [1, 2, 3]
-    assert [count(alone=True) for _ in range(3)] == [1, 1, 1]
-    assert count() == 1
-    assert max(count() for _ in range(RENEW_AFTER)) <= RENEW_AFTER
+    assert judge.ask("connections", limit=5.0)[0] == 1
+
+
+def test_state_lasts_until_a_worker_is_renewed(judge):
+    judge.close()
+    counts = [judge.ask("count", limit=5.0)[0] for _ in range(2 * RENEW_AFTER)]
+    assert counts == 2 * [*range(1, RENEW_AFTER + 1)]

@@ -10,6 +10,7 @@ import pytest
 from tests.data.checked_files import results
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.reasoning_gym import (
+    ARITHMETIC_TASKS,
     EXPRESSION_TASKS,
     LIST_TASKS,
     NUMBER_TASKS,
@@ -40,12 +41,6 @@ def test_tasks_build_and_score_right_and_wrong_answers(tmp_path, task, load_in_v
         assert wrong["acc"] == 0.0 and wrong["score"] < 0.1 and wrong["format_ok"] == 1.0
         for text in ("", right.removeprefix("<answer>"), right.removesuffix("</answer>")):
             assert compute_score(source, text, truth)["score"] == compute_score(source, text, truth)["format_ok"] == 0.0
-
-
-def test_a_task_that_is_not_there_is_no_wrong_answer():
-    truth = json.dumps({"task": "nosuch", "config": {}, "entry": {}})
-    with pytest.raises(ValueError, match="nosuch"):
-        compute_score("reasoning_gym/nosuch", "<answer>1</answer>", truth)
 
 
 def test_rows_without_a_stated_answer_are_not_checked_against_one(tmp_path):
@@ -88,20 +83,28 @@ HOSTILE = {
     "long tower": "9**9**9**9",
     "factorial": "factorial(10**6)",
     "power of a sum": "(x+1)**99999",
+    "the right answer": "[entry['answer']]",
+    "the right answer by name": "oracle_answer",
+    "a right board": "[[entry['metadata']['valid_answers'][0]]]",
+    "a change of the row": "[0 for entry['answer'] in [[]]]",
+    "a formatted string": "[f'{oracle_answer}']",
+    "an attribute of a string": "[''.join]",
     "many brackets": "[" * 5000,
     "half a surrogate pair": "\ud800",
     "nothing": "\x00",
 }
 
 
-@pytest.mark.parametrize("task", sorted(LIST_TASKS | EXPRESSION_TASKS))
+@pytest.mark.parametrize("task", sorted(LIST_TASKS | ARITHMETIC_TASKS | EXPRESSION_TASKS))
 def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
     path = tmp_path / "written"
     references = [reference_response(truth) for truth in truths(task)]
     with monkeypatch.context() as patch:
         patch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
         for answer in HOSTILE.values():
-            assert accuracy(task, answer.replace("{path}", str(path))) == 0.0, answer
+            text = f"<answer>{answer.replace('{path}', str(path))}</answer>"
+            result = compute_score(f"reasoning_gym/{task}", text, truths(task)[0])
+            assert result["acc"] == 0.0 and result["score"] < 0.1, answer
             assert not path.exists(), answer
     pid = judge.process.pid
     scores = [
@@ -119,7 +122,7 @@ def test_the_tasks_whose_verifiers_evaluate_answers_are_known():
         source = inspect.getsource(DATASETS[task][0].score_answer)
         return re.search(r"\b(?:eval|exec|sympify|parse_expr)\((?!problem|entry|expr\b)", source) is not None
 
-    assert {task for task in DATASETS if evaluates(task)} == LIST_TASKS | EXPRESSION_TASKS
+    assert {task for task in DATASETS if evaluates(task)} == (LIST_TASKS | ARITHMETIC_TASKS | EXPRESSION_TASKS)
 
 
 @pytest.mark.parametrize("task", ["puzzle24", "game_of_life_halting"])
@@ -158,7 +161,33 @@ def test_an_answer_within_the_reasoning_does_not_count():
         assert (verdict["acc"], verdict["format_ok"]) == (right, right)
 
 
+@pytest.mark.parametrize("task", sorted(LIST_TASKS))
+def test_lists_of_plain_values_are_read(task):
+    answer = json.loads(truths(task)[0])["entry"]["answer"]
+    rows = [line.split() for line in answer.splitlines()]
+    lists = {"spiral_matrix": answer.split(), "string_insertion": [*answer]}.get(task, rows)
+    if task == "binary_matrix":
+        lists = [[int(cell) for cell in line] for line in rows]
+    for text in (str(lists), json.dumps(lists)):
+        assert compute_score(f"reasoning_gym/{task}", f"<answer>{text}</answer>", truths(task)[0])["score"] >= 0.1
+
+
+@pytest.mark.parametrize(
+    "answer", ["94*4-61-6*cos(x-x)", "94*4 - 61 - 6**1", "94.0*4 - 61 - 6", "(94-94)*4*61*6 + 309", "94*4 - 61//6 - 0"]
+)
+def test_arithmetic_uses_the_numbers_of_the_puzzle_and_nothing_else(answer):
+    assert accuracy("countdown", "94*4 - 61 - 6") == 1.0
+    assert accuracy("countdown", answer) == 0.0
+
+
+def test_a_ground_truth_whose_verifier_always_raises_is_not_a_wrong_answer():
+    broken = json.dumps({"task": "sudoku", "config": {}, "entry": {"answer": "2"}})
+    result = compute_score("reasoning_gym/sudoku", "<answer>3</answer>", broken)
+    assert (result["score"], result["gold_unparseable"]) == (0.0, 1.0)
+
+
 def test_an_answer_that_ends_its_judge_is_counted(monkeypatch):
     monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
-    result = compute_score("reasoning_gym/countdown", "<answer>9**9**9</answer>", truths("countdown")[0])
+    task = "polynomial_multiplication"
+    result = compute_score(f"reasoning_gym/{task}", "<answer>9**9**9</answer>", truths(task)[0])
     assert (result["acc"], result["timed_out"]) == (0.0, 1.0)

@@ -119,20 +119,28 @@ def token_metrics(
     }
 
 
+_SHARES_OF_INFOS = {
+    "critic/gold_unreadable_frac": "gold_unparseable",
+    "critic/timed_out_frac": "timed_out",
+    "critic/cut_off_frac": "cut_off",
+}
+
+
 def group_metrics(
     groups: Sequence[Any], rewards: Sequence[float], infos: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Compute the share of groups with equal rewards, which give no gradient, and of responses without an answer or cut off.
+    """Compute the share of groups with equal rewards, which give no gradient, and of responses without an answer or a verdict.
 
     Args:
         groups: (batch,) label of the group of each response.
         rewards: (batch,) reward of each response.
-        infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer, ``cut_off`` of
-            1 that the response ended at a length limit.
+        infos: (batch,) other fields of each score; ``format_ok`` of 0 means that the reward found no answer,
+            ``gold_unparseable`` that it could not read the ground truth, ``timed_out`` that it stopped at a limit, ``cut_off``
+            that the response ended at its length limit.
 
     Returns:
-        ``critic/equal_groups_frac``, and, if all infos have ``format_ok`` or ``cut_off``, ``critic/no_answer_frac`` and
-        ``critic/cut_off_frac``; each in [0, 1].
+        ``critic/equal_groups_frac``, in [0, 1]; and, each in [0, 1] and present if all infos have its field,
+        ``critic/no_answer_frac``, ``critic/gold_unreadable_frac``, ``critic/timed_out_frac`` and ``critic/cut_off_frac``.
     """
     values = defaultdict(set)
     for group, reward in zip(groups, rewards, strict=True):
@@ -142,6 +150,7 @@ def group_metrics(
         metrics["critic/equal_groups_frac"] = sum(len(found) == 1 for found in values.values()) / len(values)
     if infos and all("format_ok" in info for info in infos):
         metrics["critic/no_answer_frac"] = sum(not info["format_ok"] for info in infos) / len(infos)
-    if infos and all("cut_off" in info for info in infos):
-        metrics["critic/cut_off_frac"] = sum(bool(info["cut_off"]) for info in infos) / len(infos)
+    for name, field in _SHARES_OF_INFOS.items():
+        if infos and all(field in info for info in infos):
+            metrics[name] = sum(bool(info[field]) for info in infos) / len(infos)
     return metrics

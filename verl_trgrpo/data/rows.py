@@ -18,6 +18,7 @@ as they are, `load_rows` returns them checked.
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -291,12 +292,16 @@ def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
 
 
 def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's ground truth is not empty, does not accept an empty answer, and consists of strings."""
+    """Check that a row's ground truth is neither empty nor NaN, does not accept an empty answer, and consists of strings."""
     truth = ground_truth_of(row)
     leaves = list(_leaves(truth))
     alternatives = truth.get("target") if isinstance(truth, Mapping) else truth
     if all(leaf is None or _is_blank(leaf) for leaf in leaves):
         yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty")
+    elif any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in leaves):
+        yield Finding.error(
+            where, f"reward_model.ground_truth is {shorten(truth)}; it must be a finite number or a string"
+        )
     elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
         yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
     elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:

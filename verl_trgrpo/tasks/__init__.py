@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from verl_trgrpo.tasks.registry import (
+    GroundTruthError,
     Score,
     find_reward,
     has_reward,
@@ -20,10 +21,21 @@ from verl_trgrpo.tasks.registry import (
     register_reward,
 )
 
-__all__ = ["Score", "compute_score", "has_reward", "known_data_sources", "reference_response_of", "register_reward"]
+__all__ = [
+    "GroundTruthError",
+    "Score",
+    "compute_score",
+    "has_reward",
+    "known_data_sources",
+    "reference_response_of",
+    "register_reward",
+    "score_response",
+]
 
 # veRL's reward loop passes these if a reward model is configured; rule-based rewards do not use them.
 _FROM_VERL = frozenset({"reward_router_address", "reward_model_tokenizer"})
+
+_UNREADABLE = Score(0.0, acc=0.0, gold_unparseable=1.0)
 
 
 def compute_score(
@@ -34,6 +46,8 @@ def compute_score(
     **options: Any,
 ) -> dict[str, float]:
     """Score one response with the reward of its data source.
+
+    A ground truth that the reward cannot read gives a score of 0 and `gold_unparseable`: one row does not end a run.
 
     Args:
         data_source: chooses the reward; `known_data_sources()` lists the names.
@@ -48,29 +62,46 @@ def compute_score(
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
-        ValueError: unknown data source, malformed ground truth, an option that no reward has, or a reward that
-            returned NaN or infinity.
+        ValueError: unknown data source, an option that no reward has, or a reward that returned NaN or infinity.
         TypeError: `solution_str` is not a string.
     """
+    try:
+        fields = score_response(data_source, solution_str, ground_truth, extra_info, **options)
+    except GroundTruthError:
+        fields = _UNREADABLE.as_dict()
+    counted = (extra_info or {}).get("rollout_metrics") or {}
+    return fields | {name: float(value) for name, value in counted.items()}
+
+
+def score_response(
+    data_source: str,
+    response: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, float]:
+    """Return the fields of `Score` as `compute_score` does, but raise for a ground truth that cannot be read.
+
+    Raises:
+        GroundTruthError: the reward cannot read the ground truth; the message has the reason.
+        ValueError: as `compute_score`.
+        TypeError: `response` is not a string.
+    """
     reward = find_reward(data_source)
-    if not isinstance(solution_str, str):
-        raise TypeError(
-            f"the response is {type(solution_str).__name__}, not str; decode the tokens before scoring them"
-        )
+    if not isinstance(response, str):
+        raise TypeError(f"the response is {type(response).__name__}, not str; decode the tokens before scoring them")
     if options:
         own = options_of(reward)
         _refuse_unknown(options.keys() - own - _FROM_VERL)
         options = {name: value for name, value in options.items() if name in own}
-    extra_info = extra_info or {}
-    fields = reward(solution_str, ground_truth, extra_info, **options).as_dict()
+    fields = reward(response, ground_truth, extra_info or {}, **options).as_dict()
     # One NaN would spread to the advantages of its whole group.
     if not all(map(isfinite, fields.values())):
         raise ValueError(
             f"the reward of the data source {data_source!r} returned {fields}; every field has to be a finite number, "
             "correct the reward function"
         )
-    counted = extra_info.get("rollout_metrics") or {}
-    return fields | {name: float(value) for name, value in counted.items()}
+    return fields
 
 
 def _refuse_unknown(names: set[str]) -> None:

@@ -3,8 +3,8 @@
 Each process that scores starts a judge at its first question: a new program, not a fork, so threads, CUDA and Ray in the caller
 do not matter, and a daemonic process may have one. The judge imports the libraries once and forks a worker, which gives up all
 rights but computing (see `sandbox`) and answers. The worker's CPU time for a question is limited by a timer whose signal ends it,
-whatever code it is in; it is replaced then, after `RENEW_AFTER` answers, and after each answer that may have changed it. The
-caller reads JSON, so a worker that an answer has taken over can lie about that answer, but not reach the caller.
+whatever code it is in; it is replaced then, and after `RENEW_AFTER` answers. The caller reads JSON, so an answer that has taken
+over a worker can lie about that worker's answers, but reaches neither the caller nor the next worker.
 
 CPU time does not depend on how busy the machine is.
 """
@@ -55,19 +55,18 @@ class Judge:
         self._connection: Connection | None = None
         self.process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, *arguments: Any, limit: float, alone: bool = False) -> tuple[float | None, float]:
+    def ask(self, *arguments: Any, limit: float) -> tuple[float | None, float]:
         """Return the value of the function, None if it raised, and the seconds of CPU time that it took.
 
         Args:
             arguments: JSON values.
             limit: seconds of CPU time.
-            alone: use a new worker, which answers nothing else.
 
         Raises:
             TimeoutError: it takes more than `limit`, or too much memory, or ends its process.
             RuntimeError: the judge cannot be started; the message has its reason.
         """
-        question = json.dumps([arguments, limit, alone]).encode()
+        question = json.dumps([arguments, limit]).encode()
         with self._lock:
             for _ in range(2):
                 connection = self._connection or self._start()
@@ -149,9 +148,10 @@ class _Worker:
             if self.connection.poll(WALL_SECONDS / 2 + 10 * limit):
                 value, seconds = json.loads(self.connection.recv_bytes(_MAX_REPLY))
                 if value is None or isinstance(value, (bool, int, float)):
-                    return json.dumps([value, float(seconds)]).encode()
-        except (EOFError, OSError, ValueError, TypeError):
-            pass
+                    reply = [value and float(value), max(float(seconds), 0.0)]
+                    return json.dumps(reply, allow_nan=False).encode()
+        except (EOFError, OSError, ValueError, TypeError, OverflowError):
+            pass  # among others NaN or infinity, which no function returns
         self.answered = RENEW_AFTER
         return b"null"
 
@@ -167,7 +167,7 @@ def _work(function: Any, connection: Connection) -> None:
     restrict(MEMORY_LIMIT, int(WALL_SECONDS))
     while True:
         try:
-            arguments, limit, _ = json.loads(connection.recv_bytes())
+            arguments, limit = json.loads(connection.recv_bytes())
         except (EOFError, OSError):
             return
         start = time.process_time()
@@ -199,15 +199,15 @@ def main(connection: Connection, name: str) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             question = connection.recv_bytes()
-            _, limit, alone = json.loads(question)
-            if worker.answered >= RENEW_AFTER or (alone and worker.answered):
+            if worker.answered >= RENEW_AFTER:
                 worker.end()
                 worker = _Worker(function, connection)
-            connection.send_bytes(worker.answer(question, limit))
-            if alone:
-                worker.answered = RENEW_AFTER
+            connection.send_bytes(worker.answer(question, json.loads(question)[1]))
     worker.end()
 
 
 if __name__ == "__main__":
-    main(Connection(os.dup(0)), sys.argv[1])
+    to_caller = Connection(os.dup(0))
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)  # a worker must not have the caller's connection, also not as its standard input
+    main(to_caller, sys.argv[1])

@@ -8,6 +8,7 @@ is replaced when an answer ends it, and those that evaluate get only answers in 
 An answer that is refused, makes the verifier raise or ends its process scores 0; the last counts as `timed_out`.
 """
 
+import contextlib
 import json
 import logging
 import random
@@ -21,19 +22,19 @@ from typing import Any
 
 from verl_trgrpo.common.answer_form import THINKING_OPENED, after_reasoning
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import did_you_mean, shorten
+from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.equality import compare
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
 
-# Repeated questions in a row after which the search ends, and after which it warns for the first time.
 # Rows whose verifier is tried with wrong answers, and other rows' answers for each; the share of these that may be right.
 PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
 
+# Repeated questions in a row after which the search ends, and after which it warns for the first time.
 MAX_REPEATS = 5_000
 FIRST_WARNING = 500
 
@@ -41,18 +42,24 @@ VERIFIER_SECONDS = 5.0
 """Processor time for one answer."""
 MAX_ANSWER_CHARS = 20_000
 
-# Tasks whose verifiers call `eval`, for lists, or sympy's `parse_expr`; others only compare strings and numbers.
+# Tasks whose verifiers call `eval`, for lists, or sympy's `parse_expr`, for numbers with + - * / and for formulas; others only
+# compare strings and numbers.
 LIST_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
-EXPRESSION_TASKS = frozenset(
-    {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
-)
+ARITHMETIC_TASKS = frozenset({"countdown", "puzzle24"})
+EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
 
-_LIST = re.compile(r"(?!.*__)(?!.*[A-Za-z_]\s*\.)[\w\s,\[\]'\"+.-]*", re.DOTALL | re.ASCII)
+# Lists of numbers and plain strings, and words in capitals (letters to insert into, queens): a name in small letters would be a
+# variable of the verifier, such as the right answer.
+_LIST = re.compile(r"""(?:'[\w\s.+-]*'|"[\w\s.+-]*"|(?:[A-Z]+|_|[0-9]+)(?![\w'"])|[\s,\[\].+-])*""", re.ASCII)
+# Without powers, whole quotients and decimals, which would hide numbers of the puzzle from its verifier.
+_ARITHMETIC = re.compile(r"(?!.*(?:\*\s*\*|/\s*/))[0-9\s+*/()-]*", re.DOTALL)
 _EXPRESSION = re.compile(r"(?!.*[A-Za-z)]\s*\.)[A-Za-z0-9\s+*/().,^-]*", re.DOTALL)
-_EXPRESSION_NAMES = "sin cos tan sec csc cot sinh cosh tanh asin acos atan exp log ln sqrt pi Abs"
-_NAMES = frozenset(_EXPRESSION_NAMES.split(" "))
+_NAMES = frozenset(
+    {"sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "asin", "acos", "atan", "exp", "log", "ln"}
+    | {"sqrt", "pi", "Abs"}
+)
 
 judge = Judge(f"{__name__}:verify")
 """This process's judge of reasoning-gym's answers."""
@@ -69,18 +76,42 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
         extra_info: says whether the prompt opened the reasoning (`reward_input`).
 
     Raises:
-        ValueError: or another error of reasoning-gym, for an unknown task or an invalid configuration.
+        GroundTruthError: see `read_ground_truth`; also if reasoning-gym does not have the task, refuses its configuration, or
+            its verifier raises for the entry's own answer, too.
     """
+    truth = read_ground_truth(ground_truth)
     text = after_reasoning(response, bool((extra_info or {}).get(THINKING_OPENED)))
     before, closed, _ = (text or "").rpartition("</answer>")
     _, opened, answer = before.rpartition("<answer>")
     if not closed or not opened:
         return Score(0.0, acc=0.0, format_ok=0.0)
-    return _score_answer(ground_truth, answer.strip())
+    return _score_answer(truth, ground_truth, answer.strip())
 
 
-def _score_answer(ground_truth: str, answer: str) -> Score:
-    truth = json.loads(ground_truth)
+def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
+    """Return the `task`, `config` and `entry` of a ground truth.
+
+    Raises:
+        GroundTruthError: it is not JSON with these, or the entry has no `answer`.
+    """
+    try:
+        truth = json.loads(ground_truth)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise GroundTruthError(
+            f"the ground truth {shorten(ground_truth)} is not JSON ({error}); build it again"
+        ) from None
+    kinds = {"task": str, "config": dict, "entry": dict}
+    if not isinstance(truth, dict) or not all(isinstance(truth.get(name), kind) for name, kind in kinds.items()):
+        raise GroundTruthError(
+            f"the ground truth {shorten(ground_truth)} needs task (a string), config and entry (objects); build it again"
+        )
+    task, entry = truth["task"], truth["entry"]
+    if "answer" not in entry or (task in NUMBER_TASKS and not isinstance(entry["answer"], str | int | float)):
+        raise GroundTruthError(f"the entry of the ground truth {shorten(ground_truth)} has no answer; build it again")
+    return truth
+
+
+def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> Score:
     task, entry = truth["task"], truth["entry"]
     if task in NUMBER_TASKS:
         right = compare([str(entry["answer"])], answer, lambda *_: False)
@@ -91,10 +122,30 @@ def _score_answer(ground_truth: str, answer: str) -> Score:
         value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
-    if value is None:  # the verifier raised; an unknown task or configuration is not the answer's fault
-        _dataset(task, json.dumps(truth["config"]))
-    value = min(float(value or 0.0), 1.0)
+    if value is None:  # the verifier raised: because of the answer, unless the entry's own answer makes it raise, too
+        _check_verifiable(ground_truth)
+    value = min(max(float(value or 0.0), 0.0), 1.0)
     return Score(value, acc=float(value >= 1.0), f1=value)
+
+
+@lru_cache(maxsize=4096)
+def _check_verifiable(ground_truth: str) -> None:
+    """Raise a GroundTruthError if the verifier cannot work with a ground truth, whatever the answer is."""
+    from reasoning_gym.factory import DATASETS  # slow import
+
+    truth = json.loads(ground_truth)
+    task, right = truth["task"], truth["entry"]["answer"]
+    if task not in DATASETS:
+        raise GroundTruthError(
+            f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'check it')}"
+        )
+    try:
+        _dataset(task, json.dumps(truth["config"]))
+    except Exception as error:  # each task checks its own configuration, by assertions among others
+        raise GroundTruthError(f"config={truth['config']}: task {task} refuses it ({first_line(error)})") from error
+    with contextlib.suppress(TimeoutError):
+        if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS)[0] is None:
+            raise GroundTruthError(f"the verifier of task {task} raises for the entry's own answer {shorten(right)}")
 
 
 def is_in_language(task: str, answer: str) -> bool:
@@ -103,6 +154,8 @@ def is_in_language(task: str, answer: str) -> bool:
         return False
     if task in LIST_TASKS:
         return _LIST.fullmatch(answer) is not None
+    if task in ARITHMETIC_TASKS:
+        return _ARITHMETIC.fullmatch(answer) is not None
     if task in EXPRESSION_TASKS:
         names = re.findall("[A-Za-z]+", answer)
         return _EXPRESSION.fullmatch(answer) is not None and all(len(name) == 1 or name in _NAMES for name in names)
@@ -122,8 +175,12 @@ def warm_up() -> None:
 
 
 def reference_response(ground_truth: str) -> str | None:
-    """Return a response with the right answer, or None if the task states none."""
-    answer = json.loads(ground_truth)["entry"]["answer"]
+    """Return a response with the right answer, or None if the task states none.
+
+    Raises:
+        GroundTruthError: see `read_ground_truth`.
+    """
+    answer = read_ground_truth(ground_truth)["entry"]["answer"]
     return None if answer is None else f"<answer>{answer}</answer>"
 
 
@@ -220,7 +277,8 @@ def check_verifier(task: str, truths: Sequence[str]) -> None:
         return [
             (right, wrong)
             for truth, right, wrong in probes
-            if not compare([right or "-"], wrong, lambda *_: False) and _score_answer(truth, wrong).acc == 1.0
+            if not compare([right or "-"], wrong, lambda *_: False)
+            and score_reasoning_gym(f"<answer>{wrong}</answer>", truth).acc == 1.0
         ]
 
     found = paid(always)

@@ -10,7 +10,16 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any, TypeVar
+
+
+class GroundTruthError(ValueError):
+    """The ground truth of a row cannot be read; the message says what is wrong with it.
+
+    Rewards raise it. `verl_trgrpo.tasks.compute_score` counts it as `gold_unparseable`, so that one row does not end a run;
+    builders and `verl-trgrpo data check` report it with the row.
+    """
 
 
 @dataclass(frozen=True)
@@ -170,12 +179,16 @@ def import_external_modules() -> None:
 def _find_task(data_source: Any) -> Task | None:
     if not isinstance(data_source, str):
         return None
-    patterns = (task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name))
-    return _tasks.get(data_source) or next(patterns, None)
+    if task := _tasks.get(data_source):
+        return task
+    return next((task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)), None)
 
 
 def _imported(function: Any) -> Any:
-    if not isinstance(function, str):
-        return function
-    module, _, name = function.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return _import(function) if isinstance(function, str) else function
+
+
+@cache
+def _import(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -15,7 +15,7 @@ from tests.tasks.knights_and_knaves.kk_answer_cases import (
     write_truth,
 )
 from tests.tasks.knights_and_knaves.kk_attack_cases import UNPARSED
-from verl_trgrpo.tasks import Score
+from verl_trgrpo.tasks import GroundTruthError, Score
 from verl_trgrpo.tasks.knights_and_knaves import reward
 from verl_trgrpo.tasks.knights_and_knaves.reward import extract_answer, score_knights_and_knaves
 
@@ -127,14 +127,18 @@ def test_the_ground_truth_may_come_in_a_mapping():
         ("(1) Zoey is a knight\n(2) zoey is a knave", "line 2 is '(2) zoey is a knave'"),
         ("(1) And Zoey is a knight", "line 1"),
         ("(1) 2. Zoey is a knight", "line 1"),
+        ("(1) + Zoey is a knight", "line 1"),
+        ("(1) Zoey is a knight\n(2) Ｚoey is a knave", "line 2"),
         ("(1) ** is a knight", "line 1"),
         (None, "None"),
+        (float("nan"), "nan"),
+        (["(1) Zoey is a knight"], "solution_text_format"),
         ({"statements": "()"}, "solution_text_format"),
         ({"solution_text_format": 3}, "solution_text_format"),
     ],
 )
 def test_malformed_ground_truth_is_an_error(truth, reason):
-    with pytest.raises(ValueError, match="ground truth") as error:
+    with pytest.raises(GroundTruthError, match="ground truth") as error:
         score_knights_and_knaves(respond(RIGHT_ANSWER), truth)
     assert reason in str(error.value)
 
@@ -158,6 +162,14 @@ def test_malformed_ground_truth_is_an_error(truth, reason):
         ("A,B", "kv", "A knight is B. A knave is A.", -1),
         ("Dr. No,1", "kv", "(1) Dr. No is a knight. (2) 1 is a knave.", 3),
         ("José,Zoë", "kv", "JOSÉ is a knight\nzoë is a knave", 3),
+        ("José,Zoë", "kv", "Jose\u0301 is a knight\nZoe\u0308: knave", 3),
+        ("O'Brien,Ava", "kv", "O’Brien is a knight\nAva is a knave", 3),
+        ("Anne-Marie,Ava", "kv", "Anne–Marie is a knight\nAva is a knave", 3),
+        ("And,Ava", "vk", "And: knave\nAva: knight", 3),
+        ("1,2", "kv", "1 is a knight\n2 is a knave", 3),
+        ("Person_1,Ava", "kv", "Person_1 is a knight\nAva is a knave", 3),
+        ("Knight,Knave", "vk", "Knight - knave - Knave - knight", 3),
+        ("Knight,Knave", "vk", "Knight: Knave", -1),
         ("José,Zoë", "kv", "Jose is a knight\nZoe is a knave", -1),
         ("李雷,韩梅梅", "kv", "(1) 李雷 is a knight\n(2) 韩梅梅 is a knave", 3),
         ("O'Brien,Anne-Marie", "kv", "O'Brien is a knight and Anne-Marie is a knave", 3),

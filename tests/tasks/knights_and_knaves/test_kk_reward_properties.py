@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from unicodedata import normalize
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ NAMES = [*_ONE_WORD_NAMES.split(), "Li Wei", "Mary Jane", "Dr. Smith", "Person 1
 # Letters and digits of any script; as in the data, no two names that look alike.
 _WORDS = st.text(st.characters(categories=["Lu", "Ll", "Lt", "Lo", "Nd"]), min_size=1, max_size=10)
 ANY_NAME = st.one_of(st.lists(_WORDS, min_size=1, max_size=3).map(" ".join), st.sampled_from(NAMES))
-PUZZLES = st.lists(ANY_NAME, min_size=1, max_size=8, unique_by=str.casefold).flatmap(
+PUZZLES = st.lists(ANY_NAME, min_size=1, max_size=8, unique_by=lambda name: normalize("NFKC", name).casefold()).flatmap(
     lambda names: st.tuples(st.just(names), st.text("kv", min_size=len(names), max_size=len(names)))
 )
 
@@ -38,8 +39,24 @@ def score(answer: str, truth: str = TRUTH) -> float:
 
 # The accepted language: how a claim may look, and what may stand between two claims.
 CLAIMS = ("{} is a {}", "{} is a {}.", "({k}) {} is a {}", "{k}. {} is a {}.", "{k}) {} is a {}", "- {} is a {}",
-          "- **{}** is a **{}**", "* {} is a {}.", "• ({k}) {} is a {}", "**{} is a {}**")  # fmt: skip
-SEPARATORS = ("\n", "\n\n", ".\n", ",\n", "\r\n", "; ", ";", ", ", " and ", ", and ", ";\nand ")
+          "- **{}** is a **{}**", "* {} is a {}.", "• ({k}) {} is a {}", "**{} is a {}**", "{k}: {} is a {}!",
+          "（{k}）{} is a {}！", "– {} is a {} –", "`{}`: a {}", "{k} - {} is a {}", "+ __{}__ is a {}")  # fmt: skip
+SEPARATORS = (
+    "\n",
+    "\n\n",
+    "\u200b\n",
+    "；",
+    " & ",
+    ".\n",
+    ",\n",
+    "\r\n",
+    "; ",
+    ";",
+    ", ",
+    " and ",
+    ", and ",
+    ";\nand ",
+)
 CASES = (str, str.lower, str.upper)
 
 
@@ -51,8 +68,8 @@ def answers(draw, names, roles):
         claim = draw(st.sampled_from(CLAIMS)).format(names[person], ROLES[roles[person]], k=k)
         # Upper and lower case of rare letters are not always the same letter.
         case = draw(st.sampled_from(CASES if names[person].isascii() else CASES[:1]))
-        text += ("" if not text.strip() else draw(st.sampled_from(SEPARATORS))) + case(claim)
-        text = text.replace("..\n", ".\n")
+        separator = draw(st.sampled_from(SEPARATORS)) if text.strip() else ""
+        text += separator.removeprefix("." if text.endswith((".", "!", "！", "–")) else "") + case(claim)
     return text
 
 

@@ -34,6 +34,17 @@ CLAIMS = {
     "spaced separators": "Zoey is a knight ; , ; ",
     "dashes": "- ",
     "stars": "*",
+    "bangs": "!",
+    "bangs after a claim": "Zoey is a knight!!!",
+    "dashes after claims": "Zoey is a knight - ",
+    "numbered claims": "1) Zoey is a knight ",
+    "colons": "Zoey: ",
+    "code marks": "`",
+    "code blocks": "```\n",
+    "underscores": "_a_ ",
+    "zero-width spaces": "\u200b",
+    "accents": "\u0301\u0327\u0345",
+    "full-width numbers": "（１）Zoey is a knight",
 }
 
 

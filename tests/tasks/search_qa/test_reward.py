@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks import GroundTruthError, compute_score
+from verl_trgrpo.tasks.search_qa.reward import score_search_qa
 
 GOLD = {"target": ["Paris", "City of Light"]}
 SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
@@ -92,11 +93,15 @@ def test_golds_may_be_a_text_a_list_or_an_array(gold):
 
 
 @pytest.mark.parametrize(
-    "gold", [None, 7, [], {}, {"target": []}, {"target": None}, ["Paris", None], [["Paris"]], {"targets": ["Paris"]}]
+    "gold",
+    [
+        *(None, 7, float("nan"), "", [], {}, ["Paris", None], [["Paris"]], ["", " \n"]),
+        *({"target": []}, {"target": None}, {"targets": ["Paris"]}, {"target": [""]}),
+    ],
 )
 def test_malformed_golds_are_an_error(gold):
-    with pytest.raises(ValueError, match=r"the ground truth is .*it needs one or more strings"):
-        score("<answer>Paris</answer>", gold)
+    with pytest.raises(GroundTruthError, match=r"the ground truth is .*it needs one or more strings"):
+        score_search_qa("<answer>Paris</answer>", gold, {})
 
 
 @pytest.mark.parametrize(
@@ -109,9 +114,7 @@ def test_a_gold_of_articles_or_punctuation_is_compared_as_it_stands(gold, right,
     assert (result["acc"], result["gold_unparseable"]) == (0.0, 0.0)
 
 
-def test_blank_golds_are_flagged_and_match_nothing():
-    result = score("<answer> </answer>", ["", " \n"])
-    assert (result["score"], result["f1"], result["gold_unparseable"]) == (0.0, 0.0, 1.0)
+def test_a_blank_gold_beside_others_matches_nothing():
     one_blank = score("<answer>Paris</answer>", ["", "Paris"])
     assert (one_blank["acc"], one_blank["gold_unparseable"]) == (1.0, 0.0)
     assert score("<answer></answer>", ["", "Paris"])["acc"] == 0.0

@@ -80,6 +80,8 @@ PIECES = {
     "letters": "".join(_RANDOM.choices("abc <>/.,'\n", k=3000)),
     "opening answer": "<answer>",
     "opening search": "<search>",
+    "unclosed searches": "<search>Rome </answer",
+    "crossed tags": "<search></answer>",
     "closing answer": "</answer>",
     "opening information": "<information>",
     "observations": "<information>x</information>",

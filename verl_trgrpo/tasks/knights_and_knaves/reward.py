@@ -13,10 +13,13 @@ usually trained with, so that scores can be compared:
 
 `acc` is 1 only if the form is right as well: a correct answer in a malformed response counts as 0.
 
-An answer is claims and nothing else, `NAME is a knight` or `NAME is a knave`, in any order and in upper or lower case.
-Claims end with a line break, `;`, `,`, `and`, or a full stop; each may begin with a number, `(1)`, `1.` or `1)`, or a
-list mark, `-`, `*` or `•`; asterisks and the width of gaps are ignored. With one more word, such as "if" or "maybe", it is
-not an answer: a reward that parses free English can be exploited.
+An answer is claims and nothing else, in any order and in upper or lower case. A claim is `NAME is a knight` or
+`NAME is a knave`, or with `:`, ` - ` or ` = ` instead of `is a`. Claims end with a line break, `;`, `,`, `and`, `&`, a full
+stop, `!` or a dash, or where the number of the next one begins; each may begin with a number, such as `(1)`, `1.`, `1)`,
+`[1]`, `1:` or `1 -`, or a list mark, such as `-`, `*`, `+` or `•`. Bold, italic and code marks, a code block around the
+whole answer, and the width of gaps are ignored, and characters that look alike (full-width letters and brackets, dashes,
+apostrophes, accents in one or two characters) are the same. With one more word, such as "if" or "maybe", it is not an
+answer: a reward that parses free English can be exploited.
 
 Worked example:
 
@@ -35,23 +38,56 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+from unicodedata import normalize
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 RIGHT = Score(3.0, acc=1.0)
 WRONG = Score(-0.5, acc=0.0)
 UNPARSED = Score(-1.0, acc=0.0)
 MALFORMED = Score(-3.0, acc=0.0, format_ok=0.0)
 
+MAX_UNICODE_CHARS = 2000
+"""A longer answer with characters outside ASCII is not read: normalizing it can take quadratic time."""
+
 _TRUTH_KEY = "solution_text_format"
 _TRUTH_LINE = re.compile(r"\(([0-9]+)\) (\S.*) is a (knight|knave)")
 _TAG = re.compile(r"</?(?:think|answer)>")
 _END_TOKENS = re.compile(r"<\|im_end\|>|<\|endoftext\|>|</s>")
+_UNDERSCORES = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
+_PLAIN_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "markdown", "md", "answer")
 
-_MARKS = r"(?:and (?!is a ))?(?:[-•] )?(?:\(?[0-9]{1,2}[.)] ?)?"
+_NUMBER = r"[(\[]?[0-9]{1,2}(?:\.?\)|[.:\]])"
+_MARKS = rf"(?:(?:and|&) (?!is a ))?(?:[-+] )?(?:{_NUMBER} ?|[0-9]{{1,2}} - )?"
+_END = rf"(?: ?(?:\.|!{{1,3}}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?=(?:and|&) |(?!\(?0){_NUMBER}))"
 # The last alternative takes all the rest at once, so that the time is linear for any input.
-_CLAIM = re.compile(rf"{_MARKS}(.+?) is a (knight|knave)(?:\.?(?:(?: ?[,;])+ ?|\Z)|\. | (?=and ))|.+")
+_CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is a | [-=:] (?:a )?|: ?(?:a )?)(knight|knave){_END}|.+")
+
+
+def _characters() -> dict[int, str]:
+    """Return what stands for a character that NFKC leaves alone, or whose meaning as a mark it drops."""
+    groups = {
+        " ": "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff",  # invisible; within a word they part it
+        "": "\ufe0f",
+        "-": "\u2010\u2011\u2012\u2013\u2212",
+        " - ": "\u2014\u2015\ufe58",
+        "- ": "\u2022\u2023\u2043\u25e6\u25aa\u25ab\u25a0\u25a1\u25cf\u25cb\u2219\u00b7",
+        "'": "\u2018\u2019\u201b\u02bc",
+        ". ": "\u3002\uff0e\uff61",
+        ", ": "\u3001\uff64",
+        "! ": "\uff01",
+        "[": "\u3010",
+        "]": "\u3011",
+        ")": "\u20e3",  # of keycap digits
+    }
+    table = {ord(character): text for text, characters in groups.items() for character in characters}
+    for first, count in ((0x2460, 20), (0x2776, 10), (0x2780, 10), (0x278A, 10)):  # digits in circles
+        table |= {first + k: f"({k + 1})" for k in range(count)}
+    return table
+
+
+_CHARACTERS = _characters()
 
 
 def score_knights_and_knaves(
@@ -68,12 +104,9 @@ def score_knights_and_knaves(
         `Score` with `score` 3, -0.5, -1 or -3 (see the table above).
 
     Raises:
-        ValueError: the ground truth is malformed, which is an error in the data.
+        GroundTruthError: the ground truth is malformed, which is an error in the data.
     """
-    text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
-    if not isinstance(text, str):
-        raise ValueError(f"the ground truth is {shorten(ground_truth)}; expected a string, or one under {_TRUTH_KEY!r}")
-    truth = _parse_ground_truth(text)
+    truth = read_ground_truth(ground_truth)
     answer = extract_answer(response)
     if answer is None:
         return MALFORMED
@@ -97,7 +130,11 @@ def extract_answer(response: str) -> str | None:
     if not closed or between.strip() or (tail and _END_TOKENS.sub("", tail).strip()):
         return None
     reasoning = reasoning.lstrip().removeprefix("<think>")
-    return None if _TAG.search(reasoning) or _TAG.search(answer) else answer
+    return None if _has_tag(reasoning) or _has_tag(answer) else answer
+
+
+def _has_tag(text: str) -> bool:
+    return "<" in text and _TAG.search(text) is not None
 
 
 def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None:
@@ -107,6 +144,8 @@ def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None
         answer: text of the answer block, without the tags.
         people: by their names as `_spelling` writes them.
     """
+    if len(answer) > MAX_UNICODE_CHARS and not answer.isascii():
+        return None
     roles: dict[str, str] = {}
     for name, role in _CLAIM.findall(_spelling(answer)):
         if roles.setdefault(name, role) != role:
@@ -114,20 +153,48 @@ def read_claims(answer: str, people: Mapping[str, str]) -> dict[str, str] | None
     return roles if roles.keys() == people.keys() else None
 
 
+def read_ground_truth(ground_truth: Any) -> Mapping[str, str]:
+    """Return role by name as `_spelling` writes it, from a ground truth as `score_knights_and_knaves` takes it.
+
+    Raises:
+        GroundTruthError: it is malformed.
+    """
+    text = ground_truth.get(_TRUTH_KEY) if isinstance(ground_truth, Mapping) else ground_truth
+    if not isinstance(text, str):
+        raise GroundTruthError(
+            f"the ground truth is {shorten(ground_truth)}; it must be a string, or a mapping with one under {_TRUTH_KEY!r}"
+        )
+    return _parse_ground_truth(text)
+
+
 def _spelling(text: str) -> str:
-    """Return `text` in small letters, without asterisks, with `;` for line breaks and one space for each gap."""
-    return " ".join(text.strip().replace("*", "").replace("\n", " ; ").casefold().split())
+    """Return `text` in small letters, without marks of emphasis or code, with `;` for line breaks and one space per gap."""
+    text = text.strip()
+    text = text.lower() if text.isascii() else normalize("NFKC", text.translate(_CHARACTERS)).casefold().strip()
+    if "`" in text:
+        text = _without_code_marks(text)
+    if "_" in text:
+        text = _UNDERSCORES.sub("", text)
+    return " ".join(" ; ".join(text.replace("*", "").splitlines()).split())
+
+
+def _without_code_marks(text: str) -> str:
+    """Return `text` without backticks, and without the name of the language if all of it is a block of plain text."""
+    if text.startswith("```") and text.endswith("```"):
+        language, _, body = text[3:-3].partition("\n")
+        text = body if language.strip() in _PLAIN_LANGUAGES else text
+    return text.replace("`", "").strip()
 
 
 @lru_cache(maxsize=4096)
 def _parse_ground_truth(text: str) -> Mapping[str, str]:
-    """Return role by name as `_spelling` writes it. Cached: every sample of a group is scored against the same text."""
+    """Return role by name. Cached: every sample of a group is scored against the same text."""
     truth: dict[str, str] = {}
     for position, line in enumerate(text.strip().split("\n"), start=1):
         match = _TRUTH_LINE.fullmatch(line.strip())
         name = _spelling(match[2]) if match and match[1] == str(position) else ""
         if not match or not name or name in truth or re.sub(_MARKS, "", name, count=1) != name:
-            raise ValueError(
+            raise GroundTruthError(
                 f"malformed Knights-and-Knaves ground truth: line {position} is {shorten(line)}; it must read "
                 f"'({position}) <name> is a knight' or knave, with a name that is new and does not look like a list mark"
             )

@@ -19,7 +19,7 @@ from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import normalize, read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
 """This process's judge of formulas."""
@@ -55,7 +55,8 @@ def score_math(
         understood and the answer is not literally one of them; `timed_out` if the comparison was stopped.
 
     Raises:
-        ValueError: a ground truth of another type, or empty; a time limit out of range; or an unknown form.
+        GroundTruthError: a ground truth of another type, empty, or with unbalanced braces.
+        ValueError: a time limit out of range, or an unknown form.
         RuntimeError: the process that compares formulas cannot be started.
     """
     if not 0 < math_time_limit <= 60:
@@ -68,7 +69,7 @@ def score_math(
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
     golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
-        raise ValueError("the ground truth is an empty list; it must hold at least one acceptable answer")
+        raise GroundTruthError("the ground truth is an empty list; it must hold at least one acceptable answer")
     time_left = math_time_limit
 
     def same_formula(gold: str, answer: str) -> bool:
@@ -104,16 +105,33 @@ def is_number(value: Any) -> bool:
 
 
 def gold_text(gold: Any) -> str:
-    """Return a ground truth as text. Raises ValueError for what is no text, is blank, too long, or no finite number."""
+    """Return a ground truth as a string.
+
+    Raises:
+        GroundTruthError: it is not a string or a finite number, or it is blank, "nan", too long, or has braces that are not
+            balanced, so that no box can hold it.
+    """
     if hasattr(gold, "item") and getattr(gold, "ndim", None) == 0:  # a numpy scalar
         gold = gold.item()
     text = str(gold) if is_number(gold) else gold
-    if not isinstance(text, str) or not text.strip() or len(text) > MAX_GOLD_CHARS:
-        raise ValueError(
-            f"the ground truth is {shorten(gold)}; it must be a text of 1 to {MAX_GOLD_CHARS} characters, a finite "
+    if not isinstance(text, str) or text.strip().lower() in ("", "nan") or len(text) > MAX_GOLD_CHARS:
+        raise GroundTruthError(
+            f"the ground truth is {shorten(gold)}; it must be a string of 1 to {MAX_GOLD_CHARS} characters, a finite "
             "number, or a list of those; correct the data"
         )
+    if "{" in text or "}" in text:
+        _check_braces(text)
     return text
+
+
+def _check_braces(text: str) -> None:
+    depth = 0
+    for match in _BRACE.finditer(text):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth < 0:
+            break
+    if depth:
+        raise GroundTruthError(f"the ground truth is {shorten(text)}; its braces are not balanced; correct the data")
 
 
 @lru_cache(maxsize=4096)

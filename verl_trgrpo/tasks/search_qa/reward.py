@@ -29,7 +29,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.tasks.registry import GroundTruthError, Score
 from verl_trgrpo.tasks.search_qa.format import count_answer_tags, last_answer, model_turns
 
 MAX_ANSWER_TAGS = 10
@@ -52,10 +53,11 @@ def score_search_qa(
 
     Returns:
         `Score` with `score` in [0, 1] (see the table above), `acc` exact match, `f1` the best token F1 with any gold,
-        `format_ok` 1 if there is an answer block. `gold_unparseable` means that all golds are blank.
+        `format_ok` 1 if there is an answer block.
 
     Raises:
-        ValueError: malformed golds or `model_text`: errors in the data or the agent loop.
+        GroundTruthError: malformed golds, or blank ones only.
+        ValueError: malformed `model_text`, an error of the agent loop.
     """
     golds = read_golds(ground_truth)
     turns = model_turns(response, extra_info)
@@ -66,27 +68,30 @@ def score_search_qa(
         acc=float(exact),
         format_ok=float(answer is not None),
         f1=f1,
-        gold_unparseable=float(not any(gold.strip() for gold in golds)),
     )
 
 
 def read_golds(ground_truth: Any) -> list[str]:
-    """Return the golds as a list of one or more strings.
+    """Return the golds as a list of one or more strings, not all of them blank.
 
     Raises:
-        ValueError: `ground_truth` is anything else.
+        GroundTruthError: `ground_truth` is anything else.
     """
     golds = ground_truth["target"] if isinstance(ground_truth, Mapping) and "target" in ground_truth else ground_truth
     if hasattr(golds, "tolist"):  # a numpy array, as some loaders give lists
         golds = golds.tolist()
     if isinstance(golds, str):
-        return [golds]
-    if isinstance(golds, list | tuple) and golds and all(isinstance(gold, str) for gold in golds):
-        return list(golds)
-    raise ValueError(
-        f"the ground truth is {ground_truth!r}; it needs one or more strings: {{'target': ['...', '...']}}. Build the "
-        "data again with data_prep/search_qa.py, or fix the reward_model column"
-    )
+        golds = [golds]
+    if (
+        not isinstance(golds, list | tuple)
+        or not all(isinstance(gold, str) for gold in golds)
+        or not any(gold.strip() for gold in golds)
+    ):
+        raise GroundTruthError(
+            f"the ground truth is {shorten(ground_truth)}; it needs one or more strings, not all blank: "
+            "{'target': ['...', '...']}. Build the data again, or fix the reward_model column"
+        )
+    return list(golds)
 
 
 def match_answer(answer: str, golds: Sequence[str]) -> tuple[bool, float]:
