@@ -10,6 +10,7 @@ truths. What counts as equal is listed in docs/math_reward.md.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache, partial, wraps
 from typing import Any
@@ -24,6 +25,8 @@ from verl_trgrpo.tasks.registry import GroundTruthError, Score
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
 """This process's judge of formulas."""
 MAX_GOLD_CHARS = 2000
+
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def score_math(
