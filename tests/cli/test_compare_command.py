@@ -46,13 +46,6 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(study, tmp_path, capsys):
     assert main(words) == 0
 
 
-def test_where_all_runs_fail_there_is_no_table(study, tmp_path, capsys):
-    overrides = ["arms.grpo.fail-once=disk", "arms.tr_grpo.fail-once=memory", "seeds=[0]"]
-    assert main(["compare", str(study), "--out", str(tmp_path / "out"), *overrides]) == 1
-    shown = capsys.readouterr()
-    assert "planted failure: disk" in shown.err and "planted failure: memory" in shown.err and not shown.out
-
-
 def test_an_accuracy_that_no_run_logged_is_said_with_those_that_they_did(study, tmp_path, capsys):
     assert main(["compare", str(study), "--out", str(tmp_path / "out"), "accuracy=val-core/kk/acc"]) == 2
     shown = capsys.readouterr().err

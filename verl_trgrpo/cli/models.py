@@ -22,19 +22,15 @@ class PreviewOptions:
         overrides: Hydra overrides, all before or all after the options.
         prompts: number of training prompts.
         samples: responses to each prompt.
-        characters: characters to show of a response, counted from its end; 0 for all.
     """
 
     config: tyro.conf.Positional[str]
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     prompts: int = 4
     samples: int = 4
-    characters: int = 800
 
     def __post_init__(self) -> None:
-        raise_invalid(
-            range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)", "characters": "[0, inf)"})
-        )
+        raise_invalid(range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)"}))
 
 
 def preview(options: PreviewOptions) -> int:
@@ -61,7 +57,7 @@ def preview(options: PreviewOptions) -> int:
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
-    print(preview.render(found, options.characters))
+    print(preview.render(found))
     return 0
 
 
