@@ -34,7 +34,7 @@ help:
 	@echo "make test         lint, types, tests, and a two-rank training that is killed in a save; ten minutes on two cores"
 	@echo "make test-all     the same and the rest of tests/cluster, which starts Ray and vLLM; what CI runs"
 	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
-	@echo "make bench        all benchmarks, a table and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
+	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
 	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"

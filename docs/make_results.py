@@ -34,14 +34,14 @@ from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, wri
 from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.runs.arms import group_arms, last_common_step, read_runs
 from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, compare
-from verl_trgrpo.runs.compare.results import study_comparison
 from verl_trgrpo.runs.compare.study import Study, read_study
-from verl_trgrpo.runs.compare.table import (
+from verl_trgrpo.runs.compare.tables import (
     arm_label,
     as_markdown,
     comparison_tables,
     difference_text,
     interval_text,
+    study_comparison,
     words,
 )
 from verl_trgrpo.runs.plots import plot_arms

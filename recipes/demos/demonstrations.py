@@ -20,10 +20,11 @@ from itertools import count, islice, product
 from pathlib import Path
 
 from verl_trgrpo.demos import puzzles, word_problems
-from verl_trgrpo.demos.search import PROFESSIONS, Question, World, make_world, open_index
+from verl_trgrpo.demos.search import PROFESSIONS, Question, World, corpus_text, make_world
 from verl_trgrpo.demos.search import prompt_messages as question_messages
 from verl_trgrpo.demos.word_problems import Step, WordProblem, calculate
 from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
@@ -148,6 +149,14 @@ def search_demonstrations(rng: random.Random, shares: Iterator[float], seed: int
                 careful = rng.random() < next(shares)
                 segments = trajectory(question, world, index, careful, rng)
                 yield Demonstration(question_messages(question), segments)
+
+
+def open_index(world: World, directory: Path) -> Index:
+    """Write the world's documents and their index to `directory` and return the index, opened."""
+    corpus = directory / "corpus.jsonl"
+    corpus.write_text(corpus_text(world), encoding="utf-8")
+    build_index(IndexOptions(corpus=corpus, out=directory / "index"))
+    return Index(directory / "index")
 
 
 def trajectory(question: Question, world: World, index: Index, careful: bool, rng: random.Random) -> list[Segment]:

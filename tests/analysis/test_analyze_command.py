@@ -1,7 +1,6 @@
 """``verl-trgrpo analyze``: its figures against direct computations, its files and its refusals."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -98,13 +97,6 @@ def test_tokens_with_an_advantage_are_the_first_to_get_a_pass_of_their_own(two_l
         assert sum(effect["share_at_parameters"]) == pytest.approx(1.0)
 
 
-def test_every_token_is_within_the_bounds(measured):
-    figures, at_logits, _ = measured
-    assert figures["envelope"]["holds"]
-    assert (at_logits.norms >= at_logits.one_minus_prob * (1 - 1e-9)).all()
-    assert (at_logits.norms <= math.sqrt(2) * at_logits.one_minus_prob * (1 + 1e-9)).all()
-
-
 def test_padding_does_not_change_the_logits(policy, rollouts):
     assert len({len(rollout.response) for rollout in rollouts}) > 2
     together = response_logits(policy[1], rollouts)
@@ -185,11 +177,6 @@ def test_the_command_writes_tables_json_a_picture_and_a_page(data, tmp_path, cap
     figures = json.loads((tmp_path / "gradients.json").read_text())
     assert figures["versions"]["torch"] == torch.__version__
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
-    counts, sums = (figures["histogram"][name] for name in ("tokens", "gradient"))
-    assert len(counts) == len(sums) == 20 and sum(counts) == figures["tokens"]
-    assert [sum(sums[start : start + 5]) / sum(sums) for start in (0, 5, 10, 15)] == pytest.approx(
-        figures["shapings"]["uniform"]["share_at_logits"]
-    )
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "tokens.html").is_file()
 
@@ -208,11 +195,7 @@ def test_the_command_measures_sharpness_for_each_radius(data, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--model", "/no/such/model"], "/no/such/model"),
-        (["--samples", "1"], "samples=1"),
         (["--parameters", "layers.99"], "layers.99"),
-        (["--shaping", "nosuch"], "nosuch"),
-        (["--shaping"], "shaping is empty"),
-        (["--radius"], "radius is empty"),
         (["--device", "cuda:99"], "device"),
         (["--model", str(CHECKPOINT), str(CHECKPOINT)], "model has 2"),
         (["--only-tokens", "--sharpness"], "only_tokens and sharpness"),
@@ -234,8 +217,3 @@ def test_tokens_are_drawn_from_the_models_distribution_whatever_the_lengths_of_t
         differences.append(drawn - (log_q.exp() * log_q).sum(-1))  # 0 on average
     differences = torch.cat(differences)
     assert len(differences) > 1000 and abs(differences.mean()) < 4 * differences.std() / len(differences) ** 0.5
-
-
-def test_a_missing_file_is_named_before_the_model_is_loaded(tmp_path, capsys):
-    assert main(command("gone.parquet", tmp_path / "out")) == 2
-    assert "gone.parquet" in capsys.readouterr().err

@@ -46,22 +46,10 @@ def test_a_failed_run_gives_exit_code_1_and_is_named(study, tmp_path, capsys):
     assert main(words) == 0
 
 
-def test_where_all_runs_fail_the_reasons_are_named(study, tmp_path, capsys):
-    overrides = ["arms.grpo.fail-once=disk", "arms.tr_grpo.fail-once=memory", "seeds=[0]"]
-    assert main(["compare", str(study), "--out", str(tmp_path / "out"), *overrides]) == 1
-    shown = capsys.readouterr()
-    assert "planted failure: disk" in shown.err and "planted failure: memory" in shown.err and not shown.out
-
-
 def test_an_accuracy_that_no_run_logged_is_said_with_those_that_they_did(study, tmp_path, capsys):
     assert main(["compare", str(study), "--out", str(tmp_path / "out"), "accuracy=val-core/kk/acc"]) == 2
     shown = capsys.readouterr().err
     assert "accuracy=val-core/kk/acc: " in shown and "val-core/kk_3ppl/acc/mean@1" in shown
-
-
-def test_overrides_after_arms_are_refused_with_their_place(study, capsys):
-    assert main(["compare", str(study), "--arms", "grpo", "seeds=[0]"]) == 2
-    assert "seeds=[0] is an override" in capsys.readouterr().err
 
 
 def test_the_study_of_the_recipe_runs_and_repeats_itself(tmp_path):

@@ -30,14 +30,6 @@ def test_an_index_is_built_once(capsys, corpus, tmp_path):
     assert code == 2 and "replace it with --force" in error
 
 
-def test_all_wrong_options_are_reported_at_once_and_nothing_is_written(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, _, error = run(capsys, "index", "--corpus", "nowhere", "--out", "out", "--threads", "0")
-    assert code == 2
-    assert "2 problems" in error and "nowhere is not a file" in error and "threads" in error
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_missing_package_is_named_with_the_extra_to_install(corpus, tmp_path):
     # A module that raises what a missing one raises hides the installed one.
     (tmp_path / "hidden").mkdir()

@@ -77,15 +77,6 @@ def test_overrides_are_the_positional_words_before_or_after_the_flags(words):
     assert parse(words).overrides == ("a.b=c", "+d=[1,2]", "~e")
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [("--limit 3", "--out"), ("--out x --limit many", "--limit"), ("--out x --poeple 3", "--people")],
-)
-def test_words_that_cannot_be_parsed_end_the_program_with_code_2(words, named, capsys):
-    assert exit_code(lambda: parse(words) and 0) == 2
-    assert named in capsys.readouterr().err
-
-
 def test_all_problems_that_the_class_finds_are_printed_line_by_line(capsys):
     assert exit_code(lambda: parse("--out x --limit 0") and 0) == 2
     assert capsys.readouterr().err == "error: 2 problems:\n- limit=0 is too small\n- second problem\n"

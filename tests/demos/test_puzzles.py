@@ -8,7 +8,6 @@ import pytest
 
 from tests.demos.makers import demonstrations
 from tests.tasks.knights_and_knaves.kk_oracle import solutions
-from verl_trgrpo.decontaminate import ContaminationOptions, find_contamination
 from verl_trgrpo.demos import puzzles
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.logic import canonical_key, parse_statements
@@ -66,13 +65,6 @@ def test_a_second_build_reuses_and_another_seed_replaces(tmp_path):
     assert (tmp_path / "test.parquet").read_bytes() != before
 
 
-def test_the_test_set_does_not_depend_on_the_train_set(tmp_path):
-    for name, train in (("a", {3: 4}), ("b", {3: 9, 2: 2})):
-        puzzles.build_dataset(tmp_path / name, 1, train, {3: 6})
-    one, other = (rows(tmp_path / name, "test") for name in "ab")
-    assert [row["prompt"] for row in one] == [row["prompt"] for row in other]
-
-
 def test_more_puzzles_than_exist_are_refused_at_once_with_the_number_of_those_that_do(tmp_path):
     with pytest.raises(ValueError) as error:
         puzzles.build_dataset(tmp_path, 0, {2: 40, 3: 7000}, {2: 8, 3: 1000})
@@ -117,11 +109,3 @@ def test_the_small_models_test_train_and_warm_start_puzzles_are_different_ones_i
     texts += [demonstration.messages[0]["content"] for demonstration in demonstrations.case_demonstrations(0)]
     assert len({*texts}) == len(texts) == sum(puzzles.SMALL_LM_ROWS.values()) + demonstrations.CASES
     check_rewards(found["test"])
-
-
-def test_the_contamination_check_finds_no_test_puzzle_among_train_puzzles(small_lm, tmp_path):
-    # All share the words around the claims, so that runs of words come back; whole puzzles do not, under any names.
-    train = tmp_path / "train.parquet"
-    pq.write_table(pq.read_table(small_lm / "train.parquet")[:200], train)
-    options = ContaminationOptions(train, (small_lm / "test.parquet",), threshold=1.0)
-    assert find_contamination(options).matches == ()

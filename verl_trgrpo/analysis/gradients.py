@@ -17,7 +17,7 @@ from verl_trgrpo.common.progress import Progress
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
 
-QUARTERS, BINS = 4, 20
+QUARTERS = 4
 
 _MEMORY_BYTES = 256 * 2**20
 
@@ -82,7 +82,6 @@ def analyze_gradients(
     at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
     spread = torch.quantile(norms / at_logits.one_minus_prob[: len(norms)].clamp(min=1e-300), at).tolist()
     groups = [probs[quarter == q] for q in range(QUARTERS)]
-    bins = ((1 - at_logits.one_minus_prob) * BINS).long().clamp(0, BINS - 1)
     figures = {
         "tokens": len(probs),
         "tokens_with_gradient": int((advantages != 0).sum()),
@@ -97,11 +96,6 @@ def analyze_gradients(
             {"tokens": len(p), "lowest_p": p.min().item(), "highest_p": p.max().item()} if len(p) else {"tokens": 0}
             for p in groups
         ],
-        # Over all tokens, in equal bins of p: how many, and the sums of |A| times the norm at the logits.
-        "histogram": {
-            "tokens": torch.bincount(bins, minlength=BINS).tolist(),
-            "gradient": torch.bincount(bins, advantages.abs() * at_logits.norms, BINS).tolist(),
-        },
         "shapings": {
             name: _effect(quarter, weights[name], advantages.abs() * weights[name], at_logits.norms, norms, of_quarters)
             for name, of_quarters in zip(weights, updates.split(QUARTERS), strict=True)

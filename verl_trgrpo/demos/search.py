@@ -18,7 +18,7 @@ import pyarrow as pa
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import DataFile, write_dataset
-from verl_trgrpo.retrieval.index import Index, read_manifest
+from verl_trgrpo.retrieval.index import read_manifest
 from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
@@ -114,14 +114,6 @@ def _names(kind: int, rng: random.Random) -> Iterator[str]:
         if word not in seen and hashlib.sha256(word.encode()).digest()[0] % len(KINDS) == kind:
             seen.add(word)
             yield word
-
-
-def open_index(world: World, directory: Path) -> Index:
-    """Write the world's documents and their index to `directory` and return the index, opened."""
-    corpus = directory / "corpus.jsonl"
-    corpus.write_text(corpus_text(world), encoding="utf-8")
-    build_index(IndexOptions(corpus=corpus, out=directory / "index"))
-    return Index(directory / "index")
 
 
 def prompt_messages(question: Question) -> list[dict[str, str]]:

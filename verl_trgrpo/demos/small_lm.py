@@ -101,7 +101,7 @@ def prepare_model(
 def check_machine(directory: Path, memory_needed: int) -> None:
     """Raise ValueError if disk space, memory or a package is missing."""
     existing = next(path for path in (directory.resolve(), *directory.resolve().parents) if path.exists())
-    free, memory = shutil.disk_usage(existing).free, _available_memory()
+    free, memory = shutil.disk_usage(existing).free, psutil.virtual_memory().available
     problems = []
     if free < DISK_NEEDED:
         problems.append(
@@ -115,20 +115,6 @@ def check_machine(directory: Path, memory_needed: int) -> None:
     if missing:
         problems.append(f"{' and '.join(missing)} not installed; pip install 'verl-trgrpo[small-lm]'")
     raise_invalid(problems)
-
-
-def _available_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that programs can still get, by the machine and by the container's limit, if it has one."""
-    available = psutil.virtual_memory().available
-    try:
-        limit = int((cgroup / "memory.max").read_text())
-        used = int((cgroup / "memory.current").read_text())
-        kinds = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
-        return min(
-            available, limit - used + int(kinds["inactive_file"])
-        )  # the page cache counts as used, and gives way
-    except (OSError, ValueError):
-        return available
 
 
 def fetch_wheel(directory: Path) -> Path:

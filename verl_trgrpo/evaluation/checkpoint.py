@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 import subprocess
@@ -64,12 +63,6 @@ def fingerprint(place: str) -> dict[str, Any]:
         return {"name": place}
     weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in _weight_files(path)}
     return {"name": str(path.resolve()), "weights": weights}
-
-
-def same_weights(one: Path, other: Path) -> bool:
-    """Return whether two directories have the same weights: at least one file, with equal names and contents."""
-    names, others = ([file.name for file in _weight_files(path)] for path in (one, other))
-    return bool(names) and names == others and all(filecmp.cmp(one / name, other / name) for name in names)
 
 
 def _weight_files(directory: Path) -> list[Path]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, same_weights
+from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
 from verl_trgrpo.runs.metrics import MetricsLog, Step
 from verl_trgrpo.runs.run_directory import (
@@ -71,13 +70,12 @@ def find_checkpoint(run: Path) -> Path:
     return found
 
 
-def export(run: Path, out: Path, reuse: bool = False) -> Path:
+def export(run: Path, out: Path) -> Path:
     """Write a checkpoint's model, tokenizer and card into `out`, which appears as a whole, and return the checkpoint.
 
     Args:
         run: a run directory, whose latest checkpoint is taken, or one of its ``global_step_N``.
         out: must not exist yet, or be empty.
-        reuse: allow an `out` that holds an export of the checkpoint, and leave it as it is: its card may have been edited.
 
     Raises:
         ValueError: there is no checkpoint, or `out` has other files.
@@ -85,13 +83,9 @@ def export(run: Path, out: Path, reuse: bool = False) -> Path:
     """
     checkpoint = find_checkpoint(run)
     if out.exists() and any(out.iterdir()):
-        if not reuse:
-            raise ValueError(f"out={out} has files; choose another directory")
-        if not _is_export(out, checkpoint):
-            raise ValueError(
-                f"out={out} is not an export of {checkpoint}; give the checkpoint that was exported, or another directory"
-            )
-        return checkpoint
+        raise ValueError(
+            f"out={out} has files; choose another directory, or upload it with `hf upload OWNER/NAME {out}`"
+        )
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))
         left_out = shutil.ignore_patterns("merged_from.json", "optimizer.pt")
@@ -99,13 +93,6 @@ def export(run: Path, out: Path, reuse: bool = False) -> Path:
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / _CARD).write_text(model_card(checkpoint), encoding="utf-8")
     return checkpoint
-
-
-def _is_export(out: Path, checkpoint: Path) -> bool:
-    # For a merge, if the checkpoint's own directory cannot be written.
-    with tempfile.TemporaryDirectory(dir=out.parent) as spare:
-        model = Path(merged_model(find_model(str(checkpoint)), Path(spare)))
-        return (out / _CARD).is_file() and same_weights(model, out)
 
 
 def push(directory: Path, repository: str, private: bool = False) -> str:
@@ -125,8 +112,8 @@ def push(directory: Path, repository: str, private: bool = False) -> str:
             api.upload_folder(folder_path=directory, repo_id=repository, commit_message="Model and card")
     except Exception as error:  # the client and the network beneath it raise many unrelated types
         raise RuntimeError(
-            f"{repository} could not be uploaded to {api.endpoint} ({error}); log in with `hf auth login`, and check the name. "
-            f"The model is in {directory}; the same command uploads it"
+            f"{repository} could not be uploaded to {api.endpoint} ({error}); log in with `hf auth login`, check the name, and "
+            f"upload the model with `hf upload {repository} {directory}`"
         ) from error
     if exposed:
         raise RuntimeError(

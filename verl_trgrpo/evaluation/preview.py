@@ -23,6 +23,8 @@ from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
 
 _ROLLOUT = "actor_rollout_ref.rollout"
+# Characters of a response that are shown, counted from its end.
+_SHOWN = 800
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,8 @@ def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
     return Scored(row, response, float(info["score"]), info)
 
 
-def render(found: Sequence[Scored], most: int) -> str:
-    """Return the responses by prompt with their rewards, and a summary for the run, as text.
-
-    Args:
-        found: responses to one prompt are adjacent.
-        most: characters to show of each, from its end; 0 for all.
-    """
+def render(found: Sequence[Scored]) -> str:
+    """Return the ends of the responses with their rewards, and a summary for the run; those to one prompt are adjacent."""
     lines, position = [], None
     for item in found:
         if item.row.position != position:
@@ -100,8 +97,8 @@ def render(found: Sequence[Scored], most: int) -> str:
                 "",
             ]
         text = item.response.text.strip()
-        if most and len(text) > most:
-            text = f"[... {len(text) - most} characters] {text[-most:]}"
+        if len(text) > _SHOWN:
+            text = f"[... {len(text) - _SHOWN} characters] {text[-_SHOWN:]}"
         notes = [f"reward {item.score:g}"]
         notes += ["the reward found no answer"] if item.info.get("format_ok", 1) == 0 else []
         notes += [f"{item.response.tokens} tokens", *(["cut"] if item.response.cut else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +69,7 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     """Read all runs at or below the given paths.
 
     Args:
-        arguments: ``PATH`` or ``LABEL=PATH``: a run directory, a file of veRL's ``file`` logger, or a directory with such
-            runs below. A label sets the arm.
+        arguments: run directories, files of veRL's ``file`` logger, or directories with such runs below.
 
     Returns:
         the runs in the given order, below a directory sorted by label and seed.
@@ -81,29 +80,20 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     runs: list[Run] = []
     messages: list[str] = []
     for argument in arguments:
-        label, path = _split_label(argument)
         try:
-            runs += _below(path, label)
+            runs += _below(Path(argument))
         except (ValueError, OSError) as error:
             messages.append(str(error))
     names: dict[str, Path] = {}
     for run in runs:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
-            messages.append(f"{other} and {run.path} are both {run.name}; tell them apart with LABEL=DIR")
+            messages.append(f"{other} and {run.path} are both {run.name}; rename one of them, as ARM-seedN")
     raise_invalid(messages)
     return runs
 
 
-def _split_label(argument: str) -> tuple[str | None, Path]:
-    """Return label and path of ``LABEL=PATH`` or ``PATH``; an existing path is a path, whatever its name."""
-    label, sign, rest = argument.partition("=")
-    if not sign or not label.strip() or Path(argument).exists():
-        return None, Path(argument)
-    return label.strip(), Path(rest)
-
-
-def _below(path: Path, label: str | None) -> list[Run]:
+def _below(path: Path) -> list[Run]:
     if not path.exists():
         raise ValueError(f"{path} does not exist; give a run directory or a file of veRL's file logger")
     runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
@@ -112,7 +102,7 @@ def _below(path: Path, label: str | None) -> list[Run]:
             f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
             'trainer.logger=["console","file"]'
         )
-    return [replace(run, label=label) for run in runs] if label else runs
+    return runs
 
 
 def _search(path: Path, depth: int) -> Iterator[Run]:

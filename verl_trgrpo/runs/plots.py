@@ -155,27 +155,9 @@ def _line_style(number: int) -> dict[str, Any]:
 
 
 def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
-    import matplotlib
-
-    with matplotlib.rc_context({"text.parse_math": False}):  # a dollar sign in an arm's name is not a formula
-        return _as_png(_figure(title, y_label, drawn))
-
-
-def _figure(title: str, y_label: str, drawn: Sequence[Curve]) -> Any:
-    figure, (axis,) = _new_figure((5.6, 3.9), [title])
-    steps = {step for curve in drawn for step in curve.runs.index}
-    if len(steps) == 1:
-        _draw_points(axis, drawn)
-        axis.set_xlabel(f"{y_label} after step {steps.pop():.0f}")
-    else:
-        _draw_curves(axis, drawn)
-        axis.set_ylabel(y_label)
-        figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
-    return figure
-
-
-def _draw_curves(axis: Any, drawn: Sequence[Curve]) -> None:
     """Draw means with intervals, and every run as a thin line."""
+    figure, (axis,) = _new_figure((5.6, 3.9), [title])
+    axis.set_ylabel(y_label)
     for curve in drawn:
         look = _line_style(curve.arm.number)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
@@ -184,25 +166,5 @@ def _draw_curves(axis: Any, drawn: Sequence[Curve]) -> None:
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
         label = f"{curve.arm.label} ({count_of(curve.counted, 'seed')})"
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
-
-
-def _draw_points(axis: Any, drawn: Sequence[Curve]) -> None:
-    """Draw a metric with a single step: one row per arm, means with intervals, and runs with one seed joined by a line."""
-    from matplotlib.ticker import AutoLocator
-
-    seeds: dict[int, list[tuple[int, float]]] = {}
-    for place, curve in enumerate(drawn):
-        look = _line_style(curve.arm.number)
-        values = curve.runs.iloc[0]
-        axis.scatter(values, [place] * len(values), s=14, color=look["color"], alpha=0.55)
-        for run, value in values.items():
-            if (seed := curve.arm.runs[run].seed) is not None:
-                seeds.setdefault(seed, []).append((value, place))
-        large = {**look, "markersize": 9, "capsize": 5}
-        axis.errorbar(curve.mean, [place + 0.2], xerr=curve.half_width, **large)
-    for points in seeds.values():
-        axis.plot(*zip(*points, strict=True), color="#888888", linewidth=0.5, alpha=0.6, zorder=0)
-    labels = [f"{curve.arm.label}\n({count_of(curve.counted, 'seed')})" for curve in drawn]
-    axis.set_yticks(range(len(drawn)), labels, fontsize=9.5)
-    axis.set_ylim(len(drawn) - 0.4, -0.6)
-    axis.xaxis.set_major_locator(AutoLocator())
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
+    return _as_png(figure)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from verl_trgrpo.runs.compare.comparison import FIGURES, PValue, compare, prompt_outcomes, run_figures
-from verl_trgrpo.runs.compare.table import comparison_tables, interval_text
+from verl_trgrpo.runs.compare.tables import interval_text
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.statistics import Estimate
 
@@ -36,14 +36,11 @@ def test_all_secondary_tests_are_corrected_together_and_the_primary_one_not():
     primary = found["tr_grpo"]["final_accuracy"]
     assert primary.estimate.mean == pytest.approx(0.65)
     assert primary.difference.estimate.mean == pytest.approx(0.125)
-    assert (primary.difference.pairs, primary.difference.test) == (6, PValue(2 / 64, None, 2 / 64))
-    assert primary.difference.test.significant
+    assert (primary.difference.pairs, primary.difference.test) == (6, PValue(2 / 64, None))
     # The area of two arms and the other's accuracy: three tests, two of them with the same p.
-    assert found["tr_grpo"]["area"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64), 3 * 2 / 64)
-    assert found["other"]["final_accuracy"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64), 3 * 2 / 64)
-    assert not found["other"]["final_accuracy"].difference.test.significant
-    assert not found["other"]["final_accuracy"].difference.test.possible, "six pairs are too few for one of three tests"
-    assert found["other"]["area"].difference.test == PValue(1.0, 1.0, 3 * 2 / 64)
+    assert found["tr_grpo"]["area"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["other"]["final_accuracy"].difference.test == PValue(2 / 64, pytest.approx(3 * 2 / 64))
+    assert found["other"]["area"].difference.test == PValue(1.0, 1.0)
     assert found["tr_grpo"]["entropy"].difference.test is None, "not among the tested outcomes"
     assert found["grpo"]["final_accuracy"].difference is None
 
@@ -52,8 +49,8 @@ def test_with_a_margin_equivalence_is_tested():
     near = [value + 0.001 * (-1) ** seed for seed, value in enumerate(BASE)]
     arms = {"grpo": figures(BASE), "near": figures(near), "far": figures([value + 0.1 for value in BASE])}
     found = compare(arms, "grpo", "near", margin=0.02)
-    assert found["near"]["final_accuracy"].difference.equivalence.significant
-    assert not found["near"]["final_accuracy"].difference.test.significant
+    assert found["near"]["final_accuracy"].difference.equivalence.p < 0.001
+    assert found["near"]["final_accuracy"].difference.test.p > 0.5
     assert found["far"]["final_accuracy"].difference.equivalence == PValue(1.0, 1.0)
     assert compare(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
 
@@ -101,22 +98,6 @@ def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):
     assert prompt_outcomes(tmp_path, None, 0.4) == {}
     assert prompt_outcomes(tmp_path, None, 0.5, upto=9) == {("a", ""): 1.0, ("b", ""): 0.0}
     assert prompt_outcomes(tmp_path, None, 0.5, upto=2) == {}
-
-
-def test_a_column_without_values_is_left_out():
-    """Two prompts, two seeds: the arm has what the table of the outcome shows of it."""
-    arms = {"grpo": figures([0.5, 0.5]), "tr_grpo": figures([0.75, 0.75])}
-    base, own = {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 0.5}
-    outcomes = {"grpo": {0: base, 1: base}, "tr_grpo": {0: own, 1: own}}
-
-    def heads(margin, known):
-        found = compare(arms, "grpo", "tr_grpo", margin, known)
-        return [table.head[1:] for table in comparison_tables(found, "grpo", "tr_grpo", margin)[2:]]
-
-    assert heads(0.3, outcomes) == [["over seeds and prompts", "equivalence within 0.3"]]
-    assert heads(0.3, None) == [["equivalence within 0.3"]]
-    assert heads(None, outcomes) == [["over seeds and prompts"]]
-    assert heads(None, None) == []
 
 
 @pytest.mark.parametrize(

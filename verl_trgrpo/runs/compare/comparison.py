@@ -37,8 +37,6 @@ FIGURES = {
 OUTCOME = "final_accuracy"
 # Figures that are tested against the baseline.
 TESTED = (OUTCOME, "area", "gap", "grad_roughness")
-# p-values below are significant.
-LEVEL = 0.05
 
 # Figures of every run by arm and seed.
 Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
@@ -48,24 +46,10 @@ Outcomes = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
 
 @dataclass(frozen=True)
 class PValue:
-    """Hold a p-value, its Holm-corrected value, and the smallest corrected value that the design allows.
-
-    `corrected` is None for the primary outcome, which is not corrected. `least` is above 0 for sign-flip tests: n pairs give
-    2 / 2^n at best.
-    """
+    """Hold a p-value and its Holm-corrected value, which is None for the primary outcome: it is not corrected."""
 
     p: float
     corrected: float | None
-    least: float = 0.0
-
-    @property
-    def significant(self) -> bool:
-        return (self.p if self.corrected is None else self.corrected) < LEVEL
-
-    @property
-    def possible(self) -> bool:
-        """Whether any data of this design could be significant."""
-        return self.least < LEVEL
 
 
 @dataclass(frozen=True)
@@ -236,12 +220,7 @@ def _tests(
         if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
             p_values[arm, name, "equivalence"] = p
     corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
-    tests = {}
-    for key, p in p_values.items():
-        family = len(corrected) if key in corrected else 1
-        least = min(1.0, family * 2 / 2 ** len(differences[key[:2]])) if key[2] == "difference" else 0.0
-        tests[key] = PValue(p, corrected.get(key), least)
-    return tests
+    return {key: PValue(p, corrected.get(key)) for key, p in p_values.items()}
 
 
 def _over_prompts(outcomes: Outcomes, arm: str, baseline: str) -> Estimate | None:

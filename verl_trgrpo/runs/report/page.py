@@ -7,31 +7,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import tyro
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.pages import render_page, write_page
-from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.arms import Arm, Run, group_arms, last_common_step, read_runs
-from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, Difference, compare_runs
-from verl_trgrpo.runs.compare.table import (
-    Table,
-    comparison_tables,
-    difference_text,
-    interval_text,
-    shown_figures,
-    words,
-)
+from verl_trgrpo.runs.compare.comparison import Comparison, compare_runs
+from verl_trgrpo.runs.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.plots import plot_arms
 from verl_trgrpo.runs.responses import DIRECTORY, VERDICTS, Samples, read_samples
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
-_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +29,7 @@ class ReportOptions:
     """Runs to report, and the page to write.
 
     Args:
-        runs: [LABEL=]PATH: directories with veRL's logs, files of its file logger, or directories with such runs below.
+        runs: directories with veRL's logs, files of its file logger, or directories with such runs below.
         out: HTML file, replaced if it exists.
         baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
         metric: validation metric; mean accuracy over data sources if left out.
@@ -57,16 +47,8 @@ class ReportOptions:
         raise_invalid(messages)
 
 
-class Report(NamedTuple):
-    """The page that was written, a sentence about each arm, and notes that limit what the figures say."""
-
-    page: Path
-    summary: list[str]
-    notes: list[str]
-
-
-def build_report(options: ReportOptions) -> Report:
-    """Read the runs and write the page.
+def build_report(options: ReportOptions) -> list[str]:
+    """Read the runs, write the page, and return notes on what limits the comparison.
 
     Raises:
         ValueError: the input is wrong, with all messages; nothing is written.
@@ -85,13 +67,11 @@ def build_report(options: ReportOptions) -> Report:
 
     arms, upto = group_arms(runs, baseline), last_common_step(runs)
     comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
-    about = summary(comparison, baseline, options.metric or "validation accuracy")
     remarks = notes(arms, baseline, upto)
     page = render_page(
         _TEMPLATE,
         {"data_uri": _data_uri, "verdict": VERDICTS.__getitem__},
         upto=upto,
-        summary=about,
         notes=remarks,
         tables=comparison_tables(comparison, baseline, primary, margin),
         figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
@@ -102,7 +82,7 @@ def build_report(options: ReportOptions) -> Report:
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_page(options.out, page)
-    return Report(options.out, about, remarks)
+    return remarks
 
 
 def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], baseline: str) -> None:
@@ -137,36 +117,6 @@ def compare_arms(
     return compare_runs({arm.label: [*map(cut, arm.runs)] for arm in arms}, baseline, metric, primary, margin)[1]
 
 
-def summary(comparison: Comparison, baseline: str, what: str) -> list[str]:
-    """Return a sentence for each arm: its validation accuracy, and whether it differs from the baseline's."""
-    found = []
-    for arm, row in comparison.items():
-        if (entry := row.get(OUTCOME)) is None:
-            continue
-        if arm == baseline:
-            verdict = "the baseline"
-        elif entry.difference is None:
-            verdict = f"no seed in common with {baseline}"
-        else:
-            verdict = f"{difference_text(entry.difference)} against {baseline}: {_verdict(entry.difference)}"
-        found.append(f"{arm}: {what} {interval_text(entry.estimate)}, {count_of(entry.runs, 'run')}; {verdict}")
-    return found or [f"no {what} was logged; choose another metric with --metric NAME"]
-
-
-def _verdict(difference: Difference) -> str:
-    test, estimate = difference.test, difference.estimate
-    if test and test.significant:
-        return "they differ"
-    if difference.equivalence and difference.equivalence.significant:
-        return "they are equivalent"
-    if test is None or test.possible:
-        return "these runs do not tell them apart"
-    ends = ""
-    if estimate.low is not None and estimate.high is not None:
-        ends = f"; the interval {'contains' if estimate.low <= 0 <= estimate.high else 'does not contain'} 0"
-    return f"with so few runs no such test could tell them apart{ends}"
-
-
 def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
     """Return a sentence for each limitation of the comparison."""
     runs = [run for arm in arms for run in arm.runs]
@@ -179,18 +129,12 @@ def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
             f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
         ],
         "Not finished": [run.name for run in runs if run.record.get("finished") is False],
-        "A single run, whose seed may matter": [arm.label for arm in arms if len(arm.runs) == 1],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }
-    return [f"{what}: {_listed(names)}." for what, names in facts.items() if names]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return [f"{what}: {', '.join(names)}." for what, names in facts.items() if names]
 
 
 def _not_finite(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""``verl-trgrpo compare``."""
+"""Commands about several runs: ``verl-trgrpo compare`` and ``verl-trgrpo report``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tyro
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import interruptible
+from verl_trgrpo.runs.report.page import ReportOptions
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class CompareOptions:
         raise_invalid(problems)
 
 
-def run(options: CompareOptions) -> int:
+def compare(options: CompareOptions) -> int:
     """Train every arm of a study with every seed; print a table of means with 95 % intervals and paired tests.
 
     examples:
@@ -53,9 +54,9 @@ def run(options: CompareOptions) -> int:
     exit codes:
       0 success, 1 a run failed, 2 invalid input, 130 interrupted
     """
-    from verl_trgrpo.runs.compare.results import write_tables
     from verl_trgrpo.runs.compare.runner import all_unpacked, make_inputs, run_study
     from verl_trgrpo.runs.compare.study import read_study
+    from verl_trgrpo.runs.compare.tables import write_tables
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
@@ -76,3 +77,22 @@ def run(options: CompareOptions) -> int:
         print(write_tables(study, out))
         print(f"\n{out / 'table.md'}, {out / 'table.json'}")
     return int(bool(failures))
+
+
+def report(options: ReportOptions) -> int:
+    """Compare training runs on one self-contained HTML page.
+
+    examples:
+      verl-trgrpo report runs/compare/kk_tiny                     a directory that `verl-trgrpo compare` wrote
+      verl-trgrpo report runs/grpo-seed0 runs/tr_grpo-seed0       ARM-seedN are seeds of ARM
+
+    notes:
+      A run is a directory with logs of veRL's file logger (trainer.logger=["file"]), or one such file.
+      docs/report.md explains each figure.
+    """
+    from verl_trgrpo.runs.report.page import build_report
+
+    for note in build_report(options):
+        print(f"note: {note}", file=sys.stderr)
+    print(options.out)
+    return 0

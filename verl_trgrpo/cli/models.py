@@ -1,0 +1,166 @@
+"""Commands that load a model: ``verl-trgrpo preview``, ``eval``, ``export`` and ``analyze``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from verl_trgrpo.analysis.analyze import AnalyzeOptions
+from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
+from verl_trgrpo.common.progress import interruptible
+from verl_trgrpo.evaluation.evaluate import EvalOptions
+
+
+@dataclass(frozen=True)
+class PreviewOptions:
+    """Select the configuration and how much to sample.
+
+    Args:
+        config: recipe file, or name of a configuration, such as trgrpo_trainer.
+        overrides: Hydra overrides, all before or all after the options.
+        prompts: number of training prompts.
+        samples: responses to each prompt.
+    """
+
+    config: tyro.conf.Positional[str]
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
+    prompts: int = 4
+    samples: int = 4
+
+    def __post_init__(self) -> None:
+        raise_invalid(range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)"}))
+
+
+def preview(options: PreviewOptions) -> int:
+    """Sample responses to a few training prompts as a run would, and show their rewards, before the run starts.
+
+    examples:
+      verl-trgrpo preview recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml
+      verl-trgrpo preview trgrpo_trainer --prompts 8 --samples 8 data.train_files=train.parquet ...
+
+    notes:
+      Model, training files, sampling, lengths and reward function are those of the configuration.
+      Only vLLM is started, not Ray or a trainer. Without an accelerator platform=cpu is used.
+      GRPO learns nothing from a prompt whose responses all get the same reward.
+
+    exit codes:
+      0 success, 1 vLLM failed, 2 invalid input, 130 interrupted
+    """
+    from verl_trgrpo.runs.train import compose_here
+
+    run = compose_here(options.config, options.overrides)
+    from verl_trgrpo.evaluation import preview
+    from verl_trgrpo.runs.validate import check
+
+    raise_invalid(check(run).messages(Level.ERROR))
+    with interruptible() as progress:
+        found = preview.preview(run.config, options.prompts, options.samples, progress)
+    print(preview.render(found))
+    return 0
+
+
+def evaluate(options: EvalOptions) -> int:
+    """Sample responses to test files with vLLM; report avg@k and pass@k per data source, with intervals.
+
+    examples:
+      verl-trgrpo eval --model runs/tr_grpo/global_step_350 --data data/kk/test.parquet --preset kk
+      verl-trgrpo eval --model models/search-3b --data data/search_qa/test.parquet --preset search_qa \\
+          --search url=http://127.0.0.1:8000/retrieve max_searches=4
+
+    notes:
+      --out receives the responses, their scores, report.json and report.txt.
+      The same command continues an interrupted evaluation.
+      A sharded veRL checkpoint is merged once, into merged_hf beside its actor directory.
+      docs/evaluation.md has more.
+
+    exit codes:
+      0 success, 1 vLLM or the merger failed, 2 invalid input, 130 interrupted
+    """
+    from verl_trgrpo.evaluation import evaluate
+
+    try:
+        with interruptible() as progress:
+            table, generated = evaluate.evaluate(options, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
+    print(table, end="")
+    print(f"{options.directory / evaluate.REPORT}: {generated:,} new responses")
+    return 0
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Select the checkpoint and where to write it.
+
+    Args:
+        run: run directory, whose latest checkpoint is taken, or one of its global_step_N.
+        out: directory for the model; must be empty or not exist.
+        push: repository on the Hugging Face hub, OWNER/NAME; created if needed.
+        private: create a private repository; an existing public one is refused.
+    """
+
+    run: tyro.conf.Positional[Path]
+    out: Path
+    push: str = ""
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.push and self.push.count("/") != 1:
+            problems.append(f"--push {self.push!r} is not a repository; give OWNER/NAME")
+        if self.private and not self.push:
+            problems.append("--private needs a repository; name it with --push")
+        raise_invalid(problems)
+
+
+def export(options: ExportOptions) -> int:
+    """Write a run's checkpoint as a Hugging Face directory with a model card; push it to the hub if asked.
+
+    examples:
+      verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
+      verl-trgrpo export runs/kk/tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
+
+    notes:
+      The model card is made from the run's own record: base model, data, algorithm, versions, final metrics.
+      It shows the last two parts of local paths: read it before you publish.
+      To edit the card first, export without --push, edit it, and run `hf upload OWNER/NAME OUT`.
+      A sharded checkpoint is merged by veRL's merger.
+
+    exit codes:
+      0 success, 1 the merger or the hub failed, 2 invalid input, 130 interrupted
+    """
+    from verl_trgrpo.evaluation import export
+
+    print(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}")
+    if options.push:
+        print(f"hub         {export.push(options.out, options.push, options.private)}")
+    return 0
+
+
+def analyze(options: AnalyzeOptions) -> int:
+    """Measure token gradients of a checkpoint's own rollouts, or the sharpness of its loss.
+
+    examples:
+      verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data train.parquet --shaping sigmoid linear:alpha=0.3
+      verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data test.parquet --only-tokens
+      verl-trgrpo analyze --model runs/grpo/global_step_350 runs/tr_grpo/global_step_350 --data train.parquet --sharpness
+
+    output, in --out:
+      gradients.json, gradients.png, and tokens.html, a page that shows which tokens the weights turn down
+      sharpness.json with --sharpness
+      docs/analysis.md explains each figure.
+
+    exit codes:
+      0 success
+      1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
+      2 invalid input
+      130 interrupted
+    """
+    from verl_trgrpo.analysis import analyze
+
+    with interruptible() as progress:
+        text, within_bounds = analyze.analyze(options, progress)
+    print(text)
+    return int(not within_bounds)
