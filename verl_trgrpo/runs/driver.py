@@ -82,10 +82,11 @@ class Driver:
     ) -> subprocess.Popen[bytes]:
         """Start veRL's trainer as `start_trainer` does, in this process if the environment is the one that it started with.
 
-        Variables count when a library is imported; the file of the metrics alone may differ.
+        Variables count when a library is imported; the file of the metrics alone may differ. Otherwise this process is ended.
         """
         process, changed = self._process, {**environment, METRICS_VARIABLE: ""}
         if process is None or changed != {**self._environment, METRICS_VARIABLE: ""}:
+            self._end()
             return start_trainer(arguments, environment, log, inherit)
         self._process = None
         order = {"arguments": list(arguments), "metrics_file": environment[METRICS_VARIABLE], "inherited": len(inherit)}
@@ -100,11 +101,15 @@ class Driver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._channel.close()
         if self._process is not None:
             if self._process.poll() is None:  # its number may belong to another process otherwise
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            self._process = None
 
 
 def main() -> None:
