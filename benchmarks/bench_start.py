@@ -1,7 +1,7 @@
 """Measure the start of a training: one step of the quickstart, and the time of each of its processes.
 
 python benchmarks/bench_start.py                          (one step, to its end)
-python benchmarks/bench_start.py --starts 5               (five starts, each stopped when veRL's driver begins)
+python benchmarks/bench_start.py --starts 5               (five starts, each stopped when veRL's driver starts Ray)
 python benchmarks/bench_start.py --starts 5 --than ../before   (against another checkout, in turns)
 """
 
@@ -21,8 +21,11 @@ from statistics import median
 
 import psutil
 
+from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
+
 STEP = ("trainer.total_training_steps=1", "trainer.val_before_train=false", "trainer.test_freq=-1")
-DRIVER = "verl.trainer.main_ppo"
+# The first process that Ray starts, once veRL's main has composed its configuration and checked it.
+RAY = "gcs_server"
 # Processes below this many seconds of a core are counted together.
 SMALL = 3.0
 _NAMES = re.compile(r"(?:ray|VLLM)::\w+|verl_trgrpo|verl\.trainer\.\w+|vllm\.[\w.]+|raylet|gcs_server|cc1plus")
@@ -65,10 +68,10 @@ def watch(command: list[str], metrics: Path, log: Path) -> tuple[dict[int, Seen]
 
 
 def seconds_to_driver(command: list[str], checkout: Path, log: Path) -> tuple[float, float]:
-    """Run `command` with the package of `checkout` until veRL's driver begins, and stop it.
+    """Run `command` with the package of `checkout` until veRL's driver starts Ray, and stop it.
 
     Returns:
-        Seconds until then, and seconds of a core that the launcher and its other children had used.
+        Seconds until then, and seconds of a core that the launcher and its children had used.
     """
     began, cpu = time.time(), {}
     with log.open("wb") as output:
@@ -83,10 +86,10 @@ def seconds_to_driver(command: list[str], checkout: Path, log: Path) -> tuple[fl
         while launcher.poll() is None:
             for process in [launcher, *launcher.children(recursive=True)]:
                 try:
-                    used, words = process.cpu_times(), process.cmdline()
+                    used, name = process.cpu_times(), process.name()
                 except psutil.Error:
                     continue
-                if DRIVER in words:
+                if name == RAY:
                     return process.create_time() - began, sum(cpu.values())
                 cpu[process.pid] = used.user + used.system
             time.sleep(0.05)
@@ -94,7 +97,16 @@ def seconds_to_driver(command: list[str], checkout: Path, log: Path) -> tuple[fl
         if launcher.poll() is None:
             launcher.terminate()
             launcher.wait()
-    raise SystemExit(f"the quickstart ended before its driver began:\n{log.read_text()[-3000:]}")
+    raise SystemExit(f"the training ended before it started Ray:\n{log.read_text()[-3000:]}")
+
+
+def train_command(data: Path, overrides: list[str]) -> list[str]:
+    """Build the quickstart's data and return the command ``verl-trgrpo train`` of its first step."""
+    build_dataset(data)
+    files = [f"data.train_files={data / 'train.parquet'}", f"data.val_files={data / 'test.parquet'}"]
+    model = f"actor_rollout_ref.model.path={CHECKPOINT}"
+    options = ["--config-name", "kk_quickstart", *STEP, *files, model, *overrides]
+    return [sys.executable, "-m", "verl_trgrpo", "train", *options]
 
 
 def short(command: str) -> str:
@@ -105,7 +117,7 @@ def short(command: str) -> str:
 
 
 def compare_starts(command: list[str], starts: int, other: Path | None, log: Path) -> dict[str, list[list[float]]]:
-    """Print and return seconds to the driver and seconds of a core, of this checkout and of another one in turns."""
+    """Print and return seconds to Ray's start and seconds of a core, of this checkout and of another one in turns."""
     checkouts = {"this checkout": Path(__file__).resolve().parents[1]}
     if other is not None:
         checkouts["the other"] = other.resolve()
@@ -113,11 +125,11 @@ def compare_starts(command: list[str], starts: int, other: Path | None, log: Pat
     for turn in range(starts + 1):
         for name, checkout in checkouts.items():
             pair = seconds_to_driver(command, checkout, log)
-            if turn:  # the first start builds the data and reads the files from disk
+            if turn:  # the first start reads the files from disk
                 figures[name].append(list(pair))
     middle = {name: [median(values) for values in zip(*pairs, strict=True)] for name, pairs in figures.items()}
     for name, (seconds, cpu) in middle.items():
-        print(f"{name:15}driver begins after {seconds:5.1f} s, {cpu:5.1f} s of a core (medians of {starts})")
+        print(f"{name:15}Ray starts after {seconds:5.1f} s, {cpu:5.1f} s of a core (medians of {starts})")
     if other is not None:
         here, there = middle.values()
         print(f"ratio          {here[0] / there[0]:.2f} in seconds, {here[1] / there[1]:.2f} in seconds of a core")
@@ -127,7 +139,7 @@ def compare_starts(command: list[str], starts: int, other: Path | None, log: Pat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, metavar="FILE", help="figures as JSON")
-    parser.add_argument("--starts", type=int, default=0, metavar="N", help="measure N starts up to veRL's driver")
+    parser.add_argument("--starts", type=int, default=0, metavar="N", help="measure N starts up to that of Ray")
     parser.add_argument("--than", type=Path, metavar="DIR", help="with --starts: another checkout to compare with")
     parser.add_argument("overrides", nargs="*", help="of Hydra, for the training")
     arguments = parser.parse_args()
@@ -136,6 +148,9 @@ def main() -> None:
         command = [sys.executable, "-m", "verl_trgrpo", "quickstart", "--out", directory, *STEP]
         command += [f"trainer.default_local_dir={run}", *arguments.overrides]
         if arguments.starts:
+            command = train_command(
+                Path(directory) / "data", [f"trainer.default_local_dir={run}", *arguments.overrides]
+            )
             figures: dict[str, object] = dict(compare_starts(command, arguments.starts, arguments.than, log))
         else:
             seen, first_step = watch(command, run / "metrics-1.jsonl", log)

@@ -11,18 +11,26 @@ from pathlib import Path
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
+# Receives the path of the metrics from veRL's ``file`` logger.
+METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
+
 
 @cache
 def accelerator_found() -> bool:
     """Return True if torch can use a GPU or another accelerator in this process.
 
-    torch, whose import takes seconds, is not asked if it was built for CPUs alone and nothing extends it.
+    torch, whose import takes seconds, is not asked if it was built for CPUs alone.
     """
-    if version("torch").endswith("+cpu") and not entry_points(group="torch.backends"):
+    if built_for_cpus():
         return False
     import torch
 
     return torch.accelerator.is_available()
+
+
+def built_for_cpus() -> bool:
+    """Return True if torch was built for CPUs alone and nothing extends it."""
+    return version("torch").endswith("+cpu") and not entry_points(group="torch.backends")
 
 
 def cpu_platform() -> str:
@@ -39,7 +47,9 @@ def cpu_platform() -> str:
     return "cpu_bf16" if seconds(torch.bfloat16) < 0.8 * seconds(torch.float32) else "cpu"
 
 
-def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str, str] = os.environ) -> dict[str, str]:
+def training_environment(
+    on_cpu: bool, metrics_file: str = "", inherited: Mapping[str, str] = os.environ
+) -> dict[str, str]:
     """Return the environment variables of the training process.
 
     Args:
@@ -48,7 +58,7 @@ def training_environment(on_cpu: bool, metrics_file: str, inherited: Mapping[str
         inherited: variables to start from; they take precedence over defaults.
     """
     environment = dict(inherited)
-    environment["VERL_FILE_LOGGER_PATH"] = metrics_file
+    environment[METRICS_VARIABLE] = metrics_file
     # Workers find modules in the current directory, such as a shaping of the user's own.
     places = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), str(Path.cwd())]
     environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -18,11 +18,36 @@ from verl_trgrpo.common.progress import handle_signals
 # Seconds that an interrupted driver has to shut Ray down before it is killed.
 _GRACE = 20.0
 
+TRAINER = "verl.trainer.main_ppo"
+Start = Callable[[Sequence[str], dict[str, str], IO[bytes], Sequence[int]], "subprocess.Popen[bytes]"]
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+def start_trainer(
+    arguments: Sequence[str], environment: dict[str, str], log: IO[bytes], inherit: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start ``python -m verl.trainer.main_ppo`` in a session of its own.
+
+    Args:
+        arguments: arguments of ``main_ppo``.
+        environment: environment variables of the process.
+        log: receives standard output and standard error.
+        inherit: file descriptors that the process keeps open.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", TRAINER, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=inherit,
+    )
+
+
 class TrainingProcess:
-    """Run ``python -m verl.trainer.main_ppo`` for the duration of a ``with`` block, and leave no process behind.
+    """Run veRL's trainer for the duration of a ``with`` block, and leave no process behind.
 
     The process has its own session, so a terminal's Ctrl-C does not reach Ray's daemons; this class interrupts the driver
     alone and then ends what is left. Within the block, SIGINT, SIGTERM and SIGHUP make `wait` raise KeyboardInterrupt.
@@ -32,13 +57,19 @@ class TrainingProcess:
         environment: environment variables of the process.
         log_file: receives standard output and standard error.
         inherit: file descriptors that the process keeps open.
+        start: starts the process; takes what `start_trainer` takes.
     """
 
     def __init__(
-        self, arguments: Sequence[str], environment: dict[str, str], log_file: Path, inherit: Sequence[int] = ()
+        self,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        log_file: Path,
+        inherit: Sequence[int] = (),
+        start: Start = start_trainer,
     ) -> None:
-        self._command = [sys.executable, "-m", "verl.trainer.main_ppo", *arguments]
-        self._environment, self._log_file, self._inherit = environment, log_file, inherit
+        self._arguments, self._environment, self._inherit = arguments, environment, inherit
+        self._log_file, self._start = log_file, start
         self._descendants: set[psutil.Process] = set()
         # Only `wait` raises: elsewhere an exception could separate the process from the code that ends it.
         self._waiting = self._signalled = False
@@ -47,15 +78,7 @@ class TrainingProcess:
         with contextlib.ExitStack() as signals:
             signals.enter_context(handle_signals(self._on_signal, *_ENDING))
             with self._log_file.open("wb") as log:
-                self._process = subprocess.Popen(
-                    self._command,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=self._inherit,
-                )
+                self._process = self._start(self._arguments, self._environment, log, self._inherit)
             self._signals = signals.pop_all()
         return self
 

@@ -16,13 +16,13 @@ from omegaconf import ListConfig
 
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
-from verl_trgrpo.runs.check_process import CheckProcess
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, compose, quoted
-from verl_trgrpo.runs.environment import accelerator_found, training_environment
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, quoted
+from verl_trgrpo.runs.driver import Driver
+from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.process import TrainingProcess
+from verl_trgrpo.runs.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.runs.progress import RunProgress
 from verl_trgrpo.runs.run_directory import (
     check_same_run,
@@ -64,7 +64,7 @@ class Outcome:
 def run_training(
     overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, stream: TextIO = sys.stderr
 ) -> Outcome:
-    """Train with ``python -m verl.trainer.main_ppo`` in a process of its own.
+    """Train as ``python -m verl.trainer.main_ppo`` does, in a process of its own, which has checked the run.
 
     A run whose latest checkpoint is at the last step is not started again. An interrupted run resumes from its latest
     checkpoint (``trainer.resume_mode=auto``).
@@ -80,19 +80,28 @@ def run_training(
         TrainingFailedError: the training process failed.
         KeyboardInterrupt: a signal arrived and all processes have been stopped; the message says what a second start does.
     """
-    with CheckProcess() as process:
+    with Driver(training_environment(_probably_on_cpu(overrides))) as driver:
         run = compose_here(source, overrides)
-        total_steps = _refuse_errors(run, process.check(run), stream)
-    return launch(run, total_steps, stream)
+        total_steps = _refuse_errors(run, driver.check(run), stream)
+        return launch(run, total_steps, stream, driver.train)
 
 
-def launch(run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stderr) -> Outcome:
+def _probably_on_cpu(overrides: Sequence[str]) -> bool:
+    """Return True if the run will train without an accelerator, as far as this can be known at once."""
+    platform = chosen_value(overrides, "platform")
+    return platform.startswith("cpu") if platform else built_for_cpus()
+
+
+def launch(
+    run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stderr, start: Start = start_trainer
+) -> Outcome:
     """Train a run that has been checked, as `run_training` does.
 
     Args:
         run: composed for this machine.
         total_steps: its largest possible number of steps; None if unknown.
         stream: receives notes and the progress bar.
+        start: see :class:`~verl_trgrpo.runs.process.TrainingProcess`.
     """
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
@@ -104,7 +113,7 @@ def launch(run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stder
                     print(f"note: {note}", file=stream, flush=True)
                 _check_continues(run, resumes)
             if not _finished(run, total_steps):
-                log_file = _train(run, total_steps, stream, claim)
+                log_file = _train(run, total_steps, stream, claim, start)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
 
@@ -167,7 +176,7 @@ def _finished(run: ComposedRun, total_steps: int | None) -> bool:
     return step_of(checkpoint) >= total_steps or read_record(run.directory).get(_TRAINED) == total_steps
 
 
-def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int) -> Path:
+def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int, start: Start) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
@@ -180,7 +189,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
     environment = training_environment(run.on_cpu, str(metrics_file))
     try:
-        with TrainingProcess(arguments, environment, log_file, inherit=[claim]) as process:
+        with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
             name_holder(claim, process.pid)
             problem = _follow(process, MetricsLog(run_dir, first=attempt), log_file, progress, stream)
     except KeyboardInterrupt as interrupt:
@@ -253,5 +262,5 @@ def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
     return [
         f"trainer.logger=[{','.join(loggers)}]",
         f"hydra.run.dir={quoted((run.directory / 'hydra').resolve())}",
-        f"++ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH={quoted(metrics_file)}",
+        f"++ray_kwargs.ray_init.runtime_env.env_vars.{METRICS_VARIABLE}={quoted(metrics_file)}",
     ]

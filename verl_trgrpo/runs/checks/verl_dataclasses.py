@@ -22,6 +22,9 @@ _NODES = (
     "algorithm", "actor_rollout_ref.rollout", "distillation", "skip",
     f"{_ACTOR}.policy_loss.shaping", f"{_ACTOR}.policy_loss", _ACTOR,
 )  # fmt: skip
+# The model's dataclass imports what this key names. Only workers need the CPU engine, and it imports vLLM.
+_EXTERNAL_LIB = "actor_rollout_ref.model.external_lib"
+_CPU_ENGINE = "verl_trgrpo.verl_plugin.cpu.private_fsdp_engine"
 # What veRL's worker renames in the options of the reference model before it builds them.
 _REFERENCE_NAMES = {
     "log_prob_micro_batch_size": "ppo_micro_batch_size",
@@ -45,6 +48,8 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
 
     config = config.copy()
     OmegaConf.set_struct(config, False)
+    if selected(config, _EXTERNAL_LIB) == _CPU_ENGINE:
+        OmegaConf.update(config, _EXTERNAL_LIB, None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nodes = [node for node in _NODES if "_target_" in (selected(config, node) or {})]
