@@ -1,13 +1,19 @@
-"""A loss and its gradient do not depend on ranks, micro-batches or dynamic batches: through veRL's engine, in fp32."""
+"""Updates of the tiny model through veRL's worker and engine, in fp32: every algorithm, and one of them cut in many ways.
+
+A loss and its gradient do not depend on ranks, micro-batches or dynamic batches.
+"""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from tests.conftest import composed
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
 from tests.demos.models import load
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
+from tests.verl_plugin.test_registration import ALGORITHMS
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 ACTOR = "actor_rollout_ref.actor"
@@ -44,6 +50,26 @@ SAME = {
     "LoRA": ("lora", Case(TR_GRPO, 4, LORA)),
 }
 
+# Two names for one thing.
+TWINS = {"grpo_sg": "tr_grpo"}
+# Groups of four: all right, one right, three right, all wrong.
+REWARDS = [1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]
+
+
+def of_rewards(algorithm: str) -> Case:
+    """The update with the advantages that veRL's trainer computes of `REWARDS`, one number for each response."""
+    from verl.protocol import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    word = f"algorithm={algorithm}"
+    options = composed([word], "kk_quickstart").config.algorithm
+    groups = np.array([row // 4 for row in range(ROWS)], dtype=object)
+    columns = {"token_level_rewards": torch.tensor(REWARDS)[:, None], "response_mask": torch.ones(ROWS, 1)}
+    data = DataProto.from_dict(columns, {"uid": groups})
+    by_std = options.norm_adv_by_std_in_grpo
+    compute_advantage(data, options.adv_estimator, norm_adv_by_std_in_grpo=by_std, config=options)
+    return Case((word,), ROWS // 2, advantages=tuple(data.batch["advantages"][:, 0].tolist()))
+
 
 @pytest.fixture(scope="module")
 def batch() -> dict[str, list[torch.Tensor]]:
@@ -52,8 +78,9 @@ def batch() -> dict[str, list[torch.Tensor]]:
 
 @pytest.fixture(scope="module")
 def references(batch) -> dict[str, Update]:
-    """On one rank; dynamic batches there, too."""
-    cases = {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
+    """On one rank: every algorithm, and dynamic batches there, too. LoRA's model is the last one."""
+    algorithms = {f"algorithm={name}": of_rewards(name) for name in ALGORITHMS}
+    cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
     return dict(zip(cases, run_ranks(batch, list(cases.values()), 1), strict=True))
 
 
@@ -130,3 +157,11 @@ def test_weights_cost_no_communication_but_that_of_their_metrics(on_two_ranks):
     more = {name: size - grpo[name][1] for name, (_, size) in tr_grpo.items() if size != grpo[name][1]}
     assert set(more) == {"allgather_"}, "only the metrics, which veRL gathers as pickled objects, are larger"
     assert more["allgather_"] < 10_000
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_changes_the_update_and_its_other_name_does_not(references, name):
+    update, grpo, twin = (references[f"algorithm={one}"] for one in (name, "grpo", TWINS.get(name, name)))
+    assert math.isfinite(update.metrics["loss"]) and 0 < update.metrics["grad_norm"] < math.inf
+    assert name == "grpo" or gradient_distance(update, grpo) > 1e-3
+    assert torch.equal(update.gradient, twin.gradient)
