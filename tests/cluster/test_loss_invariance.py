@@ -5,11 +5,9 @@ A loss and its gradient do not depend on ranks, micro-batches or dynamic batches
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
-from tests.conftest import composed
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
 from tests.demos.models import load
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
@@ -53,22 +51,7 @@ SAME = {
 # Two names for one thing.
 TWINS = {"grpo_sg": "tr_grpo"}
 # Groups of four: all right, one right, three right, all wrong.
-REWARDS = [1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]
-
-
-def of_rewards(algorithm: str) -> Case:
-    """The update with the advantages that veRL's trainer computes of `REWARDS`, one number for each response."""
-    from verl.protocol import DataProto
-    from verl.trainer.ppo.ray_trainer import compute_advantage
-
-    word = f"algorithm={algorithm}"
-    options = composed([word], "kk_quickstart").config.algorithm
-    groups = np.array([row // 4 for row in range(ROWS)], dtype=object)
-    columns = {"token_level_rewards": torch.tensor(REWARDS)[:, None], "response_mask": torch.ones(ROWS, 1)}
-    data = DataProto.from_dict(columns, {"uid": groups})
-    by_std = options.norm_adv_by_std_in_grpo
-    compute_advantage(data, options.adv_estimator, norm_adv_by_std_in_grpo=by_std, config=options)
-    return Case((word,), ROWS // 2, advantages=tuple(data.batch["advantages"][:, 0].tolist()))
+REWARDS = (1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +62,8 @@ def batch() -> dict[str, list[torch.Tensor]]:
 @pytest.fixture(scope="module")
 def references(batch) -> dict[str, Update]:
     """On one rank: every algorithm, and dynamic batches there, too. LoRA's model is the last one."""
-    algorithms = {f"algorithm={name}": of_rewards(name) for name in ALGORITHMS}
+    words = [f"algorithm={name}" for name in ALGORITHMS]
+    algorithms = {word: Case((word,), ROWS // 2, rewards=REWARDS) for word in words}
     cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
     return dict(zip(cases, run_ranks(batch, list(cases.values()), 1), strict=True))
 

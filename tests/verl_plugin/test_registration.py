@@ -10,7 +10,7 @@ from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
 from tests.conftest import composed
-from tests.verl_plugin.fresh import run_fresh
+from tests.fresh import run_fresh
 from verl_trgrpo.core import DifficultyOptions, available_shapings, make_shaping
 
 GRPO = {

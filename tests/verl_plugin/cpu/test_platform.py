@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from tests.verl_plugin.fresh import run_fresh
+from tests.fresh import run_fresh
 from verl_trgrpo.verl_plugin.cpu.platform import PlatformCPU
 
 # What a process of veRL has to say about itself.
