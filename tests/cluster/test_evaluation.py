@@ -20,13 +20,13 @@ from tests.cluster.training import LIMIT, ROOT
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
-K = 4
+ROWS, K = 96, 4
 
 
 def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_path, capsys):
     out = tmp_path / "out"
     words = (
-        "--model", CHECKPOINT, "--data", puzzles / "test.parquet", "--k", K, "--temperature", 1.0,
+        "--model", CHECKPOINT, "--data", puzzles / "test.parquet", "--limit", ROWS, "--k", K, "--temperature", 1.0,
         "--max-tokens", MAX_RESPONSE_TOKENS, "--out", out,
     )  # fmt: skip
     path = out / "test.jsonl"
@@ -50,12 +50,10 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
     path.write_text("".join(lines[10:]))
     evaluate(*words)
     after = responses(path)
-    assert after.keys() == {(row, sample) for row in range(256) for sample in range(K)}
+    by_row = {row: tuple(after[row, sample] for sample in range(K)) for row, _ in after}
+    assert len(by_row) == len({*by_row.values()}) == ROWS and len(after) == ROWS * K
     assert {key: after[key] for key in before} == before
-    assert len({tuple(after[row, sample] for sample in range(K)) for row in range(256)}) == 256
-    assert sum(len({after[row, sample] for sample in range(K)}) > 1 for row in range(256)) > 200, (
-        "samples do not differ"
-    )
+    assert sum(len({*samples}) > 1 for samples in by_row.values()) > 0.75 * ROWS, "samples do not differ"
 
     # Complete: nothing is made or loaded, and the report is the same.
     report, engine_log = (out / "report.json").read_text(), (out / "vllm.log").read_text()

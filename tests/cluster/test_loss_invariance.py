@@ -1,4 +1,7 @@
-"""A loss and its gradient do not depend on ranks, micro-batches or dynamic batches: through veRL's engine, in fp32."""
+"""Updates of the tiny model through veRL's worker and engine, in fp32: every algorithm, and one of them cut in many ways.
+
+A loss and its gradient do not depend on ranks, micro-batches or dynamic batches.
+"""
 
 import math
 
@@ -8,6 +11,7 @@ import torch
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
 from tests.demos.models import load
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
+from tests.verl_plugin.test_registration import ALGORITHMS
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 ACTOR = "actor_rollout_ref.actor"
@@ -44,6 +48,11 @@ SAME = {
     "LoRA": ("lora", Case(TR_GRPO, 4, LORA)),
 }
 
+# Two names for one thing.
+TWINS = {"grpo_sg": "tr_grpo"}
+# Groups of four: all right, one right, three right, all wrong.
+REWARDS = (1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0)
+
 
 @pytest.fixture(scope="module")
 def batch() -> dict[str, list[torch.Tensor]]:
@@ -52,8 +61,10 @@ def batch() -> dict[str, list[torch.Tensor]]:
 
 @pytest.fixture(scope="module")
 def references(batch) -> dict[str, Update]:
-    """On one rank; dynamic batches there, too."""
-    cases = {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
+    """On one rank: every algorithm, and dynamic batches there, too. LoRA's model is the last one."""
+    words = [f"algorithm={name}" for name in ALGORITHMS]
+    algorithms = {word: Case((word,), ROWS // 2, rewards=REWARDS) for word in words}
+    cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
     return dict(zip(cases, run_ranks(batch, list(cases.values()), 1), strict=True))
 
 
@@ -130,3 +141,11 @@ def test_weights_cost_no_communication_but_that_of_their_metrics(on_two_ranks):
     more = {name: size - grpo[name][1] for name, (_, size) in tr_grpo.items() if size != grpo[name][1]}
     assert set(more) == {"allgather_"}, "only the metrics, which veRL gathers as pickled objects, are larger"
     assert more["allgather_"] < 10_000
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_changes_the_update_and_its_other_name_does_not(references, name):
+    update, grpo, twin = (references[f"algorithm={one}"] for one in (name, "grpo", TWINS.get(name, name)))
+    assert math.isfinite(update.metrics["loss"]) and 0 < update.metrics["grad_norm"] < math.inf
+    assert name == "grpo" or gradient_distance(update, grpo) > 1e-3
+    assert torch.equal(update.gradient, twin.gradient)

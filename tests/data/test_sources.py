@@ -40,6 +40,7 @@ def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, n
         (b'"text"', "type str"),
         (b"null", "type NoneType"),
         (b'{"t": "\xff"}', "not JSON"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )
 def test_a_malformed_line_is_an_error_with_its_number(tmp_path, line, reason):

@@ -50,15 +50,3 @@ def test_the_header_says_what_is_known(recipe):
     header = recipe.read_text().split("\n\n")[0]
     for part in ("Reproduces:", "Differs:", "Hardware:", "Command:", f"run.sh {name_of(recipe)}"):
         assert part in header, part
-
-
-def test_the_settings_of_the_logic_puzzles_are_the_source_s():
-    config = composed(source=FOLDER / "knights_and_knaves/qwen2.5-3b-instruct.yaml").config
-    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
-    assert (config.data.train_batch_size, rollout.n, rollout.temperature) == (64, 8, 0.7)
-    assert (config.data.max_prompt_length, config.data.max_response_length) == (400, 4096)
-    assert actor.ppo_mini_batch_size * rollout.n == 256
-    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.20, 0.24, 10.0)
-    assert (actor.optim.lr, actor.loss_agg_mode) == (1e-6, "token-mean")
-    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
-    assert config.trainer.total_epochs == 5

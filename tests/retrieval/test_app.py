@@ -136,13 +136,6 @@ def test_rollouts_read_an_answer_as_it_was_written(results):
     assert parse_answer(json.dumps(answer(results, True)).encode(), len(results)) == results
 
 
-def test_answers_have_search_r1s_form_with_and_without_scores():
-    hit = Hit("7", '"Title"\ntext', 1.5)
-    document = {"id": "7", "contents": '"Title"\ntext'}
-    assert answer([[hit], []], True) == {"result": [[{"document": document, "score": 1.5}], []]}
-    assert answer([[hit], []], False) == {"result": [[document], []]}
-
-
 def test_wrong_server_options_are_all_reported_at_once(small_index, monkeypatch):
     wrong = {"port": 70_000, "workers": 0, "threads": 0, "deadline": 0.0, "max_body_bytes": 0}
     monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "two words")

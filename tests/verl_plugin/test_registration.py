@@ -1,8 +1,5 @@
 """The plugin as an installed distribution: entry points, registries and configuration groups in fresh processes."""
 
-import os
-import subprocess
-import sys
 from importlib import resources
 from pathlib import Path
 
@@ -13,44 +10,51 @@ from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
 
 from tests.conftest import composed
+from tests.fresh import run_fresh
 from verl_trgrpo.core import DifficultyOptions, available_shapings, make_shaping
 
-# loss mode, estimator, shaping
+GRPO = {
+    "loss_mode": "vanilla", "estimator": "grpo", "divided_by_std": True, "aggregation": "token-mean", "entropy": False,
+    # Bounds of the ratio or, for DPPO, of the change of p.
+    "clip": (0.2, 0.2, 3.0),
+}  # fmt: skip
+TR_GRPO = GRPO | {
+    "loss_mode": "tr_grpo", "shaping": make_shaping("sigmoid"), "placement": "outside", "kl": "plain", "normalize": "none",
+    "prob_source": "current",
+}  # fmt: skip
+CLIP_HIGHER = {"clip": (0.2, 0.28, 3.0)}
+DPPO_TV, DPPO_KL = {"clip": (0.15, 0.15, 1e4)}, {"clip": (0.05, 0.05, 1e4)}
+
+
+def shaped(name, **changes):
+    return TR_GRPO | {"shaping": make_shaping(name)} | changes
+
+
 ALGORITHMS = {
-    "grpo": ("vanilla", "grpo", None),
-    "tr_grpo": ("tr_grpo", "grpo", "sigmoid"),
-    "tr_grpo_published": ("tr_grpo", "grpo", "sigmoid"),
-    "tr_grpo_token_mean": ("tr_grpo", "grpo", "sigmoid"),
-    "tr_grpo_reverse": ("tr_grpo", "grpo", "sigmoid"),
-    "grpo_sg": ("tr_grpo", "grpo", "sigmoid"),
-    "advantage_reweighting_current": ("tr_grpo", "grpo", "linear"),
-    "advantage_reweighting_old": ("tr_grpo", "grpo", "linear"),
-    "dr_grpo": ("vanilla", "grpo", None),
-    "dapo_clip": ("vanilla", "grpo", None),
-    "aspo": ("aspo", "grpo", "uniform"),
-    "top_entropy": ("tr_grpo", "grpo", "top_entropy"),
-    "reinforce_rej": ("vanilla", "reinforce_rej", None),
-    "ha_dw": ("vanilla", "ha_dw", None),
-    "stapo": ("tr_grpo", "grpo", "stapo"),
-    "random_subset": ("tr_grpo", "grpo", "random_subset"),
-    "cppo": ("tr_grpo", "grpo", "cppo"),
-    "w_reinforce": ("vanilla", "w_reinforce", None),
-    "dppo_tv": ("dppo_tv", "grpo", None),
-    "dppo_kl": ("dppo_kl", "grpo", None),
-    "tr_dppo_tv": ("tr_dppo_tv", "grpo", "sigmoid"),
-    "tr_dppo_kl": ("tr_dppo_kl", "grpo", "sigmoid"),
-    "tr_dapo_clip": ("tr_grpo", "grpo", "sigmoid"),
-    "tr_ha_dw": ("tr_grpo", "ha_dw", "sigmoid"),
-}
-# Bounds of the ratio or, for DPPO, of the change of p; veRL's 0.2, 0.2 and 3 where nothing else is meant.
-CLIPS = {
-    "dapo_clip": (0.2, 0.28, 3.0),
-    "tr_dapo_clip": (0.2, 0.28, 3.0),
-    "cppo": (1.0, 1e4, 1e4),
-    "dppo_tv": (0.15, 0.15, 1e4),
-    "tr_dppo_tv": (0.15, 0.15, 1e4),
-    "dppo_kl": (0.05, 0.05, 1e4),
-    "tr_dppo_kl": (0.05, 0.05, 1e4),
+    "grpo": GRPO,
+    "dr_grpo": GRPO | {"divided_by_std": False, "aggregation": "seq-mean-token-sum-norm"},
+    "dapo_clip": GRPO | CLIP_HIGHER,
+    "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
+    "ha_dw": GRPO | {"estimator": "ha_dw"},
+    "w_reinforce": GRPO | {"estimator": "w_reinforce"},
+    "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,
+    "dppo_kl": GRPO | {"loss_mode": "dppo_kl"} | DPPO_KL,
+    "tr_grpo": TR_GRPO,
+    "grpo_sg": TR_GRPO,
+    "tr_grpo_published": TR_GRPO | {"placement": "inside", "kl": "literal"},
+    "tr_grpo_token_mean": TR_GRPO | {"normalize": "token_mean"},
+    "tr_grpo_reverse": TR_GRPO | {"shaping": make_shaping("sigmoid", reverse=True)},
+    "tr_dapo_clip": TR_GRPO | CLIP_HIGHER,
+    "tr_ha_dw": TR_GRPO | {"estimator": "ha_dw"},
+    "tr_dppo_tv": TR_GRPO | {"loss_mode": "tr_dppo_tv"} | DPPO_TV,
+    "tr_dppo_kl": TR_GRPO | {"loss_mode": "tr_dppo_kl"} | DPPO_KL,
+    "advantage_reweighting_current": shaped("linear"),
+    "advantage_reweighting_old": shaped("linear", prob_source="old"),
+    "aspo": shaped("uniform", loss_mode="aspo"),
+    "top_entropy": shaped("top_entropy", entropy=True),
+    "stapo": shaped("stapo", entropy=True, normalize="token_mean"),
+    "random_subset": shaped("random_subset", normalize="token_mean"),
+    "cppo": shaped("cppo", clip=(1.0, 1e4, 1e4)),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -66,36 +70,23 @@ def actor_of(config):
     return omega_conf_to_dataclass(config.actor_rollout_ref.actor)
 
 
-def fresh(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environment, cwd="/", capture_output=True, text=True, check=False
-    )
-
-
 @pytest.mark.parametrize("first", ["ppo_loss", "config"])
-def test_the_core_needs_no_verl_and_one_import_registers_everything_whichever_comes_first(first):
-    result = fresh(
-        "import sys\nimport verl_trgrpo.core\n"
-        "print('LOADED', sorted(m for m in ('verl', 'ray', 'vllm', 'hydra') if m in sys.modules))\n"
-        # These modules import veRL, which imports the plugin, before they are complete; `import verl` itself is the easy case.
+def test_one_import_registers_everything_whichever_comes_first(first):
+    """These modules import veRL, which imports the plugin, before they are complete; `import verl` is the easy case."""
+    printed = run_fresh(
         f"import verl_trgrpo.verl_plugin.{first}\n"
         "from verl.trainer.ppo.core_algos import get_policy_loss_fn, get_adv_estimator_fn\n"
         "get_policy_loss_fn('tr_grpo'), get_policy_loss_fn('aspo')\n"
         "for name in ('tr_grpo', 'reinforce_rej', 'ha_dw'): get_adv_estimator_fn(name)\n"
         "from verl.workers import engine_workers\nprint('WRAPPED', hasattr(engine_workers.ppo_loss, '__wrapped__'))"
     )
-    assert result.returncode == 0, result.stderr
-    assert "could not register" not in result.stderr
-    assert "LOADED []" in result.stdout and "WRAPPED True" in result.stdout
+    assert "could not register" not in printed.error and "WRAPPED True" in printed.out
 
 
 def test_a_broken_plugin_is_not_silent():
     """veRL logs a failing plugin at DEBUG level; this one speaks up."""
-    result = fresh(
-        "import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl\nprint('DONE')",
-    )
-    assert "DONE" in result.stdout
-    assert "verl-trgrpo doctor" in result.stderr
+    printed = run_fresh("import sys\nsys.modules['verl_trgrpo.core'] = None\nimport verl\nprint('DONE')")
+    assert "DONE" in printed.out and "verl-trgrpo doctor" in printed.error
 
 
 @pytest.mark.parametrize(
@@ -109,22 +100,17 @@ def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
         else compose("trgrpo_trainer", f"algorithm={algorithm}")
     )
     actor = actor_of(config)
-    policy_loss = actor.policy_loss
-    shaping = getattr(policy_loss, "shaping", None)
-    assert (policy_loss.loss_mode, config.algorithm.adv_estimator, shaping and shaping.name) == ALGORITHMS[algorithm]
-    if shaping:
-        # The defaults are written out.
-        assert shaping == make_shaping(shaping.name, reverse=algorithm == "tr_grpo_reverse")
-        assert policy_loss.placement == ("inside" if algorithm == "tr_grpo_published" else "outside")
-        assert policy_loss.kl == ("literal" if algorithm == "tr_grpo_published" else "plain")
-        divided = ("tr_grpo_token_mean", "stapo", "random_subset")
-        assert policy_loss.normalize == ("token_mean" if algorithm in divided else "none")
-        assert policy_loss.prob_source == ("old" if algorithm == "advantage_reweighting_old" else "current")
-    assert actor.calculate_entropy is (algorithm in ("top_entropy", "stapo"))
-    assert config.algorithm.norm_adv_by_std_in_grpo is (algorithm != "dr_grpo")
-    assert actor.loss_agg_mode == ("seq-mean-token-sum-norm" if algorithm == "dr_grpo" else "token-mean")
-    clip = (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c)
-    assert clip == CLIPS.get(algorithm, (0.2, 0.2, 3.0))
+    found = {
+        "loss_mode": actor.policy_loss.loss_mode,
+        "estimator": config.algorithm.adv_estimator,
+        "divided_by_std": config.algorithm.norm_adv_by_std_in_grpo,
+        "aggregation": actor.loss_agg_mode,
+        "entropy": actor.calculate_entropy,
+        "clip": (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c),
+    }
+    weighting = ALGORITHMS[algorithm].keys() - found.keys()
+    assert found | {name: getattr(actor.policy_loss, name) for name in weighting} == ALGORITHMS[algorithm]
+    assert weighting or not hasattr(actor.policy_loss, "shaping")
 
 
 def test_every_algorithm_and_every_shaping_has_a_file():
@@ -135,17 +121,15 @@ def test_every_algorithm_and_every_shaping_has_a_file():
     }
 
 
-@pytest.mark.parametrize("name", available_shapings())
+# The others are composed with an algorithm, above.
+ALONE = {*available_shapings()} - {row["shaping"].name for row in ALGORITHMS.values() if "shaping" in row}
+
+
+@pytest.mark.parametrize("name", sorted(ALONE | {"top_entropy"}))
 def test_any_shaping_by_one_word(name):
-    actor = actor_of(compose("trgrpo_trainer", "algorithm=aspo", f"shaping={name}"))
-    assert actor.policy_loss.shaping == make_shaping(name)
-    assert actor.calculate_entropy is (name in ("top_entropy", "stapo"))
-
-
-def test_weights_are_divided_by_their_mean_by_one_word():
-    for algorithm in ("tr_grpo", "advantage_reweighting_old", "aspo"):
-        config = compose("trgrpo_trainer", f"algorithm={algorithm}", "normalize=token_mean")
-        assert actor_of(config).policy_loss.normalize == "token_mean"
+    actor = actor_of(compose("trgrpo_trainer", "algorithm=aspo", f"shaping={name}", "normalize=token_mean"))
+    assert (actor.policy_loss.shaping, actor.policy_loss.normalize) == (make_shaping(name), "token_mean")
+    assert actor.calculate_entropy is (name == "top_entropy")
 
 
 def test_every_algorithm_has_a_row_in_the_readme():

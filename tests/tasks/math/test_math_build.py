@@ -7,7 +7,6 @@ import pytest
 from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
-from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
 
 
@@ -46,17 +45,11 @@ def test_all_files_have_one_arrow_schema_and_json_lines_give_the_same_rows(tmp_p
         assert [row["reward_model"] for row in rows] == [row["reward_model"] for row in files[name]]
 
 
-def test_the_instruction_is_another_one_or_none(tmp_path):
+@pytest.mark.parametrize(("instruction", "asked"), [("Be brief.", "Why? Be brief."), ("", "Why?")])
+def test_the_instruction_is_another_one_or_none(tmp_path, instruction, asked):
     source = write(tmp_path / "raw.json", [{"problem": "Why?", "answer": "0"}])
-    asked = {"role": "user", "content": "Why?"}
-    for number, (words, prompt) in enumerate(
-        (
-            (["Be brief."], [{"role": "user", "content": "Why? Be brief."}]),
-            ([""], [asked]),
-        )
-    ):
-        files = build(tmp_path / str(number), "--source", source, "--instruction", *words)
-        assert files["train.parquet"][0]["prompt"] == prompt
+    files = build(tmp_path / "out", "--source", source, "--instruction", instruction)
+    assert files["train.parquet"][0]["prompt"] == [{"role": "user", "content": asked}]
 
 
 def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
@@ -69,18 +62,8 @@ def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
 
 
 def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, capsys):
-    def row(problem, answer):
-        return {"problem": problem, "answer": answer}
-
-    train = [
-        row("a 1", "1"),
-        row("b", "2"),
-        row("a  1", "1.0"),
-        row("c", "3"),
-        row("c", "4"),
-        row("d", "5"),
-        row("e", None),
-    ]
+    answers = [("a 1", "1"), ("b", "2"), ("a  1", "1.0"), ("c", "3"), ("c", "4"), ("d", "5"), ("e", None)]
+    train = [{"problem": problem, "answer": answer} for problem, answer in answers]
     source = write(tmp_path / "deepscaler.jsonl", train)
     files = build(tmp_path / "out", "--source", source)
     assert [kept["extra_info"]["origin"] for kept in files["train.parquet"]] == [
@@ -91,18 +74,10 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
 
 
-def test_a_limit_draws_rows_with_the_seed_and_keeps_their_order(tmp_path, source):
-    def origins(*words):
-        out = tmp_path / "-".join(words)
-        files = build(out, "--source", source, "--limit", "3", *words)
-        assert [len(files[name]) for name in EXPECTED] == [3, 1, 2, 1, 2, 1]
-        assert [row["extra_info"]["index"] for row in files["train.parquet"]] == [0, 1, 2]
-        return tuple(int(row["extra_info"]["origin"].partition("#")[2]) for row in files["train.parquet"])
-
-    drawn = [origins("--seed", str(seed)) for seed in range(5)]
-    assert all(list(numbers) == sorted(set(numbers)) for numbers in drawn)
-    assert len(set(drawn)) > 1
-    assert manifest_of(tmp_path / "--seed-0")["counts"]["deepscaler"]["dropped"] == {"not drawn for the limit": 5}
+def test_a_limit_draws_from_each_set(tmp_path, source):
+    files = build(tmp_path / "out", "--source", source, "--limit", "3")
+    assert [len(files[name]) for name in EXPECTED] == [3, 1, 2, 1, 2, 1]
+    assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["dropped"] == {"not drawn for the limit": 5}
 
 
 @pytest.mark.parametrize("name", ["aime.json", "aime.jsonl"])
@@ -113,18 +88,6 @@ def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     assert files["aime2024.parquet"][0]["extra_info"]["split"] == "test"
     other = write(tmp_path / f"my_{name}", RAW["aime"])
     assert build(tmp_path / "other", "--source", other).keys() == {"train.parquet"}
-
-
-def test_each_ground_truth_scores_full_marks(tmp_path, source):
-    for rows in build(tmp_path / "out", "--source", source).values():
-        for row in rows:
-            truth = row["reward_model"]["ground_truth"]
-            for gold in truth:
-                response = f"It is $\\boxed{{{gold.strip('$')}}}$."
-                right = compute_score(row["data_source"], response, truth, row["extra_info"])
-                assert (right["score"], right["acc"], right["gold_unparseable"]) == (1.0, 1.0, 0.0)
-            wrong = compute_score(row["data_source"], "It is \\boxed{-12345}.", truth, row["extra_info"])
-            assert wrong["score"] == 0.0
 
 
 CARD = """---
@@ -141,15 +104,7 @@ COPIES = {
     "deepscaler": ("deepscaler.json", RAW["deepscaler"]),
     "aime2024": (
         "data/train-00000-of-00001.parquet",
-        [
-            {
-                "id": 60,
-                **{k: RAW["aime"][0][k] for k in ("problem", "answer")},
-                "solution": "",
-                "url": "",
-                "year": "2024",
-            }
-        ],
+        [{"id": 60, "problem": "Add 20 and 5.", "answer": "025", "solution": "", "url": "", "year": "2024"}],
     ),
     "amc2023": ("data/train-00000-of-00001.parquet", [{"id": 0, **row} for row in RAW["amc"]]),
     "math500": (

@@ -4,7 +4,6 @@ import pytest
 
 from tests.tasks.built_files import manifest_of, rows_of
 from tests.tasks.search_qa.files import question, run, write_collection, write_jsonl
-from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.rows import SETS, search_prompt
 
 TEST_SPLITS = {
@@ -50,17 +49,8 @@ def test_a_row_asks_its_question_and_accepts_its_answers(built):
             assert row["prompt"][0]["content"].endswith(f"\n\nQuestion: {info['question']}")
             assert row["reward_model"] == {"style": "rule", "ground_truth": {"target": [number, f"number {number}"]}}
             assert row["ability"] == "fact-reasoning"
-            for answer in row["reward_model"]["ground_truth"]["target"]:
-                response = f"<think>x</think><answer>{answer}</answer>"
-                assert (
-                    compute_score(row["data_source"], response, row["reward_model"]["ground_truth"], info)["score"] == 1
-                )
-
-
-def test_rows_name_their_agent_loop(built):
-    for row in rows_of(built / "test.parquet"):
-        assert row["agent_name"] == "trgrpo_search"
-        assert set(row["extra_info"]) == {"index", "split", "question", "origin"}
+            assert row["agent_name"] == "trgrpo_search"
+            assert set(info) == {"index", "split", "question", "origin"}
 
 
 def test_val_is_a_balanced_sample_of_test(built):
@@ -93,9 +83,4 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
     assert [row["extra_info"]["origin"] for row in train] == ["nq/train#train_0", "nq/train#train_1"]
     assert [row["reward_model"]["ground_truth"]["target"] for row in test] == [["a"], ["b"], ["A", "a", "c"], ["d"]]
     counts = manifest_of(tmp_path / "out")["counts"]
-    assert counts["nq/train for train"] == {
-        "read": 4,
-        "kept": 2,
-        "dropped": {"repeats a question; its answers were added to the first": 2},
-    }
-    assert counts["nq/test for test"] == {"read": 4, "kept": 4, "dropped": {}}
+    assert sum(counts["nq/train for train"]["dropped"].values()) == 2 and counts["nq/test for test"]["dropped"] == {}

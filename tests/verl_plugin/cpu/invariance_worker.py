@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -34,14 +35,15 @@ class Case:
         layout: rows of a micro-batch, or a dynamic batch's largest number of tokens where that is above `ROWS`.
         model: Hydra overrides that build the worker, e.g. LoRA. Cases of one model should follow each other.
         rows: first row of the batch that takes part, and the one after the last.
-        advantages: of each response, in place of the batch's.
+        rewards: of each response, in groups of four; the advantages are what veRL's trainer computes of them with the
+            configuration of `loss`, in place of the batch's.
     """
 
     loss: tuple[str, ...]
     layout: int
     model: tuple[str, ...] = ()
     rows: tuple[int, int] = (0, ROWS)
-    advantages: tuple[float, ...] = ()
+    rewards: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,17 +156,24 @@ def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
 
 
 @functools.cache
-def typed_configuration(*overrides: str) -> tuple[Any, Any]:
-    """veRL's typed model and actor configuration, as its worker makes them."""
-    from verl.utils.config import omega_conf_to_dataclass
-
-    from verl_trgrpo.runs.compose import compose, quoted
+def configuration(*overrides: str) -> Any:
+    """The composed configuration of a run."""
+    from tests.conftest import composed
+    from verl_trgrpo.runs.compose import quoted
 
     fixed = [
         "platform=cpu", f"actor_rollout_ref.model.path={quoted(CHECKPOINT)}",
         "actor_rollout_ref.actor.optim.lr=0.0", "actor_rollout_ref.actor.optim.clip_grad=1e9",
     ]  # fmt: skip
-    config = compose("kk_quickstart", [*fixed, *overrides]).config.actor_rollout_ref
+    return composed([*fixed, *overrides], "kk_quickstart").config
+
+
+@functools.cache
+def typed_configuration(*overrides: str) -> tuple[Any, Any]:
+    """veRL's typed model and actor configuration, as its worker makes them."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    config = configuration(*overrides).actor_rollout_ref
     typed_model, actor = omega_conf_to_dataclass(config.model), omega_conf_to_dataclass(config.actor)
     actor.model_config = typed_model
     return typed_model, actor
@@ -211,13 +220,27 @@ def loss_function(*overrides: str) -> Any:
     return functools.partial(engine_workers.ppo_loss, config=typed_configuration(*overrides)[1])
 
 
+def advantages_of(rewards: Sequence[float], options: Any) -> list[float]:
+    """What veRL's trainer computes of `rewards`, one number for each response, with options like ``config.algorithm``."""
+    from verl.protocol import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    groups = np.array([row // 4 for row in range(len(rewards))], dtype=object)
+    columns = {"token_level_rewards": torch.tensor(rewards)[:, None], "response_mask": torch.ones(len(rewards), 1)}
+    data = DataProto.from_dict(columns, {"uid": groups})
+    by_std = options.norm_adv_by_std_in_grpo
+    compute_advantage(data, options.adv_estimator, norm_adv_by_std_in_grpo=by_std, config=options)
+    return data.batch["advantages"][:, 0].tolist()
+
+
 def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     """One update of this rank's share of the rows."""
     from verl.utils import tensordict_utils as tu
     from verl.utils.metric import reduce_metrics
 
-    if case.advantages:
-        given = [torch.full_like(row, one) for row, one in zip(batch["advantages"], case.advantages, strict=True)]
+    if case.rewards:
+        advantages = advantages_of(case.rewards, configuration(*case.model, *case.loss).algorithm)
+        given = [torch.full_like(row, one) for row, one in zip(batch["advantages"], advantages, strict=True)]
         batch = {**batch, "advantages": given}
     worker.set_loss_fn(loss_function(*case.model, *case.loss))
     first, end = case.rows

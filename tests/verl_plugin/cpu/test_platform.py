@@ -2,14 +2,11 @@
 
 import importlib.metadata
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
-from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
+from tests.fresh import run_fresh
 from verl_trgrpo.verl_plugin.cpu.platform import PlatformCPU
 
 # What a process of veRL has to say about itself.
@@ -52,11 +49,7 @@ print("FOUND" + json.dumps(found | {"onednn": _custom_ops._supports_onednn}))
 @pytest.mark.parametrize("chosen", [True, False])
 def test_a_process_is_adapted_to_the_cpu_when_asked_by_name_and_only_then(chosen):
     """Without the variable veRL falls back to its own default even on a machine without a GPU."""
-    environment = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
-    environment |= {"VERL_PLATFORM": "cpu"} if chosen else {}
-    command = [sys.executable, "-c", QUESTIONS]
-    result = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    printed = run_fresh(QUESTIONS, {"VERL_PLATFORM": "cpu"} if chosen else {})
     cpu = {
         "device": ["cpu", "cpu"],
         "engine": True,
@@ -73,7 +66,7 @@ def test_a_process_is_adapted_to_the_cpu_when_asked_by_name_and_only_then(chosen
         "vllm in a child": "False",
         "onednn": True,
     }
-    assert json.loads(result.stdout.split("FOUND")[1]) == (cpu if chosen else other)
+    assert json.loads(printed.out.split("FOUND")[1]) == (cpu if chosen else other)
 
 
 def test_the_device_module_answers_what_a_gpu_would():
