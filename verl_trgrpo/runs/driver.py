@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from verl_trgrpo.runs.environment import METRICS_VARIABLE
 from verl_trgrpo.runs.process import TRAINER, start_trainer
+from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
 if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and pyarrow
     from verl_trgrpo.runs.compose import ComposedRun
@@ -80,12 +81,13 @@ class Driver:
     def train(
         self, arguments: Sequence[str], environment: dict[str, str], log: IO[bytes], inherit: Sequence[int] = ()
     ) -> subprocess.Popen[bytes]:
-        """Start veRL's trainer as `start_trainer` does, in this process if the environment is the one that it started with.
+        """Start veRL's trainer as `start_trainer` does, in this process if it started with the variables of the run's platform.
 
-        Variables count when a library is imported; the file of the metrics alone may differ. Otherwise this process is ended.
+        They count when a library is imported, so for another platform this process is ended and a new one started. Of the
+        other variables this process has those that it started with, and the file of the metrics.
         """
-        process, changed = self._process, {**environment, METRICS_VARIABLE: ""}
-        if process is None or changed != {**self._environment, METRICS_VARIABLE: ""}:
+        process = self._process
+        if process is None or any(environment.get(name) != self._environment.get(name) for name in CPU_ENVIRONMENT):
             self._end()
             return start_trainer(arguments, environment, log, inherit)
         self._process = None
