@@ -116,7 +116,7 @@ def weights(path):
 
 def give_random_rewards(monkeypatch):
     """A random model earns the same reward everywhere; one that depends on the text makes advantages, and an update."""
-    score = lambda source, text, truth: {"score": float(len(text) % 7), "acc": float(len(text) % 2)}  # noqa: E731
+    score = lambda source, text, truth, extra: {"score": float(len(text) % 7), "acc": float(len(text) % 2)}  # noqa: E731
     monkeypatch.setattr(trainer, "compute_score", score)
 
 

@@ -40,7 +40,7 @@ def score(tokenizer):
         prompt_ids = tokenizer.encode("What?")
         tokens = {
             "prompts": torch.tensor([prompt_ids]),
-            "responses": torch.tensor([ids]),
+            "responses": torch.tensor([ids], dtype=torch.int64),
             "attention_mask": torch.ones(1, len(prompt_ids) + len(ids), dtype=torch.int64),
         }
         messages = [{"role": "user", "content": prompt}]
@@ -103,6 +103,7 @@ def test_a_response_is_cut_off_if_it_fills_its_room_without_an_end(score, tokeni
     assert score([letter] * ROOM)[1]["cut_off"] == 1.0
     assert score([letter] * (ROOM - 1) + [end])[1]["cut_off"] == 0.0
     assert score([letter] * (ROOM - 1))[1]["cut_off"] == 0.0
+    assert score([])[1]["cut_off"] == 0.0
     context = len(tokenizer.encode("What?")) + 20
     assert score([letter] * 20, f"actor_rollout_ref.rollout.max_model_len={context}")[1]["cut_off"] == 1.0
     assert score([letter] * 19, f"actor_rollout_ref.rollout.max_model_len={context}")[1]["cut_off"] == 0.0

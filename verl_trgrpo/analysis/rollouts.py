@@ -111,8 +111,8 @@ def _left_padded(sequences: Sequence[torch.Tensor], value: int) -> torch.Tensor:
 def _group(row: Row, prompt: torch.Tensor, responses: Sequence[torch.Tensor], tokenizer: Any) -> list[Rollout]:
     """Score the responses to one prompt, and compare them."""
     texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
-    given = reward_input(row.extra_info, row.messages, thinking_opened=opens_thinking(tokenizer))
-    rewards = [compute_score(row.data_source, text, row.ground_truth, given)["score"] for text in texts]
+    extra_info = reward_input(row.extra_info, row.messages, thinking_opened=opens_thinking(tokenizer))
+    rewards = [compute_score(row.data_source, text, row.ground_truth, extra_info)["score"] for text in texts]
     given = torch.tensor(rewards)[:, None]
     advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
     return [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]

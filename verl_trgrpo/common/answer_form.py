@@ -147,8 +147,8 @@ def _sentence(text: str, mention: re.Match[str]) -> tuple[str, str]:
     if lines[1] and not lines[2] and not _GOES_ON.search(lines[0]):  # at the start of a line
         before = ""
     behind = text[mention.end() : mention.end() + _CONTEXT_CHARS]
-    end = re.search(r"[.!?。！？](?=\s|$)|\n", behind)
-    return before.lstrip(), behind[: end.start()] if end else behind
+    stop = re.search(r"[.!?。！？](?=\s|$)|\n", behind)
+    return before.lstrip(), behind[: stop.start()] if stop else behind
 
 
 # --- What the response answers ---------------------------------------------------------------------------------------

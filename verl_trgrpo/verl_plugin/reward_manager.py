@@ -20,8 +20,8 @@ from verl_trgrpo.common.answer_form import CUT_OFF, PROMPT, opens_thinking, rewa
 
 def template_options(config: DictConfig) -> dict[str, Any]:
     """Return the options with which a run renders its prompts, for ``apply_chat_template``."""
-    given: Any = OmegaConf.select(config, "data.apply_chat_template_kwargs") or {}
-    options = dict(OmegaConf.to_container(given, resolve=True) if OmegaConf.is_config(given) else given)
+    given = OmegaConf.select(config, "data.apply_chat_template_kwargs") or OmegaConf.create()
+    options: Any = OmegaConf.to_container(given, resolve=True)
     own = OmegaConf.select(config, "actor_rollout_ref.model.custom_chat_template")
     return options | ({"chat_template": own} if own else {})
 
@@ -49,15 +49,15 @@ class _PromptMixin(RewardManagerBase):
         column = np.empty(1, dtype=object)
         column[0] = given
         data.non_tensor_batch = {**data.non_tensor_batch, "extra_info": column}
-        found = await super().run_single(data)
+        found = await super().run_single(data)  # type: ignore[safe-super]  # of veRL's manager, which comes behind
         found["reward_extra_info"][CUT_OFF] = float(cut_off)
         return found
 
     def _is_cut_off(self, data: DataProto) -> bool:
         """Return whether the response fills the room that it had, and does not end with the end-of-sequence token."""
         response, mask = data.batch["responses"][0], data.batch["attention_mask"][0]
-        length = int(mask[-len(response) :].sum())
-        prompt_length = int(mask.sum()) - length
+        width = len(mask) - len(response)
+        prompt_length, length = int(mask[:width].sum()), int(mask[width:].sum())
         context = self._rollout.get("max_model_len")
         room = min(self._rollout.response_length, context - prompt_length if context else float("inf"))
         return length >= room and int(response[length - 1]) != self.tokenizer.eos_token_id
