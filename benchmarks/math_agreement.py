@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from math_agreement_answers import other_values, same_values
+from math_agreement_answers import more_spellings, other_values, same_values
 from math_recorded_answers import read_recorded
 from tqdm import tqdm
 
@@ -79,7 +79,8 @@ def score_all(sets: dict[str, list[Golds]], respelled: bool) -> list[dict[str, A
     named = [(name, golds) for name in sets for golds in sets[name]]
     for name, golds in tqdm(named, unit="gold", file=sys.stderr, mininterval=10):
         cases = [(True, *case) for case in same_values(golds[0])]
-        cases += [] if respelled else [(False, *case) for case in other_values(golds[0])]
+        more = more_spellings(golds[0]) if respelled else other_values(golds[0])
+        cases += [(respelled, *case) for case in more]
         for right, rule, answer in dict.fromkeys(cases):
             if not right and answer in map(str.strip, golds):
                 continue

@@ -43,7 +43,7 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
         yield "1.0 for 1", f"{text}.0"
         yield r"in \text", rf"\text{{{text}}}"
         if len(text.lstrip("-0")) > 3:
-            yield from _thousands_spellings(text)
+            yield "thousands comma", f"{int(text):,}"
         if text.lstrip("-").startswith("0") and int(text):
             yield "leading zero left out", str(int(text))
     elif _NUMBER.fullmatch(text):
@@ -60,7 +60,6 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
         yield "unit left out", match[1].strip()
     if "%" in text and "=" not in text:
         yield "percent sign left out", text.replace(r"\%", "").replace("%", "").strip()
-    yield from _other_spellings(text)
     if r"\text{" in text:
         yield r"\textbf for \text", text.replace(r"\text{", r"\textbf{")
     if _LIST.fullmatch(text) and "!" not in text and not _thousands(text) and not re.search(r"\\text|and|or|_", text):
@@ -76,7 +75,6 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
 
 def _thousands_spellings(integer: str) -> Iterator[tuple[str, str]]:
     sign, groups = ("-" if integer.startswith("-") else ""), f"{abs(int(integer)):,}"
-    yield "thousands comma", sign + groups
     yield "thousands in dollars", rf"{sign}\${groups}"
     yield "thousands with a unit", rf"{sign}{groups} \text{{ miles}}"
     yield "thousands with a word", f"{sign}{groups} miles"
@@ -85,8 +83,13 @@ def _thousands_spellings(integer: str) -> Iterator[tuple[str, str]]:
     yield "thousands with thin spaces", sign + groups.replace(",", r"\,")
 
 
-def _other_spellings(text: str) -> Iterator[tuple[str, str]]:
-    """Spellings of formulas, matrices and functions."""
+def more_spellings(gold: str) -> Iterator[tuple[str, str]]:
+    """More ways to write the same value: (rule, answer)."""
+    text = bare(gold)
+    if text.count("{") != text.count("}"):
+        return
+    if _INTEGER.fullmatch(text) and len(text.lstrip("-0")) > 3:
+        yield from _thousands_spellings(text)
     if _FORMULA_ALONE.search(text) is None:
         yield "name of words in front", rf"\text{{Answer}} = {text}"
     if r"\text" not in text:

@@ -101,6 +101,7 @@ _WORDS_BEHIND = re.compile(
     rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
     rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$"
 )
+_MAX_GROUPS = 3
 _STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
@@ -179,8 +180,10 @@ def normalize(text: str) -> str:
 
 
 def _ungrouped(text: str) -> str:
-    """Return `text` without braces that group all of it."""
-    while text.startswith("{") and enclosed(text):
+    """Return `text` without braces that group all of it; each layer is read once more, so there are few."""
+    for _ in range(_MAX_GROUPS):
+        if not (text.startswith("{") and enclosed(text)):
+            break
         text = text[1:-1].strip().rstrip(".")
     return text
 
