@@ -101,7 +101,7 @@ def by_set(rows: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
             part = [row["mistaken"] for row in rows if name in (row["set"], "all") and row["rule"][1] is right]
             if part:
                 shares = [1 - sum(scorer in mistaken for mistaken in part) / len(part) for scorer in names]
-                yield f"| {name}, {title} | {len(part)} | {' | '.join(f'{share:.2%}' for share in shares)} |"
+                yield f"| {name}, {title} | {len(part)} | {' | '.join(f'{share:.1%}' for share in shares)} |"
 
 
 def by_rule(rows: list[dict[str, Any]], names: list[str]) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
     python benchmarks/math_judges.py --judges 8 --load 4
 
-Each answer is asked twice of each judge, while busy processes compete for the cores. Printed are the verdicts and the most CPU time
-that the first and the second comparison took, as a share of the limit.
+Each answer is asked twice of each judge, while busy processes compete for the cores. Printed are the verdicts and the most CPU
+time that the first and the second comparison took, as a share of the limit.
 """
 
 import argparse
