@@ -62,7 +62,12 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
         yield "percent sign left out", text.replace(r"\%", "").replace("%", "").strip()
     if r"\text{" in text:
         yield r"\textbf for \text", text.replace(r"\text{", r"\textbf{")
-    if _LIST.fullmatch(text) and "!" not in text and not _thousands(text) and not re.search(r"\\text|\\,|\band\b|\bor\b", text):
+    if (
+        _LIST.fullmatch(text)
+        and "!" not in text
+        and not _thousands(text)
+        and not re.search(r"\\text|\\,|\band\b|\bor\b", text)
+    ):
         yield "list in another order", ", ".join(reversed([part.strip() for part in text.split(",")]))
         yield "list in braces", rf"\{{{text}\}}"
     if _PAIR.fullmatch(text) and "),(" not in text.replace(" ", "") and r"\left" not in text:

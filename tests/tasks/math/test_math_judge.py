@@ -225,7 +225,7 @@ def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later(na
     finally:
         client.close()
     limit = inspect.signature(score_math).parameters["math_time_limit"].default
-    assert all(equal is True and seconds < limit / 2 for equal, seconds in verdicts)
+    assert all(equal == 1.0 and seconds < limit / 2 for equal, seconds in verdicts)
     assert score_math(rf"\boxed{{{LONG[name][1]}}}", LONG[name][0]).acc == 1.0
 
 
