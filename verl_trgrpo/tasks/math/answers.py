@@ -605,7 +605,9 @@ def _read_single(text: str) -> Form:
         plus = _PLUS_MINUS.sub(lambda sign: "+" if sign[0] == r"\pm" else "-", text)
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
         return Form(LIST, items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
-    if text.endswith(r"\%") and read_number(text) is None:  # p\%, where the sign is often part of the question
+    if (
+        text.endswith(r"\%") and not text.endswith(r"\%\%") and read_number(text) is None
+    ):  # p\%, where the sign is often part of the question
         return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)
     number = read_number(value)
