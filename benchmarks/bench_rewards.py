@@ -65,7 +65,7 @@ def kk_cases(words: int) -> Cases:
 
 def math_cases(words: int) -> Cases:
     """Return answers of several kinds, right unless their name says otherwise."""
-    compute_score("math", r"\boxed{1+x}", "x+1")  # starts the judge process
+    compute_score("math", r"\boxed{(x+1)^2}", "x^2+2x+1")  # starts the judge process
     head = f"<think>{some_words(words)}</think> The answer is "
     return {
         kind: partial(compute_score, "math", rf"{head}$\boxed{{{answer}}}$.", truth)

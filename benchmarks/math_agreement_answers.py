@@ -9,6 +9,10 @@ _INTEGER = re.compile(r"-?[0-9]+")
 _FRACTION = re.compile(r"(-?)\\d?frac\{(-?[0-9]+)\}\{([0-9]+)\}")
 _LIST = re.compile(r"[^()\[\]{}]*,[^()\[\]]*")
 _PAIR = re.compile(r"([(\[])(.*,.*)([)\]])", re.DOTALL)
+_MATRIX = re.compile(r"\\begin\{.matrix\}")
+_ARGUMENT = re.compile(r"\\(sin|cos|tan|ln)\s*(\\theta|[a-z])(?![a-z(])")
+_UNIT_I = re.compile(r"(?<![a-zA-Z\\{])i(?![a-zA-Z])")
+_FORMULA_ALONE = re.compile(r"[=<>,;]|\\(?:le|leq|ge|geq|in|text|mbox|approx|equiv|ne|neq|pm)(?![a-z])|\bor\b|\band\b")
 _UNIT = re.compile(r"(.*[0-9}])\s*(?:\\(?:text|mbox)\{[^{}]*\}(?:\^2)?|\^\{?\\circ\}?)")
 
 
@@ -20,6 +24,8 @@ def bare(gold: str) -> str:
 def same_values(gold: str) -> Iterator[tuple[str, str]]:
     """Ways to write the same value: (rule, answer)."""
     text = bare(gold)
+    if text.count("{") != text.count("}"):
+        return
     fraction = _FRACTION.fullmatch(text)
     integer = _INTEGER.fullmatch(text)
     yield "as it is", gold.strip()
@@ -43,21 +49,25 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
     elif _NUMBER.fullmatch(text):
         if text.endswith(".0"):
             yield "integer for float", text[:-2]
-        else:
-            value = Fraction(text)
+        elif (value := Fraction(text)).denominator > 1:
             yield "fraction for decimal", rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
     if _NUMBER.fullmatch(text) or fraction:
         yield "x = in front", f"x = {text}"
         yield "unit added", rf"{text} \text{{ cm}}"
     if "=" in text and text.count("=") == 1 and "," not in text and re.match(r"[a-zA-Z](?:\([a-z]\))?\s*=", text):
         yield "name left out", text.partition("=")[2].strip()
-    if match := _UNIT.fullmatch(text):
+    if (match := _UNIT.fullmatch(text)) and not re.search(r"\\(?:sin|cos|tan)", text):
         yield "unit left out", match[1].strip()
-    if "%" in text:
+    if "%" in text and "=" not in text:
         yield "percent sign left out", text.replace(r"\%", "").replace("%", "").strip()
     if r"\text{" in text:
         yield r"\textbf for \text", text.replace(r"\text{", r"\textbf{")
-    if _LIST.fullmatch(text) and "!" not in text and not _thousands(text):
+    if (
+        _LIST.fullmatch(text)
+        and "!" not in text
+        and not _thousands(text)
+        and not re.search(r"\\text|\\,|\band\b|\bor\b", text)
+    ):
         yield "list in another order", ", ".join(reversed([part.strip() for part in text.split(",")]))
         yield "list in braces", rf"\{{{text}\}}"
     if _PAIR.fullmatch(text) and "),(" not in text.replace(" ", "") and r"\left" not in text:
@@ -66,6 +76,44 @@ def same_values(gold: str) -> Iterator[tuple[str, str]]:
         match := re.fullmatch(r"([^-+=(),\\{}\[\]]+) ?\+ ?([^-+=(),{}\[\]]+(?:\{[^{}]*\})*)", text)
     ) and "'" not in text:
         yield "sum in another order", f"{match[2].strip()}+{match[1].strip()}"
+
+
+def _thousands_spellings(integer: str) -> Iterator[tuple[str, str]]:
+    sign, groups = ("-" if integer.startswith("-") else ""), f"{abs(int(integer)):,}"
+    yield "thousands in dollars", rf"{sign}\${groups}"
+    yield "thousands with a unit", rf"{sign}{groups} \text{{ miles}}"
+    yield "thousands with a word", f"{sign}{groups} miles"
+    yield "thousands behind a name", f"x={sign}{groups}"
+    yield "thousands with spaces", sign + groups.replace(",", " ")
+    yield "thousands with thin spaces", sign + groups.replace(",", r"\,")
+
+
+def more_spellings(gold: str) -> Iterator[tuple[str, str]]:
+    """More ways to write the same value: (rule, answer)."""
+    text = bare(gold)
+    if text.count("{") != text.count("}"):
+        return
+    if _INTEGER.fullmatch(text) and len(text.lstrip("-0")) > 3:
+        yield from _thousands_spellings(text)
+    if _FORMULA_ALONE.search(text) is None:
+        yield "name of words in front", rf"\text{{Answer}} = {text}"
+    if r"\text" not in text:
+        yield "bold", rf"\mathbf{{{text}}}"
+    yield "spaces around", rf"\ {text}\ "
+    if _MATRIX.search(text):
+        yield "name of a matrix", rf"\mathbf{{A}} = {text}"
+        array = re.sub(r"\\end\{.matrix\}", r"\\end{array}\\right)", text)
+        yield "array", re.sub(r"\\begin\{.matrix\}", r"\\left(\\begin{array}{ccc}", array)
+    if re.fullmatch(r"[(\[][^=]*,[^=]*[)\]]", text):
+        yield "name of a tuple", f"P={text}"
+    if _ARGUMENT.search(text):
+        yield "parentheses of a function", _ARGUMENT.sub(r"\\\1(\2)", text)
+    if _UNIT_I.search(text) and r"\text" not in text:
+        yield r"\mathrm{i}", _UNIT_I.sub(r"\\mathrm{i}", text)
+    if r"^\circ" in text:
+        yield "degree sign", text.replace(r"^\circ", "°")
+    if re.search(r"\\sqrt\{(?:[0-9]+|[a-z])\}", text):
+        yield "root sign", re.sub(r"\\sqrt\{([0-9]+|[a-z])\}", r"√\1", text)
 
 
 def other_values(gold: str) -> Iterator[tuple[str, str]]:
@@ -105,4 +153,4 @@ def _other_brackets(match: re.Match[str]) -> Iterator[tuple[str, str]]:
 
 
 def _thousands(text: str) -> bool:
-    return re.fullmatch(r"(\\\$)?[0-9]{1,3}(,[0-9]{3})+", text) is not None
+    return re.match(r"(\\\$|-)?[0-9]{1,3}(,[0-9]{3})+", text) is not None

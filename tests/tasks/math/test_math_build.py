@@ -7,6 +7,7 @@ import pytest
 from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
 
 
@@ -88,6 +89,25 @@ def test_a_file_with_the_name_of_a_test_set_builds_that_set(tmp_path, name):
     assert files["aime2024.parquet"][0]["extra_info"]["split"] == "test"
     other = write(tmp_path / f"my_{name}", RAW["aime"])
     assert build(tmp_path / "other", "--source", other).keys() == {"train.parquet"}
+
+
+def test_a_rounded_ground_truth_is_marked_and_the_reward_reads_the_mark(tmp_path):
+    answers = {"0.6666666667": True, "0.333": False, "\\frac{2}{3}": False, "7": False, 6.666666666666667: True}
+    raw = [{"problem": f"Problem {number}", "answer": answer} for number, answer in enumerate(answers)]
+    raw.append({"problem": "Two alternatives", "answer": ["0.6666666667", "0.7"]})
+    files = build(tmp_path / "out", "--source", write(tmp_path / "deepscaler.json", raw))
+    rows = files["train.parquet"]
+    assert [row["extra_info"]["rounded_gold"] for row in rows] == [*answers.values(), False]
+
+    def right(row, answer, **info):
+        truth = row["reward_model"]["ground_truth"]
+        return compute_score(row["data_source"], f"\\boxed{{{answer}}}", truth, row["extra_info"] | info)["acc"] == 1.0
+
+    marked, short = rows[0], rows[1]
+    assert all(right(marked, answer) for answer in ("2/3", "0.66666666667", "0.6666666667"))
+    assert not any(right(marked, answer) for answer in ("0.67", "0.66666666679", "3/5"))
+    assert right(short, "0.333") and not right(short, "1/3") and not right(short, "0.3333")
+    assert right(short, "1/3", rounded_gold=True) and not right(short, "2/3", rounded_gold=True)
 
 
 CARD = """---

@@ -1,5 +1,6 @@
 """The process that compares formulas: usable from everywhere, bounded, and gone when its user is gone."""
 
+import inspect
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ import pytest
 
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.math.answers import normalize
 from verl_trgrpo.tasks.math.reward import judge, score_math
 
 FUNCTION = "verl_trgrpo.tasks.math.formulas:same_formula"
@@ -124,7 +126,7 @@ def test_hostile_answers_are_bounded_and_the_next_call_is_served(answer, gold):
 def test_a_comparison_is_stopped_at_its_limit_and_reported():
     both_verdicts()
     pid = judge.process.pid
-    result = score_math(r"\boxed{x}", r"\int " * 14 + "x dx")  # takes the parser seconds
+    result = score_math(r"\boxed{x}", r"\int " * 14 + "x dx", math_time_limit=0.5)  # takes the parser seconds
     assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
     assert judge.process.pid == pid  # only its worker was replaced
     assert both_verdicts() == (1.0, 0.0)
@@ -198,6 +200,33 @@ def test_the_calling_process_never_imports_the_libraries():
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (outcome.stdout.strip(), outcome.stderr) == ("True []", "")
+
+
+POLYNOMIAL = "+".join(f"{coefficient}x^{{{coefficient - 2}}}" for coefficient in range(24, 1, -1))
+# Right answers of a length that takes the parser longest before it has learned its grammar.
+LONG = {
+    "polynomial": (POLYNOMIAL, f"(x+1)({POLYNOMIAL})/(x+1)"),
+    "product": (
+        r"\frac{4\pi G\rho_{0}R^{2}}{3c^{2}}\left(1-\frac{r^{2}}{R^{2}}\right)e^{-\frac{t}{\tau}}\sin(\omega t+\phi)",
+        r"e^{-t/\tau}\frac{4\pi G\rho_0(R^2-r^2)}{3c^2}\sin(\phi+\omega t)",
+    ),
+    "logarithms": (
+        r"\frac{\ln(x^{2}+1)-\ln(x+2)}{\log_{2}(3)+\log_{5}(7)}",
+        r"\ln\left(\frac{x^2+1}{x+2}\right)\cdot\frac{1}{\frac{\ln 3}{\ln 2}+\frac{\ln 7}{\ln 5}}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later(name):
+    client = Judge(FUNCTION)
+    try:
+        verdicts = [client.ask(*(normalize(text) for text in LONG[name]), limit=60.0) for _ in range(2)]
+    finally:
+        client.close()
+    limit = inspect.signature(score_math).parameters["math_time_limit"].default
+    assert all(equal == 1.0 and seconds < limit / 2 for equal, seconds in verdicts)
+    assert score_math(rf"\boxed{{{LONG[name][1]}}}", LONG[name][0]).acc == 1.0
 
 
 def test_the_verdict_does_not_depend_on_what_was_asked_before():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, multiplier, read_unit
+from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, SHORT_UNITS, Unit, multiplier, read_unit
 
 # --- Stage 1: characters and commands --------------------------------------------------------------------------------
 
@@ -92,15 +92,24 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
+_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
+_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
+_ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
+_WORD_BEHIND = rf"(?:[a-zA-Z]{{3,}}|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 _WORDS_BEHIND = re.compile(
-    r"(?<=[0-9})!%])\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
-    r"((?:[a-zA-Z]{2,}\.?|[a-zA-Z]\.[a-zA-Z]\.?)(?:\s+[a-zA-Z]+\.?){0,3}(?:\^\{?[23]\}?)?)\s*$"
+    r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
+    rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
+    rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$"
 )
+_MAX_GROUPS = 3
 _STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
+        (r"^\\\{\s*\\\}$", r"\\emptyset"),
+        (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
         (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
         (r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
@@ -122,7 +131,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
         (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
         (rf"\\sqrt\s*({_SYMBOL})", r"\\sqrt{\1}"),
-        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}", r"\1\2"),
+        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),
         (r"(?<![\\a-zA-Z}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
         (r"\s+", " "),
         (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),
@@ -140,18 +149,25 @@ def normalize(text: str) -> str:
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
     thousands become `GROUP`, row breaks `ROW`.
     """
-    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, plain_characters(text)))
+    text = plain_characters(text)
+    if r"\begin" not in text:
+        text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
+    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
     if match := _MARKDOWN.fullmatch(text):
         text = match[2]
+    if match := _QUOTED.fullmatch(text):
+        text = match[1]
     text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
     text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
     text = _SPACE.sub(" ", text).strip()
-    text = _WORDS_BEHIND.sub(
-        lambda match: rf"\text{{ {match[1]}}}", _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
-    )
+    text = _ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
+    text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
+    if match := _ORDINAL.fullmatch(text):
+        text = match[1]
+    text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     if r"\begin" not in text:
@@ -160,7 +176,16 @@ def normalize(text: str) -> str:
     text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
     if "," not in text:
         text = text.replace(";", ",")
-    return text[1:-1].strip().rstrip(".") if text.startswith("{") and enclosed(text) else text
+    return _ungrouped(text)
+
+
+def _ungrouped(text: str) -> str:
+    """Return `text` without braces that group all of it; each layer is read once more, so there are few."""
+    for _ in range(_MAX_GROUPS):
+        if not (text.startswith("{") and enclosed(text)):
+            break
+        text = text[1:-1].strip().rstrip(".")
+    return text
 
 
 def plain_characters(text: str) -> str:
@@ -260,7 +285,7 @@ _QUALIFYING = re.compile(
 )
 _CHOICE = re.compile(
     r"\\text\{\s*(?:(?:option|choice|answer)?:?\s*\(?(?P<a>[A-J])\)|(?:option|choice|answer)[\s:]*(?P<b>[A-J]))\s*\}(?P<value>.*)"
-    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*(?:\S[^{}]*\}|\}.+)",
+    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*(?:\S[^{}]*\}|\}.+)|(?P<d>[A-J])\)(?P<rest>[^()]+)",
     re.IGNORECASE | re.DOTALL,
 )
 _UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
@@ -438,28 +463,35 @@ _SET_OF = re.compile(
     re.DOTALL,
 )
 _FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")
+_TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}})")
 _UNMERGED = re.compile(rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}")
 
 
-def read_forms(text: str) -> tuple[Form, ...]:
-    """Return the readings of a normalized text; two where commas may separate thousands or values, as in `1,234`."""
+def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
+    """Return the readings of a normalized text; two where commas may separate thousands or values, as in `1,234`.
+
+    In a ground truth commas separate thousands where they can, so that `x=1,250` does not take `(1,250)`. Two are read both
+    ways: a bare `15,450`, which public data also write for two values, and a number longer than anybody writes.
+    """
     if (
         any(depth > _MAX_NESTING for _, depth in _walk(text))
         or text.count(r"\in") + text.count(r"\approx") > _MAX_NAMES
     ):
         return (Form(VALUE, text),)
     if match := _CHOICE.fullmatch(text):
-        value = (match["value"] or "").strip()
-        return (Form(CHOICE, (match["a"] or match["b"] or match["c"]).upper(), items=(_read(value),) if value else ()),)
+        value = (match["value"] or match["rest"] or "").strip()
+        letter = match["a"] or match["b"] or match["c"] or match["d"]
+        return (Form(CHOICE, letter.upper(), items=(_read(value),) if value else ()),)
     text = split_qualifier(text)
     if GROUP not in text:
         return (_read(text),)
     kept = _UNMERGED.sub(lambda match: match[0].replace(GROUP, ","), text)
-    texts = dict.fromkeys([kept.replace(GROUP, ""), text.replace(GROUP, ",")])
-    return tuple(map(_read, texts))
+    texts = [*dict.fromkeys([kept.replace(GROUP, ""), text.replace(GROUP, ",")])]
+    return tuple(map(_read, texts[:1] if gold and not _TWO_WAYS.fullmatch(text) else texts))
 
 
 def _read(text: str) -> Form:
+    text = _ungrouped(text)
     if (number := read_number(text)) is not None:
         return Form(VALUE, text, number=number)
     if len(split_top_level(text, ",")) > 1:
@@ -530,6 +562,15 @@ def _read_inequality(text: str) -> Form | None:
     r"""Read `a<x\leq b`, `x>a`, `x\neq a` and the like as sets of the variable."""
     if match := re.fullmatch(rf"({_VARIABLE})\\neq ?(.+)", text):
         return Form(WITHOUT, items=(_REAL_LINE, Form(LIST, items=(_read(match[2]),))), name=match[1])
+    if match := re.fullmatch(rf"\|({_VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)", text):
+        name, sign, bound = match.groups()
+        less = sign in ("<", r"\leq")
+        between = f"-{bound}{sign} {name}{sign} {bound}" if read_number(bound) else ""
+        beyond = [_read_inequality(f"{name}{sign} {bound}"), _read_inequality(f"-{bound}{sign} {name}")]
+        if between and less:
+            return _read_inequality(between)
+        if between and all(beyond):
+            return Form(UNION, items=tuple(filter(None, beyond)), name=name)
     signs = _RELATION.findall(text)
     parts = [part.strip() for part in _RELATION.split(text)]
     if len(signs) not in (1, 2) or "=" in text or not all(parts):
@@ -564,6 +605,10 @@ def _read_single(text: str) -> Form:
         plus = _PLUS_MINUS.sub(lambda sign: "+" if sign[0] == r"\pm" else "-", text)
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
         return Form(LIST, items=(_read(plus.removeprefix("+")), _read(minus.removeprefix("+"))))
+    if (
+        text.endswith(r"\%") and not text.endswith(r"\%\%") and read_number(text) is None
+    ):  # p\%, where the sign is often part of the question
+        return replace(_read_single(text[:-2].strip()), unit=(("percent", 1),))
     value, unit, factor = split_unit(text)
     number = read_number(value)
     if number is not None and factor != 1:

@@ -52,7 +52,7 @@ _CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
 _INTEGER = re.compile(r"-?[0-9]+")
 _MIN_ROUNDED_DIGITS = 7
-_FLOAT32_DIGITS = 12
+_BINARY_PLACES = 12
 
 
 def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False) -> bool:
@@ -62,14 +62,19 @@ def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rou
     With `rounded_gold`, an answer with more digits than a decimal gold is rounded to the gold's last place first.
     """
     answer_text = normalize(answer)
-    if not answer_text:  # a gold that is not an answer either, such as "$", is right as it stands all the same
-        return bool(answer.strip()) and answer.strip() in map(str.strip, golds)
+    golds = list(golds)
+    if answer.strip() and answer.strip() in map(str.strip, golds):
+        return True  # also a gold that is not an answer, such as "$", or names alternatives
+    if not answer_text:
+        return False
     texts = [normalize(alternative) for gold in golds for alternative in alternatives(gold)]
     if answer_text in texts:
         return True
     comparison = _Comparison(rounded_gold, same_formula)
     answers = read_forms(answer_text)
-    return any(comparison.forms(gold, form) for text in texts for gold in read_forms(text) for form in answers)
+    return any(
+        comparison.forms(gold, form) for text in texts for gold in read_forms(text, gold=True) for form in answers
+    )
 
 
 def alternatives(gold: str) -> list[str]:
@@ -101,7 +106,7 @@ class _Comparison:
         if self.same_sets(gold, answer) or self.named_values(gold, answer):
             return True
         # A set of one value is that value.
-        gold, answer = (f.items[0] if f.kind == LIST and len(f.items) == 1 else f for f in (gold, answer))
+        gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.values(gold, answer)
         if not gold.items or not answer.items or _names_differ(gold, answer):
@@ -112,6 +117,8 @@ class _Comparison:
             if len(names) == 1 and None not in names and gold.name in (None, *names):
                 return self.unordered(gold.items, answer.items)
             return False
+        if gold.kind == answer.kind == LIST and _names_variables(gold) and not any(item.name for item in answer.items):
+            return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         if gold.kind == answer.kind and gold.kind in (LIST, UNION):
             return self.unordered(gold.items, answer.items)
         if gold.kind == answer.kind or (gold.kind == LIST and answer.kind == "()"):
@@ -127,8 +134,8 @@ class _Comparison:
         choice, other = (gold, answer) if gold.kind == CHOICE else (answer, gold)
         if not other.items and other.text == choice.text:
             return True
-        if not choice.items:
-            return False
+        if not choice.items or (other.kind == VALUE and _CHOICES.fullmatch(other.text)):
+            return False  # another letter
         return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
 
     def ratios(self, gold: Form, answer: Form) -> bool:
@@ -137,6 +144,8 @@ class _Comparison:
             return False
         if gold.kind != answer.kind:
             fraction, ratio = (answer, gold) if gold.kind == RATIO else (gold, answer)
+            if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
+                return False  # 7:1 for 7 is a division to be worked out
             values = _numbers(ratio)
             return bool(
                 values and len(values) == 2 and values[1] and not _TIME.fullmatch(ratio.text)
@@ -251,8 +260,8 @@ class _Comparison:
         if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:
             return False
         # An answer with fewer digits is a multiple of the gold's last place, so it is never this near without being equal.
-        near = gold.last_place / 2 if gold.last_place and (self.rounded_gold or _rounds_fraction(gold, answer)) else 0
-        return any(abs(value - gold.value) <= near for value in values) or _is_float32(gold, answer)
+        near = gold.last_place / 2 if gold.last_place and (self.rounded_gold or _has_many_places(gold)) else 0
+        return any(abs(value - gold.value) <= near for value in values) or _is_binary(gold, answer)
 
     def formulas(self, gold: str, answer: str) -> bool:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
@@ -265,10 +274,13 @@ class _Comparison:
         return not long and not hard and self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)
 
 
-def is_rounded(gold: str) -> bool:
-    """Return whether a ground truth is a decimal with so many places that it is a rounded value, such as 0.6666666667."""
-    form = read_forms(normalize(gold))[0] if gold.strip() else None
-    return form is not None and form.number is not None and _has_many_places(form.number)
+def is_rounded(golds: Sequence[str]) -> bool:
+    """Return whether all ground truths are decimals of so many places that they are rounded, such as 0.6666666667.
+
+    With fewer places, form does not tell `0.333`, a sum of three exact decimals, from `0.333`, a third.
+    """
+    forms = [read_forms(normalize(gold))[0] for gold in golds]
+    return bool(forms) and all(form.number is not None and _has_many_places(form.number) for form in forms)
 
 
 def _has_many_places(number: Number) -> bool:
@@ -279,17 +291,12 @@ def _has_many_places(number: Number) -> bool:
     )
 
 
-def _rounds_fraction(gold: Number, answer: Number) -> bool:
-    """A decimal of seven places and more is the rounded value of a fraction that is given exactly."""
-    return _has_many_places(gold) and not answer.literal_integer
-
-
-def _is_float32(gold: Number, answer: Number) -> bool:
-    """Whether the gold is what 32-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
-    if gold.last_place is None or gold.last_place > Fraction(1, 10**_FLOAT32_DIGITS) or abs(answer.value) > 1e30:
+def _is_binary(gold: Number, answer: Number) -> bool:
+    """Whether the gold is what 32-bit or 64-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
+    if gold.last_place is None or gold.last_place > Fraction(1, 10**_BINARY_PLACES) or abs(answer.value) > 1e30:
         return False
     single = struct.unpack("f", struct.pack("f", float(answer.value)))[0]
-    return single == float(gold.value)
+    return float(gold.value) in (single, float(answer.value))
 
 
 def _numbers(form: Form) -> list[Fraction] | None:
@@ -308,6 +315,16 @@ def _is_set(form: Form) -> bool:
 def _variables_differ(gold: Form, answer: Form) -> bool:
     one, other = (form.items[0].name if form.kind == LIST else form.name for form in (gold, answer))
     return one is not None and other is not None and one != other
+
+
+def _is_one_value(form: Form) -> bool:
+    return form.kind == LIST and len(form.items) == 1 and form.items[0].text != r"\emptyset"
+
+
+def _names_variables(gold: Form) -> bool:
+    """Whether each value of a list has a name of its own, such as `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
+    names = [(item.name or "").partition("_")[0] for item in gold.items]
+    return "" not in names and len(set(names)) == len(names)
 
 
 def _names_differ(gold: Form, answer: Form) -> bool:

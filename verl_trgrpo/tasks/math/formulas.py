@@ -36,6 +36,8 @@ _DERIVATIVE = re.compile(
 _PRIMED = re.compile(rf"(?P<of>{_SYMBOL})(?P<primes>'+)")
 _GREATEST_DIVISOR = re.compile(r"\\(gcd|lcm|phi|mathbb)(?:\(([^()]*)\)|\{([^{}]*)\})")
 _AT_A_NUMBER = re.compile(r"(?<![a-zA-Z\\}])([a-zA-Z])\(([0-9]+(?:\.[0-9]+)?)\)")
+_ACCENTED = re.compile(rf"\\(bar|overline|hat|tilde|vec)\s*(?:\{{({_SYMBOL})\}}|([a-zA-Z])(?![a-zA-Z]))")
+_ODD_ROOT = re.compile(r"\\sqrt\[([3579])\]\{-([0-9]+|[a-zA-Z])\}")
 _DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?|[a-zA-Z])\^\\circ")
 _SLASH_FRACTION = re.compile(r"(?<![0-9.}\w)])([0-9]+)/([0-9]+)(?=[a-zA-Z\\])")
 _GROUPED_ARGUMENT = re.compile(r"(\\log_(?:\w|\{[^{}]*\}))\{([^{}]*)\}")
@@ -107,6 +109,8 @@ def _prepare(text: str, by: str) -> str:
     """Return a formula as the parser understands it: without what it would read as something else."""
     text = _derivatives(_TEXT.sub(r"\1", text), by)
     text = _GREATEST_DIVISOR.sub(_divisor, text.replace(r"\varphi", r"\phi"))
+    text = _ACCENTED.sub(lambda m: _opaque(m[1].replace("overline", "bar"), m[2] or m[3]), text)
+    text = _ODD_ROOT.sub(r"(-\\sqrt[\1]{\2})", text)  # the parser takes the root that is not real
     text = _AT_A_NUMBER.sub(lambda m: _opaque("at", f"{m[1]} {m[2]}"), text)
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
     text = _SLASH_FRACTION.sub(r"\\frac{\1}{\2}", _GROUPED_ARGUMENT.sub(r"\1(\2)", text))

@@ -37,14 +37,15 @@ def score_math(
     rounded_gold: bool = False,
     answer_form: AnswerForm | None = None,
     thinking: bool | None = None,
-    math_time_limit: float = 0.5,
+    math_time_limit: float = 4.0,
 ) -> Score:
     """Score one response.
 
     Args:
         response: the decoded response without the prompt. Any string; the time is linear in its length.
         ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
-        extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them).
+        extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them). A true
+            `rounded_gold`, as the builder marks rows, has the effect of the option.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
             digits is right if it rounds to it.
         answer_form: where the answer is read, one of box, line, tags and hashes; None for the form that the prompt asks
@@ -73,6 +74,7 @@ def score_math(
     golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
         raise GroundTruthError("the ground truth is an empty list; it must hold at least one acceptable answer")
+    rounded_gold = rounded_gold or bool((extra_info or {}).get("rounded_gold"))
     time_left = math_time_limit
 
     def same_formula(gold: str, answer: str) -> bool:

@@ -37,7 +37,7 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, limit_problems, write_dataset
-from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.equality import compare, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _row(problem: "Problem", name: str, instruction: str) -> dict[str, Any]:
         prompt=[{"role": "user", "content": f"{problem.text} {instruction}".strip()}],
         ability="math",
         ground_truth=problem.answers,
-        extra_info={"question": problem.text, "origin": problem.origin},
+        extra_info={"question": problem.text, "origin": problem.origin, "rounded_gold": is_rounded(problem.answers)},
     )
 
 
@@ -177,7 +177,7 @@ def math_schema() -> "pa.Schema":
     import pyarrow as pa
 
     return arrow_schema(
-        [pa.field("question", pa.string()), pa.field("origin", pa.string())],
+        [pa.field("question", pa.string()), pa.field("origin", pa.string()), pa.field("rounded_gold", pa.bool_())],
         ground_truth=pa.list_(pa.string()),  # also if all rows have one answer
     )
 

@@ -26,6 +26,8 @@ PLAIN = sorted(
     key=len,
     reverse=True,
 )
+SHORT_UNITS = sorted({word for word in _NAMES if len(word) == 2 and word.isascii()} - {"as", "au"})
+"""Two letters that are a unit behind a space; others are a product."""
 PLAIN_RATIO = r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"
 """`9.8 m/s^2` is not a formula."""
 
@@ -41,7 +43,8 @@ _NUMBER_WORDS = (
 _OPERATIONS = (
     "squared cubed factorial over plus minus times less more than root mod modulo base by divided multiplied and or not but if "
     "is are was maybe perhaps either no none to with without where when for other others another answer answers about "
-    "approximately around between least most except also possibly wrong correct solution solutions"
+    "approximately approx approximate around roughly nearly almost circa estimate estimated between least most except also "
+    "possibly wrong correct solution solutions"
 )
 _NOT_UNITS = frozenset(f"{_NUMBER_WORDS} {_OPERATIONS}".split(" ")) | MULTIPLIERS.keys()
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
