@@ -1,4 +1,4 @@
-"""How often this project's math reward is right: on answers made by rule, and against the verdicts of other projects.
+"""Measure how often the mathematics reward is right: on answers made by rule, and against the verdicts of other projects.
 
     python benchmarks/math_agreement.py --data DIR --out docs/math_reward.md
     python benchmarks/math_agreement.py --data DIR --respelled

@@ -1,4 +1,4 @@
-"""Whether long right answers get the same verdict in every new judge of formulas, and how far they are from the time limit.
+"""Compare verdicts about long right answers between new judges of formulas, and their times with the limit.
 
     python benchmarks/math_judges.py --judges 8 --load 4
 

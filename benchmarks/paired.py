@@ -69,7 +69,7 @@ def peak_growth(call: Callable[[], Any]) -> int:
 
 
 def peaks_apart(names: Iterable[str]) -> dict[str, float]:
-    """What this script prints with ``--peak-of NAME``, in processes whose allocator gives memory back at once."""
+    """Return what this script prints with ``--peak-of NAME``, in processes whose allocator gives memory back at once."""
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
     found = {}
     for name in names:

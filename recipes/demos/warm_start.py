@@ -79,7 +79,7 @@ PERSON_TOKENS = tuple(f"{space}({number})" for space in ("", " ") for number in 
 
 @dataclass(frozen=True)
 class Training:
-    """What `train` needs.
+    """Hold what `train` needs.
 
     model: its trained parameters are those that require gradients.
     batches: pairs of input_ids and labels, both (batch, length) int64, padded on the right; labels are `NO_LABEL` where the

@@ -82,7 +82,7 @@ Exit code: 0 fine, 2 wrong input, 130 interrupted; --resume goes on from the lat
 
 @dataclass(frozen=True)
 class Options:
-    """What a run is made of; every field is an option of the command line. Raises ValueError with all problems."""
+    """Options of a run; every field is one of the command line. Raises ValueError with all problems."""
 
     train: str = ""  # parquet file with training prompts, veRL's columns (required)
     out: str = ""  # directory of the run (required)
@@ -489,7 +489,7 @@ def load_model(path: str | Path, device: str) -> Any:
 
 
 def kept_options(options: Options) -> dict[str, Any]:
-    """What a resumed run must have in common with its beginning."""
+    """Return the options that a resumed run must have in common with its beginning."""
     free = {"resume", "steps", "test_every", "save_every", "device", "threads", "out"}
     return {name: value for name, value in dataclasses.asdict(options).items() if name not in free}
 

@@ -65,7 +65,7 @@ Reward = TypeVar("Reward", bound=RewardFunction)
 
 @dataclass(frozen=True)
 class Task:
-    """How the rows of a data source are scored.
+    """Scoring of the rows of a data source.
 
     Args:
         reward: the function, or ``module:function``, which is imported at first use.

@@ -1,1 +1,1 @@
-"""What can be known to be wrong with a run before it starts; :func:`verl_trgrpo.runs.validate.check` asks all of it."""
+"""Find what is wrong with a run before it starts; :func:`verl_trgrpo.runs.validate.check` makes all checks."""

@@ -292,7 +292,7 @@ def _has_many_places(number: Number) -> bool:
 
 
 def _is_binary(gold: Number, answer: Number) -> bool:
-    """Whether the gold is what 32-bit or 64-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
+    """Return whether the gold is what 32-bit or 64-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
     if gold.last_place is None or gold.last_place > Fraction(1, 10**_BINARY_PLACES) or abs(answer.value) > 1e30:
         return False
     single = struct.unpack("f", struct.pack("f", float(answer.value)))[0]
@@ -305,7 +305,7 @@ def _numbers(form: Form) -> list[Fraction] | None:
 
 
 def _is_set(form: Form) -> bool:
-    """Whether a form is a set of real numbers: an interval, a union, or conditions on one variable."""
+    """Return whether a form is a set of real numbers: an interval, a union, or conditions on one variable."""
     if form.kind == LIST:
         names = {item.name for item in form.items}
         return len(names) == 1 and None not in names and any(item.items for item in form.items)
@@ -322,7 +322,7 @@ def _is_one_value(form: Form) -> bool:
 
 
 def _names_variables(gold: Form) -> bool:
-    """Whether each value of a list has a name of its own, such as `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
+    """Return whether each value of a list has a name of its own, such as `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
     names = [(item.name or "").partition("_")[0] for item in gold.items]
     return "" not in names and len(set(names)) == len(names)
 
@@ -337,12 +337,12 @@ def _names_differ(gold: Form, answer: Form) -> bool:
 
 
 def _may_lose_name(gold: Form) -> bool:
-    """Whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
+    """Return whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
     return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or _CONSTANT.fullmatch(gold.text))
 
 
 def _is_choice_list(gold: Form, answer: Form) -> bool:
-    """Whether `BD` is given for `B, D`."""
+    """Return whether `BD` is given for `B, D`."""
     letters = sorted(item.text for item in gold.items) if gold.kind == LIST else []
     return bool(
         letters and _CHOICES.fullmatch("".join(letters)) and sorted(answer.text) == letters and not answer.items
@@ -350,7 +350,7 @@ def _is_choice_list(gold: Form, answer: Form) -> bool:
 
 
 def _are_words(gold: Form, answer: Form) -> bool:
-    """Whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
+    """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
     texts = (gold.text, answer.text)
     known = len(gold.text) > 2 or not _SHORT_WORDS.isdisjoint(map(str.casefold, texts))
     return known and all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)

@@ -139,7 +139,7 @@ def _parse(text: str, by: str = "") -> Any:
 
 
 def _steps_over_integers(expression: Any) -> bool:
-    """Whether step functions act on more than integers at integer points: floor(n/2), but not floor(x)."""
+    """Return whether step functions act on more than integers at integer points: floor(n/2), but not floor(x)."""
     steps = [step for step in expression.atoms(*_STEPS) if step.args]
     if not steps:
         return False
@@ -152,7 +152,7 @@ def _steps_over_integers(expression: Any) -> bool:
 
 
 def _close(a: Any, b: Any) -> bool:
-    """Whether two values agree in relation to their size; only zero agrees with zero."""
+    """Return whether two values agree in relation to their size; only zero agrees with zero."""
     return bool(abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)))
 
 

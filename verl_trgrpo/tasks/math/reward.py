@@ -141,7 +141,7 @@ def _check_braces(text: str) -> None:
 
 @lru_cache(maxsize=4096)
 def _understood(gold: str, limit: float) -> bool:
-    """Whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
+    """Return whether all formulas of a ground truth can be read. Cached because every sample of a group has the same ones."""
     try:
         return all(
             judge.ask(text, text, limit=limit)[0] for text in formulas(read_forms(normalize(alternatives(gold)[0]))[0])

@@ -20,7 +20,7 @@ _RANGES = {**dict.fromkeys(_COUNTS, "[1, inf)"), "deadline": "(0, inf)", "retrie
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to query the search servers, and the budget of one trajectory.
+    """Search servers, how they are queried, and the budget of one trajectory.
 
     Args:
         url: address of a server that speaks Search-R1's protocol, or several, which share the searches and replace each
