@@ -48,7 +48,7 @@ class ComposedRun:
 
     @cached_property
     def defaults(self) -> DictConfig:
-        """The same configuration without the run's settings, see :func:`defaults_of`; handed to the check"""
+        """Return the configuration without the settings of the run (see :func:`defaults_of`), with which the check compares."""
         return defaults_of(self.choices)
 
     @property

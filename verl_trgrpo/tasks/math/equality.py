@@ -322,7 +322,7 @@ def _is_one_value(form: Form) -> bool:
 
 
 def _names_variables(gold: Form) -> bool:
-    """Return whether each value of a list has a name of its own, such as `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
+    """Return whether each value of a list has its own name, as in `x=1, y=2`; `x_1=1, x_2=2` are values of one variable."""
     names = [(item.name or "").partition("_")[0] for item in gold.items]
     return "" not in names and len(set(names)) == len(names)
 
