@@ -9,7 +9,7 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from tests.runs.launching import composed
+from tests.runs.launching import composed, save_checkpoint
 from verl_trgrpo.common.files import BusyError, lock
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
@@ -21,19 +21,21 @@ from verl_trgrpo.runs.train import TrainingFailedError, launch
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
 
 
+ONE_RANK = {"trainer__n_gpus_per_node": 1, "trainer__nnodes": 1}
+
+
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with the checkpoint of step 3."""
     directory = tmp_path / "run"
-    (directory / "global_step_3").mkdir(parents=True)
-    (directory / "latest_checkpointed_iteration.txt").write_text("3")
+    save_checkpoint(directory, 3)
     return directory
 
 
 def saving(run_dir, step):
     """Lines of shell that save a checkpoint."""
-    actor = run_dir / f"global_step_{step}" / "actor"
-    return f"mkdir -p {actor}; echo x > {actor}/weights; echo {step} > {run_dir}/latest_checkpointed_iteration.txt"
+    saved = save_checkpoint(run_dir.with_name("saved"), step)
+    return f"cp -r {saved} {run_dir}; echo {step} > {run_dir}/latest_checkpointed_iteration.txt"
 
 
 def test_a_finished_run_is_not_started_again(run_dir):

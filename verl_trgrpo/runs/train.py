@@ -17,6 +17,7 @@ from omegaconf import ListConfig
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.checks.resume import resume_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, quoted
 from verl_trgrpo.runs.driver import Driver
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
@@ -25,7 +26,9 @@ from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.runs.progress import RunProgress
 from verl_trgrpo.runs.run_directory import (
+    TRAINED,
     check_same_run,
+    is_finished,
     next_start,
     provenance,
     read_record,
@@ -37,8 +40,6 @@ from verl_trgrpo.runs.validate import Report, early_findings
 LOCK_FILE = "run.lock"
 
 _ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
-# Key in run.json of a training that reached its end: its largest possible number of steps.
-_TRAINED = "trained_for"
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
@@ -106,13 +107,14 @@ def launch(
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
     log_file = None
-    if not _finished(run, total_steps):
+    if not is_finished(run.config, run.directory, total_steps):
         with _claimed(run.directory) as claim:
             if resumes:
                 for note in settle_checkpoint(run.directory):
                     print(f"note: {note}", file=stream, flush=True)
                 _check_continues(run, resumes)
-            if not _finished(run, total_steps):
+            if not is_finished(run.config, run.directory, total_steps):
+                _refuse_other_contents(run)
                 log_file = _train(run, total_steps, stream, claim, start)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
@@ -148,6 +150,11 @@ def _check_continues(run: ComposedRun, resumes: bool) -> None:
         check_same_run(run.config, run.directory)
 
 
+def _refuse_other_contents(run: ComposedRun) -> None:
+    """Refuse a checkpoint that does not hold what the run would load from it."""
+    raise_invalid([finding.message for finding in resume_findings(run.config) if finding.level is Level.ERROR])
+
+
 @contextmanager
 def _claimed(run_dir: Path) -> Iterator[int]:
     """Create the run directory if needed and hold its lock; yield the lock's descriptor.
@@ -166,14 +173,6 @@ def _claimed(run_dir: Path) -> Iterator[int]:
         raise InvalidInputError([message]) from error
     with lock(run_dir / LOCK_FILE, busy) as claim:
         yield claim
-
-
-def _finished(run: ComposedRun, total_steps: int | None) -> bool:
-    checkpoint, trainer = latest_checkpoint(run.directory), run.config.trainer
-    if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
-        return False
-    # total_steps is an upper bound: veRL's filter of long prompts may have left fewer.
-    return step_of(checkpoint) >= total_steps or read_record(run.directory).get(_TRAINED) == total_steps
 
 
 def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int, start: Start) -> Path:
@@ -197,7 +196,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
     if problem:
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
-    write_record(run_dir, read_record(run_dir) | {_TRAINED: total_steps})
+    write_record(run_dir, read_record(run_dir) | {TRAINED: total_steps})
     return log_file
 
 
