@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.runs.launching import composed
+from tests.runs.launching import composed, save_checkpoint
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint
 from verl_trgrpo.runs.run_directory import write_config
@@ -15,19 +15,6 @@ from verl_trgrpo.runs.train import launch
 
 TRACKER = "latest_checkpointed_iteration.txt"
 OPTIMIZER = "actor/optim_world_size_2_rank_1.pt"
-
-
-def save(run_dir: Path, step: int, ranks: int = 2) -> Path:
-    """A checkpoint in veRL's layout, in veRL's order."""
-    actor = run_dir / f"global_step_{step}" / "actor"
-    actor.mkdir(parents=True)
-    for rank in range(ranks):
-        for kind in ("model", "optim", "extra_state"):
-            torch.save({"weight": torch.ones(1000)}, actor / f"{kind}_world_size_{ranks}_rank_{rank}.pt")
-    (actor / "fsdp_config.json").write_text("{}")
-    torch.save({"_num_yielded": step}, actor.parent / "data.pt")
-    (run_dir / TRACKER).write_text(str(step))
-    return actor.parent
 
 
 def cut_short(path: Path) -> None:
@@ -38,8 +25,8 @@ def cut_short(path: Path) -> None:
 def run_dir(tmp_path):
     """A run directory with the checkpoints of steps 2 and 4."""
     directory = tmp_path / "run"
-    save(directory, 2)
-    save(directory, 4)
+    save_checkpoint(directory, 2, ranks=2)
+    save_checkpoint(directory, 4, ranks=2)
     return directory
 
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.metrics import REWARD, MetricsLog
 
 
 def write(path, records, tail=""):
@@ -24,6 +24,20 @@ def test_attempts_are_merged_and_the_later_one_wins(tmp_path):
     assert [step.reward for step in steps] == [None, 1.0, 5.0, 7.0]
     assert [step.accuracy for step in steps] == [0.1, 0.3, None, None]
     assert "note" not in steps[-1].metrics
+
+
+def test_a_repeated_validation_of_a_checkpoint_is_kept_apart(tmp_path):
+    """The later attempt resumes at step 2, which was validated, and trains step 3 once more."""
+    acc, other = "val-core/a/acc/mean@1", "val-core/b/acc/mean@1"
+    write(tmp_path / "metrics-1.jsonl", [(0, {acc: 0.1}), (2, {acc: 0.8, REWARD: 1.0}), (3, {acc: 0.9, REWARD: 2.0})])
+    log = MetricsLog(tmp_path)
+    log.read()
+    write(tmp_path / "metrics-2.jsonl", [(2, {acc: 0.3, other: 0.5}), (3, {acc: 0.4, REWARD: 3.0})])
+    for steps in (log.read(), MetricsLog(tmp_path).read()):
+        assert [step.metrics.get(acc) for step in steps] == [0.1, 0.8, 0.4]
+        assert [step.reward for step in steps] == [None, 1.0, 3.0] and steps[1].metrics[other] == 0.5
+    assert [(step.number, step.metrics) for step in log.repeated] == [(2, {acc: 0.3})]
+    assert MetricsLog(tmp_path, first=2).read()[0].accuracy == pytest.approx(0.4), "mean of 0.3 and 0.5"
 
 
 def test_a_line_still_being_written_waits_and_nan_is_not_missing(tmp_path):

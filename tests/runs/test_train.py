@@ -1,5 +1,6 @@
 """The launcher's bookkeeping: finished runs, abandoned attempts, failures. A shell script stands in for veRL's trainer."""
 
+import contextlib
 import functools
 import io
 import json
@@ -9,31 +10,33 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from tests.runs.launching import composed
+from tests.runs.launching import composed, save_checkpoint
 from verl_trgrpo.common.files import BusyError, lock
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.log import LogWatch
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.runs.run_directory import read_record, write_config, write_record
 from verl_trgrpo.runs.train import TrainingFailedError, launch
 
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
+
+
+ONE_RANK = {"trainer__n_gpus_per_node": 1, "trainer__nnodes": 1}
 
 
 @pytest.fixture
 def run_dir(tmp_path):
     """A run directory with the checkpoint of step 3."""
     directory = tmp_path / "run"
-    (directory / "global_step_3").mkdir(parents=True)
-    (directory / "latest_checkpointed_iteration.txt").write_text("3")
+    save_checkpoint(directory, 3)
     return directory
 
 
 def saving(run_dir, step):
     """Lines of shell that save a checkpoint."""
-    actor = run_dir / f"global_step_{step}" / "actor"
-    return f"mkdir -p {actor}; echo x > {actor}/weights; echo {step} > {run_dir}/latest_checkpointed_iteration.txt"
+    saved = save_checkpoint(run_dir.with_name("saved"), step)
+    return f"cp -r {saved} {run_dir}; echo {step} > {run_dir}/latest_checkpointed_iteration.txt"
 
 
 def test_a_finished_run_is_not_started_again(run_dir):
@@ -49,6 +52,56 @@ def test_a_run_that_ended_with_fewer_steps_than_rows_would_give_is_not_started_a
     assert launch(composed(run_dir), 3, io.StringIO()).log_file is not None
     assert launch(composed(run_dir), 3, io.StringIO()).log_file is None
     assert launch(composed(run_dir), 4, io.StringIO()).log_file is not None
+
+
+@pytest.mark.parametrize(
+    "longer", [{"trainer__total_epochs": 60}, {"trainer__total_training_steps": 4}], ids=["epochs", "steps"]
+)
+def test_a_run_that_may_have_more_steps_than_before_is_not_finished(tmp_path, fake_driver, longer):
+    """It ended at step 2 of at most 3; the number that the launcher can know may be the same as before."""
+    run_dir = tmp_path / "run"
+    fake_driver(saving(run_dir, 2))
+    asked = {"trainer__total_training_steps": 3, "trainer__total_epochs": 30, **ONE_RANK}
+    launch(composed(run_dir, **asked), 3, io.StringIO())
+    assert launch(composed(run_dir, **asked), 3, io.StringIO()).log_file is None
+    assert launch(composed(run_dir, **asked | longer), 3, io.StringIO()).log_file is not None
+
+
+def test_a_validation_alone_does_not_finish_a_run(tmp_path, fake_driver):
+    run_dir = tmp_path / "run"
+    fake_driver("exit 1")
+    save_checkpoint(run_dir, 2)
+    with pytest.raises(TrainingFailedError):
+        launch(composed(run_dir, **ONE_RANK), 3, io.StringIO())
+    fake_driver("true")
+    assert launch(composed(run_dir, trainer__val_only=True, **ONE_RANK), 3, io.StringIO()).log_file is not None
+    assert launch(composed(run_dir, **ONE_RANK), 3, io.StringIO()).log_file is not None
+
+
+def test_a_study_s_run_that_starts_over_is_not_taken_for_finished(tmp_path, fake_driver):
+    """A study keeps its record; the first run reached its end, the second was killed after a save."""
+    run_dir = tmp_path / "run"
+    write_record(run_dir, {"arm": "grpo", "finished": False})
+    fake_driver(saving(run_dir, 2))
+    launch(composed(run_dir, **ONE_RANK), 3, io.StringIO())
+    fake_driver(f"{saving(run_dir, 1)}; exit 1")
+    with pytest.raises(TrainingFailedError):
+        launch(composed(run_dir, trainer__resume_mode="disable", **ONE_RANK), 3, io.StringIO())
+    assert read_record(run_dir)["arm"] == "grpo"
+    fake_driver("true")
+    assert launch(composed(run_dir, **ONE_RANK), 3, io.StringIO()).log_file is not None
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_step_that_was_reached_is_recorded(tmp_path, fake_driver, code):
+    run_dir, stream = tmp_path / "run", io.StringIO()
+    lines = "".join(f"""echo '{{"step": {step}, "data": {{}}}}' >> {run_dir}/metrics-1.jsonl\n""" for step in (0, 1, 2))
+    fake_driver(f"{lines}{saving(run_dir, 1)}\nexit {code}")
+    with contextlib.suppress(TrainingFailedError):
+        launch(composed(run_dir, **ONE_RANK), 5, stream)
+    assert read_record(run_dir)["last_step"] == 2
+    notes = [line for line in stream.getvalue().splitlines() if line.startswith("note: ")]
+    assert [("step 2" in note, "5" in note) for note in notes] == ([] if code else [(True, True)])
 
 
 def test_another_configuration_does_not_continue_a_run(run_dir):

@@ -67,13 +67,22 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     from verl_trgrpo.runs.plots import plot_run  # imports matplotlib, which need not delay the start
 
     run_dir = outcome.run_dir
-    steps = MetricsLog(run_dir).read()
-    curves = plot_run(steps, run_dir / "curves.png", title or run_dir.name) if steps else "none: no step was logged"
+    log = MetricsLog(run_dir)
+    steps = log.read()
+    curves = "none: no step was logged"
+    if steps:
+        curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name, log.repeated))
     accuracies = [step.accuracy for step in steps if step.accuracy is not None]
     rewards = [step.reward for step in steps if step.reward is not None]
     print(f"steps                {steps[-1].number if steps else 0}")
     if accuracies:
         print(f"validation accuracy  {accuracies[0]:.3f} -> {accuracies[-1]:.3f} (best {max(accuracies):.3f})")
+    recorded = {step.number: step.accuracy for step in steps}
+    for again in log.repeated:
+        if again.accuracy is not None:
+            print(
+                f"after a resume       {again.accuracy:.3f} at step {again.number} ({recorded[again.number]:.3f} before)"
+            )
     if rewards:
         print(f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)")
     print(f"curves               {curves}")

@@ -17,6 +17,7 @@ from verl_trgrpo.common.findings import InvalidInputError
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DATA_STATE = "data.pt"
+FSDP_RECORD = "fsdp_config.json"  # version of FSDP and number of ranks
 
 _DIRECTORY = re.compile(r"global_step_(\d+)")
 _SHARD = re.compile(r"(\w+)_world_size_(\d+)_rank_(\d+)\.pt")
@@ -37,25 +38,23 @@ def latest_checkpoint(run_dir: Path) -> Path | None:
     return checkpoint if step.isdecimal() and checkpoint.is_dir() else None
 
 
-def settle_checkpoint(run_dir: Path) -> list[str]:
-    """Make the tracker file name a checkpoint that can be loaded: its own if that is complete, else the latest complete one.
-
-    Without a tracker file nothing is done: the run starts from scratch, as in veRL. Nothing is deleted. A truncated
-    ``data.pt``, which would stop veRL, is renamed to ``data.pt.damaged``.
+def choose_checkpoint(run_dir: Path) -> tuple[Path | None, str]:
+    """Return the checkpoint to resume from: the tracked one if it is complete, else the latest complete one.
 
     Returns:
-        a note for each problem found and what was done about it.
+        the checkpoint, or None without a tracker file: the run starts from scratch then, as in veRL; and a note if it is not
+            the tracked one, else "".
 
     Raises:
         InvalidInputError: no checkpoint is complete; starting over is the user's decision.
     """
     tracker = run_dir / TRACKER
     if not tracker.is_file():
-        return []
+        return None, ""
     tracked = latest_checkpoint(run_dir)
     problems = damage(tracked) if tracked else [f"{TRACKER} says {tracker.read_text(errors='replace')!r}"]
     if tracked and not problems:
-        return _settle_data_state(tracked)
+        return tracked, ""
     found = f"{tracked.name if tracked else run_dir.name}: {'; '.join(problems)}"
     others = [other for other in checkpoints(run_dir) if other != tracked and not damage(other)]
     if not others:
@@ -65,9 +64,27 @@ def settle_checkpoint(run_dir: Path) -> list[str]:
         )
         raise InvalidInputError([message])
     chosen = max(others, key=step_of)
-    write_text(tracker, str(step_of(chosen)))
-    note = f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
-    return [note, *_settle_data_state(chosen)]
+    return chosen, f"{found}; going on from {chosen.name}, the latest checkpoint that is whole"
+
+
+def settle_checkpoint(run_dir: Path) -> list[str]:
+    """Make the tracker file name the checkpoint that `choose_checkpoint` returns.
+
+    Without a tracker file nothing is done. Nothing is deleted. A truncated ``data.pt``, which would stop veRL, is renamed to
+    ``data.pt.damaged``.
+
+    Returns:
+        a note for each problem found and what was done about it.
+
+    Raises:
+        InvalidInputError: no checkpoint is complete.
+    """
+    chosen, note = choose_checkpoint(run_dir)
+    if chosen is None:
+        return []
+    if note:
+        write_text(run_dir / TRACKER, str(step_of(chosen)))
+    return [*([note] if note else []), *_settle_data_state(chosen)]
 
 
 def abandon_checkpoints(run_dir: Path, attempt: int) -> Path | None:
@@ -100,19 +117,26 @@ def damage(checkpoint: Path) -> list[str]:
             continue
         if not is_whole(path):
             problems.append(f"{path.relative_to(checkpoint)} is cut short")
-        if match := _SHARD.fullmatch(path.name):
-            ranks[path.parent, match[1], int(match[2])].add(int(match[3]))
+    for directory in sorted({path.parent for path in checkpoint.rglob("*.pt")}):
+        for kind, size, rank in shards(directory):
+            ranks[directory, kind, size].add(rank)
     for (directory, kind, size), found in ranks.items():
         if missing := sorted(set(range(size)) - found):
             problems.append(f"{directory.relative_to(checkpoint)} lacks {kind} of rank {', '.join(map(str, missing))}")
     # Rank 0 writes it last: without it, whole kinds of files may be missing.
     sharded = {directory for directory, _, _ in ranks}
     problems += [
-        f"{directory.relative_to(checkpoint)} lacks fsdp_config.json"
+        f"{directory.relative_to(checkpoint)} lacks {FSDP_RECORD}"
         for directory in sorted(sharded)
-        if not (directory / "fsdp_config.json").is_file()
+        if not (directory / FSDP_RECORD).is_file()
     ]
     return problems
+
+
+def shards(directory: Path) -> list[tuple[str, int, int]]:
+    """Return name, number of ranks and rank of each file ``NAME_world_size_N_rank_R.pt`` in a directory, sorted."""
+    found = [_SHARD.fullmatch(path.name) for path in directory.glob("*.pt")]
+    return sorted((match[1], int(match[2]), int(match[3])) for match in found if match)
 
 
 def is_whole(path: Path) -> bool:

@@ -43,13 +43,20 @@ class Step:
 class MetricsLog:
     """Read all attempts of a run incrementally; of a step that was repeated after a resume, the later one counts.
 
+    A resumed attempt begins with a validation of the checkpoint. If there is one of the same step already, that one counts,
+    and the other is among the `repeated` ones.
+
     Args:
         run_dir: directory with ``metrics-N.jsonl`` for each attempt N, or one such file.
         first: first attempt to read.
+
+    Attributes:
+        repeated: validations of a checkpoint that had been validated before, in the order of the attempts.
     """
 
     run_dir: Path
     first: int = 1
+    repeated: list[Step] = field(default_factory=list, init=False)
     _offsets: dict[Path, int] = field(default_factory=dict)
     _steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
@@ -72,6 +79,7 @@ class MetricsLog:
                 for line in file:
                     if not line.endswith(b"\n"):
                         break  # still being written
+                    begins = path not in self._offsets
                     self._offsets[path] = self._offsets.get(path, 0) + len(line)
                     try:
                         record = json.loads(line)
@@ -81,10 +89,19 @@ class MetricsLog:
                         raise ValueError(message) from error
                     # The logger writes NaN as null, which must not be taken for a missing metric.
                     data = {name: math.nan if value is None else value for name, value in data.items()}
-                    # The validation before a resumed training is logged under the step it resumed from.
-                    step = self._steps.setdefault(number, {})
-                    step |= {name: value for name, value in data.items() if isinstance(value, (int, float))}
+                    data = {name: value for name, value in data.items() if isinstance(value, (int, float))}
+                    self._add(number, data, begins)
         return [Step(number, dict(self._steps[number])) for number in sorted(self._steps)]
+
+    def _add(self, number: int, data: dict[str, float], begins: bool) -> None:
+        """Add a line; `begins` is True for the first one of an attempt."""
+        step = self._steps.setdefault(number, {})
+        if begins and all(name.startswith("val-") for name in data):
+            if again := {name: value for name, value in data.items() if name in step}:
+                self.repeated.append(Step(number, again))
+            # The validation before a resumed training is logged under the step it resumed from.
+            data = {name: value for name, value in data.items() if name not in step}
+        step |= data
 
 
 def series(steps: Sequence[Step], metric: str | None) -> list[tuple[float, float]]:

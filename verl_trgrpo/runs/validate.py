@@ -15,6 +15,7 @@ from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
 from verl_trgrpo.runs.checks.files import data_findings, missing_files, model_findings, training_rows
 from verl_trgrpo.runs.checks.structure import key_findings, section_findings
 from verl_trgrpo.runs.compose import ComposedRun, flat, verl_defaults
+from verl_trgrpo.runs.run_directory import is_finished
 
 _Checks = Callable[[], list[Finding]]
 
@@ -119,16 +120,20 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
         from verl_trgrpo.runs.checks.lengths import length_findings
         from verl_trgrpo.runs.checks.loss import loss_findings
+        from verl_trgrpo.runs.checks.resume import saving_findings
         from verl_trgrpo.runs.checks.reward_function import reward_findings
         from verl_trgrpo.runs.checks.rules import rule_findings
 
+        rows = training_rows(config)
         return [
             *rule_findings(config),
-            *batch_findings(config, training_rows(config)),
+            *batch_findings(config, rows),
             *length_findings(config),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
+            *saving_findings(config),
+            *_resume_findings(run, total_steps(config, rows)),
         ]
 
     stages: dict[str, _Checks] = {
@@ -145,6 +150,16 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
     return Report(config, tuple(findings), total_steps(config, training_rows(config)) if sound else None)
+
+
+def _resume_findings(run: ComposedRun, steps: int | None) -> list[Finding]:
+    """Check what the run resumes from, unless it is finished."""
+    from verl_trgrpo.runs.checks.resume import resume_findings
+
+    try:
+        return [] if is_finished(run.config, run.directory, steps) else resume_findings(run.config)
+    except ValueError as error:  # run.json is damaged
+        return [Finding.error("trainer.default_local_dir", str(error))]
 
 
 def outside(findings: list[Finding], more: list[Finding]) -> list[Finding]:

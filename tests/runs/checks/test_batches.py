@@ -55,4 +55,19 @@ def test_steps_are_those_of_whole_batches():
     config = composed([*SOUND, "trainer.total_epochs=3"]).config
     assert (total_steps(config, 130), total_steps(config, None)) == (6, None)
     config.trainer.total_training_steps = 5
-    assert total_steps(config, None) == 5
+    assert (total_steps(config, None), total_steps(config, 130)) == (5, 5)
+    config.trainer.total_training_steps = 1000
+    assert (total_steps(config, None), total_steps(config, 130)) == (1000, 6)
+
+
+def test_more_steps_than_the_epochs_have_is_a_warning():
+    key, rows = "trainer.total_training_steps", 64 * 64 + 63
+
+    def found(steps, epochs, rows=rows):
+        return findings(f"{key}={steps}", f"trainer.total_epochs={epochs}", rows=rows)
+
+    [finding] = found(1000, 1)
+    assert (finding.where, finding.level) == (key, Level.WARNING) and finding.message.startswith(f"{key}=1000")
+    assert "64 steps" in finding.message and "trainer.total_epochs=16" in finding.message
+    assert found(64, 1) == found(1000, 16) == found("null", 1) == found(1000, 1, rows=None) == []
+    assert summary(found(1000, 1, rows=7)) == [("data.train_batch_size", Level.ERROR)]

@@ -18,12 +18,18 @@ def total_steps(config: DictConfig, rows: int | None) -> int | None:
 
     Args:
         config: of the run.
-        rows: training prompts; None where they are not known, which is returned if they are needed.
+        rows: training prompts; None where they are not known.
+
+    Returns:
+        ``trainer.total_training_steps`` or the steps of all epochs, whichever is smaller; None where neither is known.
     """
-    total = config.trainer.total_training_steps
-    if total is None and rows is not None:
-        total = rows // config.data.train_batch_size * config.trainer.total_epochs
-    return total
+    asked, epochs = config.trainer.total_training_steps, _steps_of_epochs(config, rows)
+    known = [steps for steps in (asked, epochs) if steps is not None]
+    return min(known) if known else None
+
+
+def _steps_of_epochs(config: DictConfig, rows: int | None) -> int | None:
+    return None if rows is None else rows // config.data.train_batch_size * config.trainer.total_epochs
 
 
 def batch_findings(config: DictConfig, rows: int | None = None) -> list[Finding]:
@@ -34,6 +40,8 @@ def batch_findings(config: DictConfig, rows: int | None = None) -> list[Finding]
         key = "data.train_batch_size"
         message = f"{key}={prompts}: data.train_files has {rows} rows, less than one step; add rows, or lower it"
         findings.append(Finding.error(key, message))
+    else:
+        findings += _length_findings(config, rows)
     if config.actor_rollout_ref.actor.strategy == "megatron":
         message = f"{ACTOR}.strategy=megatron: how it splits a model over GPUs is not known here"
         return [*findings, Finding.not_checked(f"{ACTOR}.strategy", message)]
@@ -43,6 +51,19 @@ def batch_findings(config: DictConfig, rows: int | None = None) -> list[Finding]
         message = f"{key}={sequence_parallel(config)}: does not divide the {_gpus(config)} GPUs; choose a divisor"
         return [*findings, Finding.error(key, message)]  # without a data-parallel size the rest cannot be computed
     return findings + _update_findings(config) + _micro_batch_findings(config)
+
+
+def _length_findings(config: DictConfig, rows: int | None) -> list[Finding]:
+    asked, possible = config.trainer.total_training_steps, _steps_of_epochs(config, rows)
+    if rows is None or asked is None or possible is None or asked <= possible:
+        return []
+    key, epochs = "trainer.total_training_steps", config.trainer.total_epochs
+    needed = math.ceil(asked / (rows // config.data.train_batch_size))
+    message = (
+        f"{key}={asked}: trainer.total_epochs={epochs} of {rows} rows has {possible} steps, after which veRL stops, without the "
+        f"validation and checkpoint of a last step; set trainer.total_epochs={needed}, or {key}={possible}"
+    )
+    return [Finding.warning(key, message)]
 
 
 def _tensor_parallel_findings(config: DictConfig) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ OWN_REWARDS = "pkg://verl_trgrpo.tasks"
 MANAGER = "reward.reward_manager"
 # veRL's reward managers, extended.
 OWN_MANAGER = "pkg://verl_trgrpo.verl_plugin.reward_manager"
+RESUME_PATH = "trainer.resume_from_path"
 
+_CHECKPOINT_NAME = re.compile(r"global_step_[0-9]+")
 _JUDGE = "reward.reward_model"
 # Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (
@@ -56,17 +59,17 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
         MODEL: "set it to a model directory or a hub name",
         TOKENIZER: "correct it, or leave it out",
     }
-    if _needs_critic(config):
+    if needs_critic(config):
         fixes["critic.model.path"] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
     for key, fix in fixes.items():
         name = selected(config, key)
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
             findings.append(Finding(level, key, f"{key}={name}: is not a directory; {fix}"))
-    return findings + _named_files(config)
+    return findings + _named_files(config) + _resume_path_findings(config)
 
 
-def _needs_critic(config: DictConfig) -> bool:
-    """veRL's ``need_critic``, without veRL."""
+def needs_critic(config: DictConfig) -> bool:
+    """Return what veRL's ``need_critic`` returns, without veRL."""
     enabled = selected(config, "critic.enable")
     return selected(config, "algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
 
@@ -80,15 +83,20 @@ def _named_files(config: DictConfig) -> list[Finding]:
         module = place.removeprefix("pkg://")
         if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
             findings.append(Finding.error(key, f"{key}={place}: does not exist; correct it, or leave it out"))
-    key = "trainer.resume_from_path"
-    if selected(config, "trainer.resume_mode") == "resume_path":
-        place = selected(config, key)
-        if not place or not Path(str(place)).expanduser().is_dir():
-            message = (
-                f"{key}={as_plain_yaml(place)}: trainer.resume_mode=resume_path needs a directory; name a global_step_N"
-            )
-            findings.append(Finding.error(key, message))
     return findings
+
+
+def _resume_path_findings(config: DictConfig) -> list[Finding]:
+    if selected(config, "trainer.resume_mode") != "resume_path":
+        return []
+    place = selected(config, RESUME_PATH)
+    if not place or not Path(str(place)).is_dir():  # veRL does not expand a ~
+        reason = "trainer.resume_mode=resume_path needs a directory; name a global_step_N"
+    elif not _CHECKPOINT_NAME.fullmatch(str(place).rpartition("/")[2]):  # a slash at the end would stop veRL, too
+        reason = "veRL reads the step from the name; the path must end in global_step_N"
+    else:
+        return []
+    return [Finding.error(RESUME_PATH, f"{RESUME_PATH}={as_plain_yaml(place)}: {reason}")]
 
 
 def _importable(module: str) -> bool:
