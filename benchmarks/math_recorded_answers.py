@@ -73,7 +73,11 @@ def _zero_eval(checkout: Path) -> Iterator[tuple]:
             if found := _JSON_ANSWER.findall(row["output"][0]):
                 gold = row["answer"].replace("#", "")
                 # A backslash that the model did not double is one all the same.
-                answer = re.sub(r'\\(["/])', r"\1", found[-1].strip('"')).replace("\\\\", "\\").replace("\\n", "\n")
+                answer = (
+                    re.sub(r'\\(["/])', r"\1", found[-1].removeprefix('"').removesuffix('"'))
+                    .replace("\\\\", "\\")
+                    .replace("\\n", "\n")
+                )
                 numbers = [_NUMBER.search(re.sub(r"[$,]", "", text)) for text in (gold, answer)]
                 same = all(numbers) and float(numbers[0][0]) == float(numbers[1][0])  # type: ignore[index]
                 yield "math", gold, answer, same
