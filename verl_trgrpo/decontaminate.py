@@ -171,7 +171,7 @@ class _Instructions:
 
     def remove(self, question: _Question) -> _Question:
         """Return a question without them."""
-        kept, words = 0, []
+        kept, words = 0, list[str]()
         for start, end in self._spans(question.words) if self._runs else ():
             words += question.words[kept:start]
             kept = end

@@ -208,7 +208,7 @@ def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int
         raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
     if not run.config.trainer.val_only:
         write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
-        if None not in (last_step, total_steps) and last_step < total_steps:
+        if last_step is not None and total_steps is not None and last_step < total_steps:
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             print(f"note: {note}", file=stream, flush=True)
     return log_file
