@@ -50,8 +50,8 @@ def seconds(response, gold, repeats=5):
 def assert_cheap(response, gold):
     """At most some hundred times what a short answer behind as long a text takes: nothing grows with the square of a length."""
     plain = seconds("so " * (len(response) // 3) + r"\boxed{5}", "5", 20)
-    if seconds(response, gold, 1) > 300 * plain:  # once may be disturbed
-        assert seconds(response, gold) <= 300 * plain
+    if seconds(response, gold, 1) > 500 * plain:  # once may be disturbed
+        assert seconds(response, gold) <= 500 * plain
 
 
 def fill(piece, end, size):
