@@ -10,7 +10,7 @@ construction), and another value (wrong by construction). It scores each with th
 and prints their mistakes as Markdown. With --out the text between the markers of that file is replaced. With --respelled only
 this project's reward scores, and only what is right. No problem text is read, only answers.
 
---recorded: DIR holds checkouts of public repositories with recorded answers of models (see `math_recorded_answers.py`). The
+--recorded: DIR holds checkouts of public repositories with recorded answers of models (see `recorded_answers.py`). The
 verdict of this project's reward is compared with the recorded one; disagreements are printed as JSON lines.
 """
 
@@ -27,7 +27,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from math_agreement_answers import more_spellings, other_values, same_values
-from math_recorded_answers import read_recorded
+from recorded_answers import read_recorded
 from tqdm import tqdm
 
 from verl_trgrpo.tasks import compute_score
@@ -143,7 +143,9 @@ def compare_recorded(directory: Path) -> None:
     counts: Counter[tuple[str, bool, bool]] = Counter()
     for (project, source, gold, answer, theirs), times in answers.items():
         ours = False
-        if gold:
+        if source == "search":
+            ours = compute_score("searchR1_nq", answer, {"target": json.loads(gold)})["acc"] > 0
+        elif gold:
             response = answer if source == "responses" else rf"\boxed{{{answer}}}"
             data_source = "minerva" if source == "minerva_math" else "math"
             ours = compute_score(data_source, response, gold)["acc"] > 0

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 Recorded = tuple[str, str, str, str, bool]
-"""Project, data source ("responses" where the answer is a whole response), ground truth, answer, verdict of the project."""
+"""Project, data source, ground truth, answer, verdict of the project.
+
+The data source is "responses" where the answer is a whole response, and "search" where the ground truth is a JSON list, too.
+"""
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _JSON_ANSWER = re.compile(r'"answer"\s*:\s*("(?:[^"\\]|\\.)*"|[-\d.,]+)')
@@ -91,8 +94,21 @@ def _asearcher(checkout: Path) -> Iterator[tuple]:
                 yield "responses", gold, response, reward > 0
 
 
+def _reason_over_search(checkout: Path) -> Iterator[tuple]:
+    for path in sorted(checkout.glob("evaluation_search_r1/results/**/intermediate_data.json")):
+        for row in json.loads(path.read_text(encoding="utf-8")):
+            output = row["output"]
+            yield (
+                "search",
+                json.dumps(row["golden_answers"]),
+                output["final_response"],
+                output["metric_score"]["em"] == 1,
+            )
+
+
 _READERS = {
     "GAIR-NLP/abel": _abel,
+    "GaurisankarJ/reason_over_search": _reason_over_search,
     "QwenLM/Qwen2.5-Math": _qwen,
     "WildEval/ZeroEval": _zero_eval,
     "inclusionAI/ASearcher": _asearcher,
