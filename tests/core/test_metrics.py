@@ -101,3 +101,10 @@ def test_a_reward_that_says_nothing_of_answers_gets_no_share_of_them():
     assert group_metrics("", [], []) == {}
     partly = [{"cut_off": 1.0, "format_ok": 1.0}, {"format_ok": 1.0}]
     assert group_metrics("ab", [1, 1], partly) == {"critic/equal_groups_frac": 1.0, "critic/no_answer_frac": 0.0}
+
+
+def test_parts_of_the_reward_that_all_responses_have_are_averaged():
+    infos = [{"score": 1.5, "acc": 1.0, "pred": "5"}, {"score": -0.5, "acc": 0.0, "pred": "6", "penalty": 1.0}]
+    found = group_metrics("ab", [1.5, -0.5], infos)
+    means = {name: value for name, value in found.items() if name.startswith("critic/reward/")}
+    assert means == {"critic/reward/score/mean": 0.5, "critic/reward/acc/mean": 0.5}

@@ -140,7 +140,8 @@ def group_metrics(
 
     Returns:
         ``critic/equal_groups_frac``, in [0, 1]; and, each in [0, 1] and present if all infos have its field,
-        ``critic/no_answer_frac``, ``critic/gold_unreadable_frac``, ``critic/timed_out_frac`` and ``critic/cut_off_frac``.
+        ``critic/no_answer_frac``, ``critic/gold_unreadable_frac``, ``critic/timed_out_frac`` and ``critic/cut_off_frac``; and
+        ``critic/reward/NAME/mean``, the mean of every other field that is a number in all infos.
     """
     values = defaultdict(set)
     for group, reward in zip(groups, rewards, strict=True):
@@ -153,4 +154,8 @@ def group_metrics(
     for name, field in _SHARES_OF_INFOS.items():
         if infos and all(field in info for info in infos):
             metrics[name] = sum(bool(info[field]) for info in infos) / len(infos)
+    for field in infos[0].keys() - _SHARES_OF_INFOS.values() - {"format_ok"} if infos else ():
+        values_of_field = [info.get(field) for info in infos]
+        if all(isinstance(value, (int, float)) for value in values_of_field):
+            metrics[f"critic/reward/{field}/mean"] = sum(values_of_field) / len(infos)
     return metrics

@@ -16,12 +16,14 @@ def register_resolvers() -> None:
     """Register the resolvers of this package's configuration files with OmegaConf.
 
     ``${verl_trgrpo_file:tasks/search_qa/agent_loops.yaml}`` is the path of that file of the package, and
-    ``${verl_trgrpo_asks_for_entropy:NAME}`` is true if the shaping of that name takes the entropy.
+    ``${verl_trgrpo_asks_for_entropy:NAME}`` is true if the shaping of that name takes the entropy, and
+    ``${verl_trgrpo_fraction:N,K}`` is N / K rounded down, at least 1.
     """
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("verl_trgrpo_file", _path_of, replace=True)
     OmegaConf.register_new_resolver("verl_trgrpo_asks_for_entropy", _asks_for_entropy, replace=True)
+    OmegaConf.register_new_resolver("verl_trgrpo_fraction", _fraction, replace=True)
 
 
 def _path_of(name: str) -> str:
@@ -29,6 +31,10 @@ def _path_of(name: str) -> str:
     if not path.is_file():
         raise ValueError(f"verl_trgrpo_file:{name}: does not exist in the package verl_trgrpo; check the configuration")
     return str(path)
+
+
+def _fraction(number: int, parts: int) -> int:
+    return max(1, int(number) // int(parts))
 
 
 def _asks_for_entropy(shaping: str) -> bool:

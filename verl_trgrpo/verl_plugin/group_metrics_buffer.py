@@ -1,8 +1,9 @@
-"""Provide veRL's replay buffer with metrics of groups and a poll interval that can be configured.
+"""Provide veRL's replay buffer with metrics of groups and rewards, and with a poll interval that can be configured.
 
 For ``trainer.v1.sampler.custom_sampler``, the extension point of veRL's v1 trainer: the metrics that ``sample`` returns beside
-the batch are logged with the step. veRL leaves group filtering (``algorithm.filter_groups``) to custom classes, and this one
-does not filter.
+the batch are logged with the step. veRL hands the settings of dynamic sampling (``algorithm.filter_groups``) and of the refill of
+failed groups to its own buffer only; ``run_defaults.yaml`` puts them into ``sampler_kwargs``, from where they are passed on, so
+both work as in veRL.
 """
 
 from __future__ import annotations
@@ -10,22 +11,34 @@ from __future__ import annotations
 from typing import Any
 
 import transfer_queue
-from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
+from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
 from verl_trgrpo.core import group_metrics
 
 
 def replay_buffer(**arguments: Any) -> ReplayBuffer:
-    """Build the buffer of veRL's trainer mode, with metrics of groups.
+    """Build the buffer of veRL's trainer mode, with metrics of groups and rewards.
 
     Args:
-        **arguments: of veRL's ``ReplayBuffer``. ``sampler_kwargs.poll_interval`` is the time in seconds between two polls
-            for finished rollouts, which veRL does not let one configure; its own is 2.
+        **arguments: of veRL's ``ReplayBuffer``. Of ``sampler_kwargs``, ``poll_interval`` is the time in seconds between two polls
+            for finished rollouts, which veRL does not let one configure (its own is 2); ``filter_groups``,
+            ``sync_refill_failed_groups`` and ``train_batch_size`` are the values of veRL's keys of these names.
     """
-    interval = (arguments.get("sampler_kwargs") or {}).get("poll_interval")
-    chosen = {} if interval is None else {"poll_interval": interval}
-    kind = _Buffer if arguments["trainer_mode"] == "sync" else _AsyncBuffer
-    return kind(**arguments, **chosen)
+    given = arguments.get("sampler_kwargs") or {}
+    sync = arguments["trainer_mode"] == "sync"
+    if (interval := given.get("poll_interval")) is not None:
+        arguments["poll_interval"] = interval
+    filter_groups = given.get("filter_groups") or {}
+    if filter_groups.get("enable"):
+        arguments["filter_groups_metric"] = filter_groups.get("metric") or FILTER_GROUPS_REWARD_METRIC
+        if sync:
+            arguments["max_inflight_gen_batches"] = filter_groups.get("max_inflight_gen_batches", 1)
+    if given.get("sync_refill_failed_groups"):
+        arguments["sync_refill_failed_groups"] = True
+    if sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
+        # As veRL's trainer sets them, which then fetches single prompts.
+        arguments |= {"train_batch_size": given["train_batch_size"], "gen_batch_size": 1}
+    return (_Buffer if sync else _AsyncBuffer)(**arguments)
 
 
 class _Buffer(ReplayBuffer):

@@ -13,7 +13,6 @@ ERROR, WARNING = Level.ERROR, Level.WARNING
 CASES = (
     (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
     (["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae"], "algorithm.use_pf_ppo", ERROR, "7956"),
-    (["+algorithm.filter_groups={enable: true}"], "algorithm.filter_groups.enable", ERROR, "custom_sampler.path=pkg://"),
     (
         ["algorithm.use_kl_in_reward=true", f"{ACTOR}.use_kl_loss=true"],
         "algorithm.use_kl_in_reward", WARNING, f"{ACTOR}.use_kl_loss=true",
@@ -48,7 +47,7 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case):
     [
         [],
         ["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae", "trainer.use_v1=false"],
-        ["+algorithm.filter_groups={enable: true}", "trainer.v1.sampler.custom_sampler.path=null"],
+        ["+algorithm.filter_groups={enable: true}"],
         [f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true"],
         [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
         ["reward.reward_manager.name=dapo"],

@@ -17,7 +17,6 @@ from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
-_SAMPLER = "trainer.v1.sampler.custom_sampler.path"
 
 
 class Values:
@@ -69,11 +68,6 @@ RULES = (
         "algorithm.use_pf_ppo",
         lambda v: v["algorithm.adv_estimator"] != "gae" or not v["trainer.use_v1"],
         "veRL's v1 trainer gives the advantages of redrawn rows to other responses (veRL issue 7956); set it to false",
-    ),
-    Rule(
-        "algorithm.filter_groups.enable",
-        lambda v: not str(v[_SAMPLER]).endswith("group_metrics_buffer"),
-        f"has no effect with {{{_SAMPLER}}}, which does not filter; set that path to null",
     ),
     Rule(
         "algorithm.use_kl_in_reward",

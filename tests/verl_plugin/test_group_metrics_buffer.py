@@ -1,0 +1,49 @@
+"""The replay buffer gets from its configuration what veRL hands to its own: dynamic sampling, refill, poll interval."""
+
+import pytest
+
+from tests.conftest import composed
+from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
+
+FILTER = ["algorithm.filter_groups.enable=true"]
+REFILL = ["trainer.v1.sampler.sync_refill_failed_groups=true"]
+
+
+def build(overrides, mode="sync"):
+    """Build the buffer as veRL's trainer does for a custom sampler."""
+    config = composed(overrides).config
+    sampler = config.trainer.v1.sampler
+    return replay_buffer(
+        trainer_mode=mode,
+        trainer_config=config.trainer.v1.get(mode, {}),
+        max_off_policy_threshold=sampler.max_off_policy_threshold,
+        max_off_policy_strategy=sampler.max_off_policy_strategy,
+        sampler_kwargs=sampler.sampler_kwargs,
+        refill_fn=lambda count: None,
+    )
+
+
+def test_nothing_is_filtered_or_refilled_unless_asked_for():
+    buffer = build([])
+    assert (buffer.filter_groups_metric, buffer.sync_refill_failed_groups, buffer.poll_interval) == (None, False, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "metric"),
+    [
+        (FILTER, "reward"),
+        ([*FILTER, "algorithm.filter_groups.metric=acc"], "acc"),
+        (["algorithm=dapo"], "acc"),
+        (["algorithm=tr_dapo"], "acc"),
+    ],
+)
+def test_dynamic_sampling_filters_by_the_metric_with_every_algorithm(overrides, metric):
+    buffer = build([*overrides, "algorithm.filter_groups.max_inflight_gen_batches=3", "data.train_batch_size=64"])
+    assert (buffer.filter_groups_metric, buffer.max_inflight_gen_batches) == (metric, 3)
+    assert (buffer.train_batch_size, buffer.gen_batch_size) == (64, 1)
+    assert build(overrides, "separate_async").filter_groups_metric == metric
+
+
+def test_failed_groups_are_refilled_as_in_stock_verl():
+    buffer = build(REFILL)
+    assert (buffer.sync_refill_failed_groups, buffer.gen_batch_size, buffer.filter_groups_metric) == (True, 1, None)
