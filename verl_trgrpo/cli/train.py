@@ -10,6 +10,7 @@ from statistics import fmean
 import tyro
 
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.metrics import Step
 
 
 @dataclass(frozen=True)
@@ -72,21 +73,36 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     curves = "none: no step was logged"
     if steps:
         curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name, log.repeated))
-    accuracies = [step.accuracy for step in steps if step.accuracy is not None]
-    rewards = [step.reward for step in steps if step.reward is not None]
-    print(f"steps                {steps[-1].number if steps else 0}")
-    if accuracies:
-        print(f"validation accuracy  {accuracies[0]:.3f} -> {accuracies[-1]:.3f} (best {max(accuracies):.3f})")
-    recorded = {step.number: step.accuracy for step in steps}
-    for again in log.repeated:
-        if again.accuracy is not None:
-            print(
-                f"after a resume       {again.accuracy:.3f} at step {again.number} ({recorded[again.number]:.3f} before)"
-            )
-    if rewards:
-        print(f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)")
+    for line in figures(steps, log.repeated):
+        print(line)
     print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
         print("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir
+
+
+def figures(steps: Sequence[Step], repeated: Sequence[Step]) -> list[str]:
+    """Return the last step, validation accuracy and training reward of a run, in one line each.
+
+    Args:
+        steps: in order.
+        repeated: validations of checkpoints after a resume, of which `steps` have the recorded ones.
+    """
+    accuracies = {step.number: step.accuracy for step in steps if step.accuracy is not None}
+    rewards = [step.reward for step in steps if step.reward is not None]
+    lines = [f"steps                {steps[-1].number if steps else 0}"]
+    if accuracies:
+        values = list(accuracies.values())
+        lines.append(f"validation accuracy  {values[0]:.3f} -> {values[-1]:.3f} (best {max(values):.3f})")
+    for again in repeated:
+        if again.accuracy is not None and again.number in accuracies:
+            before = accuracies[again.number]
+            lines.append(
+                f"after a resume       {again.accuracy:.3f} at step {again.number} ({before:.3f} recorded before)"
+            )
+    if rewards:
+        lines.append(
+            f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"
+        )
+    return lines

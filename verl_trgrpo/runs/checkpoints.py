@@ -110,14 +110,10 @@ def damage(checkpoint: Path) -> list[str]:
     actor = checkpoint / "actor"
     if not actor.is_dir() or not any(actor.iterdir()):
         return ["actor is missing or empty"]
-    problems = []
+    paths = sorted(path for path in checkpoint.rglob("*.pt") if path != checkpoint / DATA_STATE)
+    problems = [f"{path.relative_to(checkpoint)} is cut short" for path in paths if not is_whole(path)]
     ranks: dict[tuple[Path, str, int], set[int]] = defaultdict(set)
-    for path in sorted(checkpoint.rglob("*.pt")):
-        if path == checkpoint / DATA_STATE:
-            continue
-        if not is_whole(path):
-            problems.append(f"{path.relative_to(checkpoint)} is cut short")
-    for directory in sorted({path.parent for path in checkpoint.rglob("*.pt")}):
+    for directory in sorted({path.parent for path in paths}):
         for kind, size, rank in shards(directory):
             ranks[directory, kind, size].add(rank)
     for (directory, kind, size), found in ranks.items():

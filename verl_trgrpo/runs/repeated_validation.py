@@ -80,7 +80,7 @@ def repetitions(before: Step, after: Step, rows: Mapping[str, int]) -> list[Repe
 
     The standard error of the difference of two shares, sqrt(2 p (1 - p) / n) with their mean p and n responses each, is that
     of independent responses. Both validations have the same prompts, and greedy decoding repeats most responses, so that it
-    is an upper bound. Values outside of [0, 1] have none.
+    is an upper bound. Values that are not finite are left out; those outside of [0, 1] have none.
 
     Args:
         before: recorded.
@@ -89,9 +89,9 @@ def repetitions(before: Step, after: Step, rows: Mapping[str, int]) -> list[Repe
     """
     found = []
     for metric, value in after.metrics.items():
-        if not (match := _METRIC.fullmatch(metric)) or metric not in before.metrics:
+        recorded = before.metrics.get(metric, math.nan)
+        if not (match := _METRIC.fullmatch(metric)) or not math.isfinite(value) or not math.isfinite(recorded):
             continue
-        recorded = before.metrics[metric]
         responses = rows.get(match["source"], 0) * int(match["samples"]) or None
         errors = None
         if responses and 0 <= recorded <= 1 and 0 <= value <= 1:

@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.common.findings import Finding, Level, findings_of
+from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
 from verl_trgrpo.runs.checks.files import RESUME_PATH, needs_critic
 from verl_trgrpo.runs.compose import selected
@@ -43,9 +43,10 @@ def resume_findings(config: DictConfig) -> list[Finding]:
     run_dir = Path(config.trainer.default_local_dir)
     if mode != "auto":
         return []
-    if unusable := findings_of(lambda: choose_checkpoint(run_dir), "trainer.default_local_dir"):
-        return unusable
-    chosen, _ = choose_checkpoint(run_dir)
+    try:
+        chosen, _ = choose_checkpoint(run_dir)
+    except InvalidInputError as error:
+        return [Finding.error("trainer.default_local_dir", message) for message in error.messages]
     return checkpoint_findings(chosen, config) if chosen else []
 
 
