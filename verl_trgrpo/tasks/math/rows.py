@@ -138,6 +138,8 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
         ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.
     """
     places = options.places()
+    if options.source != "hf":
+        _warn_of_left_out(Path(options.source))
     files = {name: place for name, place in places.items() if isinstance(place, Path)}
     warn_of_test_files([file for name, file in files.items() if name == TRAIN])
     return write_dataset(
@@ -209,26 +211,36 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
         return {name: hub for name, (_, hub) in _SETS.items()}
     path = Path(source)
     known = {raw: name for name, (raw, _) in _SETS.items()}
-    left_out = []
     found: dict[str, Path | HubData] = {}
     for file in find_files(path):
         stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
         name = known.get(stem, "" if path.is_dir() else TRAIN)
-        if name not in ("", TRAIN) and "train" in file.resolve().parts[-3:-1]:
+        if name not in ("", TRAIN) and _has_train_problems(file):
             name = "" if path.is_dir() else TRAIN
-            left_out += [file.name] if path.is_dir() else []
         if name in found:
             raise ValueError(f"{path} has two files named {stem}; keep one of them")
         if name:
             found[name] = file
-    if left_out:
-        logger.warning("%s: a directory of train files; not used as test sets: %s", path, ", ".join(left_out))
     if not found:
         raise ValueError(
             f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json, and test sets not "
             "in a directory named train; or give one file of train problems"
         )
     return {name: found[name] for name in SETS if name in found}
+
+
+def _has_train_problems(file: Path) -> bool:
+    """Return whether a file is in a directory named train, or in one below that, as in rllm's train/math."""
+    return "train" in file.resolve().parts[-3:-1]
+
+
+def _warn_of_left_out(path: Path) -> None:
+    """Warn of files that `find_sources` does not take for the test sets whose names they have."""
+    names = {raw for raw, _ in _SETS.values()} - {TRAIN}
+    files = find_files(path) if path.is_dir() else []
+    left_out = [file.name for file in files if _has_train_problems(file) and file.name.partition(".")[0] in names]
+    if left_out:
+        logger.warning("%s is a directory of train files; not used as test sets: %s", path, ", ".join(left_out))
 
 
 def _read_set(place: Path | HubData) -> Iterator[Record]:
