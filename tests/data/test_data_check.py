@@ -209,6 +209,14 @@ def test_ground_truths_that_the_reward_takes_for_each_other_are_no_contradiction
     assert written_alike.status == "error", "without a reward only the strings are compared"
 
 
+def test_contradictions_of_published_test_sets_are_warnings(tmp_path):
+    rows = [row(0, "test", data_source="popqa") | truth({"target": [gold]}) for gold in ("Naomi Klein", "Brad Furman")]
+    data = write(tmp_path / "data.parquet", rows)
+    assert results(test=(data,))["duplicates"].status == "warning"
+    assert "Naomi Klein" in results(test=(data,))["duplicates"].examples[0]
+    assert results(data)["duplicates"].status == "error", "training would punish a right answer"
+
+
 def test_alternatives_of_a_search_question_are_no_contradiction(tmp_path):
     rows = [row(0, data_source="nq", prompt=user("Where?")) | truth({"target": golds}) for golds in (["A", "B"], ["b"])]
     assert results(write(tmp_path / "data.parquet", rows))["duplicates"].status == "warning"
