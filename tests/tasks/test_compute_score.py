@@ -4,6 +4,7 @@ import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,6 +75,13 @@ def test_names_of_other_projects_have_the_reward_that_they_mean(reward, name):
 )
 def test_a_name_that_only_resembles_a_public_one_has_no_reward(name):
     assert not has_reward(name)
+
+
+def test_the_documentation_lists_the_names_of_other_projects():
+    from verl_trgrpo.tasks import registry
+
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [name for name in registry._FOREIGN if name and f"`{name}`" not in text] == []
 
 
 def test_gsm8k_is_read_in_the_form_that_its_prompt_asks_for():
