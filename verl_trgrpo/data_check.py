@@ -8,22 +8,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verl_trgrpo.common.answer_form import (
-    ANSWER_FORMS,
-    AnswerForm,
-    asked_form,
-    read_answer,
-    reward_input,
-    state_answer,
-)
 from verl_trgrpo.common.findings import Finding, Level, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
+from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
 from verl_trgrpo.data.rows import (
+    COLUMNS,
     RawRow,
     UnreadableError,
     column_findings,
@@ -41,8 +33,8 @@ from verl_trgrpo.data.rows import (
     truth_findings,
 )
 from verl_trgrpo.data.sources import named_like_test
-from verl_trgrpo.tasks import has_reward, known_data_sources, reference_response_of, score_response
-from verl_trgrpo.tasks.registry import ReferenceResponse
+from verl_trgrpo.tasks.gold_check import are_equal_truths, reward_findings
+from verl_trgrpo.tasks.registry import DefaultReward
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,9 +45,6 @@ CHECKS = (
     "chat template", "prompt length",
 )  # fmt: skip
 TRAIN, TEST = "train", "test"
-
-# The forms in which rewards usually expect an answer, for prompts that ask for none.
-USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 _MAX_EXAMPLES = 3
 
@@ -72,9 +61,12 @@ class CheckOptions:
         test: Parquet files to test on.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
         max_prompt_length: limit in tokens; needs the tokenizer.
+        prompt_key: column of the prompts, veRL's data.prompt_key.
+        reward: data source whose reward scores the rows whose own data source has none.
         no_rewards: do not check that each data source has a reward, and that a response with the ground truth gets full
             marks.
         strict: warnings give exit code 1, too.
+        all: print every finding with its row, not the first three different ones of each check.
 
     Raises:
         InvalidInputError: no file, a file that does not exist or is given twice, or a limit below 1.
@@ -84,8 +76,11 @@ class CheckOptions:
     test: tuple[Path, ...] = ()
     tokenizer: Path | None = None
     max_prompt_length: int | None = None
+    prompt_key: str = "prompt"
+    reward: DefaultReward | None = None
     no_rewards: bool = False
     strict: bool = False
+    all: bool = False
 
     def __post_init__(self) -> None:
         given = [*self.train, *self.test]
@@ -95,6 +90,8 @@ class CheckOptions:
             messages.append("a file is given more than once; name each file once")
         if self.max_prompt_length is not None and self.max_prompt_length < 1:
             messages.append(f"max_prompt_length={self.max_prompt_length}: must be at least 1 token")
+        if self.reward and self.no_rewards:
+            messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of them out")
         raise_invalid(messages)
 
 
@@ -106,7 +103,7 @@ class CheckResult:
         name: one of `CHECKS`.
         status: "ok", "warning", "error", or "not checked" (at least partly).
         count: number of errors and warnings.
-        examples: the first different ones, errors before warnings, each with the first row that has it.
+        examples: the first different ones, errors before warnings, each with the first row that has it; or every one.
         note: reason why it was not checked, or not completely.
     """
 
@@ -118,19 +115,23 @@ class CheckResult:
 
 
 class Report:
-    """Collect a line about each file and the findings of each check."""
+    """Collect a line about each file and the findings of each check.
 
-    def __init__(self) -> None:
+    Args:
+        every_finding: show each finding with its place, not the first different ones.
+    """
+
+    def __init__(self, every_finding: bool = False) -> None:
         self.files: list[str] = []
-        # By check: level and message -> first place and number of findings.
-        self._findings: dict[str, dict[tuple[Level, str], tuple[str, int]]] = defaultdict(dict)
+        self.different_prompts = ""
+        self._every_finding = every_finding
+        # By check: level and message -> places.
+        self._findings: dict[str, dict[tuple[Level, str], list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def add(self, check: str, findings: Iterable[Finding]) -> None:
         """Add findings of a check."""
         for finding in findings:
-            key = finding.level, finding.message
-            first, count = self._findings[check].get(key, (finding.where, 0))
-            self._findings[check][key] = first, count + 1
+            self._findings[check][finding.level, finding.message].append(finding.where)
 
     def skip(self, checks: Iterable[str], reason: str) -> None:
         """Add that checks were not made, at least not for all files and rows."""
@@ -158,18 +159,22 @@ class Report:
         table = text_table(cells, ["check", "result", "found", ""], "llrl")
         errors, warnings = count_of(self.count(Level.ERROR), "error"), count_of(self.count(Level.WARNING), "warning")
         summary = f"{errors}, {warnings}, {self.count(Level.NOT_CHECKED)} not checked"
-        return "\n".join([*map(escape_controls, self.files), "", table, "", summary, ""])
+        prompts = [f"different prompts: {self.different_prompts}"] if self.different_prompts else []
+        return "\n".join([*map(escape_controls, self.files), "", table, "", *prompts, summary, ""])
 
     def _result(self, name: str) -> CheckResult:
         ordered = sorted(self._findings[name].items(), key=lambda item: [*Level].index(item[0][0]))
         problems = [item for item in ordered if item[0][0] is not Level.NOT_CHECKED]
-        examples = [
-            f"{where}{f' and {count - 1} more' if count > 1 else ''}: {message}"
-            for (_, message), (where, count) in problems[:_MAX_EXAMPLES]
-        ]
+        if self._every_finding:
+            examples = [f"{where}: {message}" for (_, message), places in problems for where in places]
+        else:
+            examples = [
+                f"{places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {message}"
+                for (_, message), places in problems[:_MAX_EXAMPLES]
+            ]
         status = ordered[0][0][0].value if ordered else "ok"
         note = "; ".join(message for (level, message), _ in ordered if level is Level.NOT_CHECKED)
-        return CheckResult(name, status, sum(count for _, (_, count) in problems), examples, note)
+        return CheckResult(name, status, sum(len(places) for _, places in problems), examples, note)
 
 
 def check_files(options: CheckOptions, progress: Progress = no_progress) -> Report:
@@ -180,36 +185,44 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
     """
     tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
     names = display_names([*options.train, *options.test])
-    report = Report()
+    report = Report(options.all)
     checks: list[RowCheck] = [content_findings]
     if options.no_rewards:
         report.skip(("data source", "reward of gold"), "--no-rewards")
     else:
-        checks.append(reward_findings)
+        checks.append(partial(reward_findings, default=options.reward))
     if tokenizer is None:
         report.skip(("chat template",), "no --tokenizer")
     if tokenizer is None or options.max_prompt_length is None:
         report.skip(("prompt length",), "requires --tokenizer and --max-prompt-length")
-    seen = SeenPrompts()
-    read = 0
+    seen = SeenPrompts(options.reward, compare_truths=not options.no_rewards)
+    read: dict[str, int] = {}
     # Train files first, because test rows are compared with them.
     for role, paths in ((TRAIN, options.train), (TEST, options.test)):
-        counts = _open_files({path: names[path] for path in paths}, report)
+        counts = _open_files({path: names[path] for path in paths}, options.prompt_key, report)
         if not counts:
             report.skip(("overlap",), f"no {role} file; name one with --{role}")
         for path, count in counts.items():
             lengths = PromptLengths(tokenizer, options.max_prompt_length)
-            rows = progress(read_rows(path), count, names[path])
+            rows = progress(_prompt_renamed(path, options.prompt_key), count, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
             found = _check_rows(rows, path, names[path], role, all_checks, report)
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
-            read += found
-    if not read:
+            read[role] = read.get(role, 0) + found
+    if not any(read.values()):
         report.skip(CHECKS[2:], "no rows were read")
+    report.different_prompts = ", ".join(f"{seen.count(role):,} of {rows:,} {role} rows" for role, rows in read.items())
     return report
 
 
-def _open_files(names: Mapping[Path, str], report: Report) -> dict[Path, int]:
+def _prompt_renamed(path: Path, prompt_key: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file with the column `prompt_key` under the name prompt."""
+    columns = [prompt_key if column == "prompt" else column for column in COLUMNS]
+    for row in read_rows(path, columns):
+        yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
+
+
+def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> dict[Path, int]:
     """Check the columns of files, and return the number of rows of those that can be read."""
     schemas, counts = {}, {}
     for path, name in names.items():
@@ -223,7 +236,7 @@ def _open_files(names: Mapping[Path, str], report: Report) -> dict[Path, int]:
             schemas[name] = schema
         else:
             report.add("file", [Finding.error(name, "it has no rows")])
-        report.add("columns", column_findings(name, schema))
+        report.add("columns", column_findings(name, schema, prompt_key))
     report.add("columns", concatenation_findings(schemas))
     return counts
 
@@ -256,110 +269,20 @@ def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
             yield name, finding
 
 
-def reward_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
-    """Check that a row's data source has a reward, which gives a response with the ground truth full marks."""
-    source = row.get("data_source")
-    if not isinstance(source, str) or not has_reward(source):
-        message = f"no reward for {shorten(source)}"
-        known = ", ".join(known_data_sources())
-        fix = f"use one of {known}. For a run with other rewards, give --no-rewards"
-        yield "data source", Finding.error(where, f"{message}; {fix}")
-        yield "reward of gold", Finding.not_checked("", message)
-        return
-    if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
-        return
-    try:
-        found = _gold_finding(row, source, where)
-    except ImportError as error:
-        message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
-        found = Finding.not_checked("", message)
-    except Exception as error:  # a reward may be anybody's code; it would raise in training, too
-        message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
-        found = Finding.error(where, message)
-    if found:
-        yield "reward of gold", found
-
-
-def _gold_finding(row: RawRow, source: str, where: str) -> Finding | None:
-    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
-
-    Raises:
-        GroundTruthError: the reward cannot read the ground truth.
-    """
-    asked = asked_form(row.get("prompt"))
-    found = _stated_gold_finding(row, source, where, asked)
-    if found and found.level is Level.ERROR and asked:
-        for form in ANSWER_FORMS:
-            if form != asked and _stated_gold_finding(row, source, where, form) is None:
-                forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
-                return Finding.error(where, f"the prompt asks for {forms}; change the prompt or the data source")
-    return found
-
-
-def _stated_gold_finding(row: RawRow, source: str, where: str, form: AnswerForm | None) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0.
-
-    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
-    """
-    truth = ground_truth_of(row)
-    given = reward_input(extra_info_of(row), row.get("prompt"))
-    shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
-    for response in _gold_responses(truth, reference_response_of(source), form):
-        if response is None:
-            return Finding.not_checked("", f"{source} has no reference response for some rows")
-        verdict = score_response(source, response, truth, given)
-        literal = literal or bool(verdict["gold_unparseable"])
-        if verdict["acc"] == 1.0:
-            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return Finding.warning(where, message) if literal else None
-        if verdict["gold_unparseable"]:
-            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
-        elif verdict["timed_out"]:
-            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
-        else:
-            found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
-    return found
-
-
-def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
-    """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
-    answers = _answers(truth)
-    if reference:
-        response = reference(truth)
-        if response is None or form is None or _opening(form) in response:
-            yield response
-            return
-        elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
-        answers = [next((answer for answer in elsewhere if answer is not None), response)]
-    for answer, each in product(answers, [form] if form else USUAL_FORMS):
-        yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
-
-
-def _opening(form: AnswerForm) -> str:
-    """Return what stands in front of an answer in a form."""
-    return state_answer("\n", form).partition("\n")[0].rstrip()
-
-
-def _answers(truth: Any) -> list[str]:
-    """Return the strings that a ground truth accepts: itself, its alternatives, or those under a mapping's usual key."""
-    if isinstance(truth, Mapping):
-        for key in ("solution_text_format", "target"):
-            if truth.get(key):
-                return _answers(truth[key])
-        truth = list(truth.values())
-    if isinstance(truth, list):
-        return [answer for value in truth for answer in _answers(value)]
-    return [] if truth is None else [str(truth)]
-
-
 class SeenPrompts:
-    """Find equal prompts among the rows checked so far."""
+    """Find equal prompts among the rows checked so far.
 
-    def __init__(self) -> None:
+    Args:
+        default: the data source whose reward scores those that have none.
+        compare_truths: ground truths are equal if the reward of the data source takes one for the other, not only if they
+            are written alike.
+    """
+
+    def __init__(self, default: DefaultReward | None = None, compare_truths: bool = True) -> None:
         from verl_trgrpo.tasks.knights_and_knaves.logic import puzzle_key  # loads numpy
 
-        self._puzzle_key = puzzle_key
+        self._puzzle_key, self._default, self._compare_truths = puzzle_key, default, compare_truths
+        self._different = {TRAIN: 0, TEST: 0}
         # By role: hash of a key of equal prompts -> first row that has it, and its ground truth.
         self._first: dict[str, dict[int, tuple[str, str]]] = {TRAIN: {}, TEST: {}}
 
@@ -367,16 +290,31 @@ class SeenPrompts:
         """Check that a prompt is new among files of its role, and a test prompt not in a train file; remember it."""
         keys = row_keys(row, self._puzzle_key(row))
         truth = json.dumps(ground_truth_of(row), sort_keys=True, default=str)
-        for key, place, other_truth in self._met(role, keys)[:1]:
+        met = self._met(role, keys)
+        self._different[role] += bool(keys) and not any(key.startswith("text:") for key, _, _ in met)
+        for key, place, other_truth in met[:1]:
             # An equal puzzle with other names rightly has another ground truth.
-            if key.startswith("text:") and truth != other_truth:
-                yield "duplicates", Finding.error(where, f"same prompt as {place}, another ground truth")
+            if key.startswith("text:") and not self._are_equal(row, truth, other_truth):
+                golds = f"{shorten(ground_truth_of(row), 60)}, there {shorten(json.loads(other_truth), 60)}"
+                # Published test sets, such as PopQA, ask the same of different things; training would punish right answers.
+                level = Level.ERROR if role == TRAIN else Level.WARNING
+                yield "duplicates", Finding(level, where, f"same prompt as {place}, another ground truth: {golds}")
             else:
                 yield "duplicates", Finding.warning(where, _same(key, place))
         for key, place, _ in self._met(TRAIN, keys)[:1] if role == TEST else []:
             yield "overlap", Finding.error(where, _same(key, place))
         for key in keys:
             self._first[role].setdefault(hash(key), (where, truth))
+
+    def count(self, role: str) -> int:
+        """Return how many different prompts the rows of a role had."""
+        return self._different[role]
+
+    def _are_equal(self, row: RawRow, truth: str, other_truth: str) -> bool:
+        """Return whether two ground truths, given as JSON, are equal: as strings, or for the reward of a row."""
+        if truth == other_truth or not self._compare_truths:
+            return truth == other_truth
+        return are_equal_truths(row, json.loads(other_truth), self._default)
 
     def _met(self, role: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
         first = self._first[role]

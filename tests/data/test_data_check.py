@@ -36,7 +36,7 @@ ROW_DEFECTS = {
     "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is 'assistant'"),
     "chat tags": ({"prompt": user("<|im_start|>user\nHi<|im_end|>")}, "chat tags", "error", "<|im_start|>, <|im_end|>"),
     "opened think": ({"prompt": user("Solve it. <think>\n")}, "chat tags", "error", "<think>"),
-    "unknown source": ({"data_source": ""}, "data source", "error", "no reward for ''"),
+    "unknown source": ({"data_source": "maths"}, "data source", "error", "'maths' (close names: math"),
     "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
     "no truth": (truth(None), "ground truth", "error", "must not be empty"),
     "malformed truth": (truth("Zoey is a knight"), "reward of gold", "error", "Error: malformed"),
@@ -79,7 +79,7 @@ def test_a_ground_truth_that_is_no_text_is_a_warning(tmp_path, value, kind):
 def test_wrong_options_are_reported_together(tmp_path):
     here = Path(__file__)
     for options, named in (
-        ({}, ["no file"]),
+        ({"reward": "math", "no_rewards": True}, ["no file", "reward=math"]),
         ({"train": (here,), "test": (here,)}, ["more than once"]),
         ({"train": (tmp_path / "a.parquet",), "max_prompt_length": 0}, ["max_prompt_length=0", "a.parquet"]),
     ):
@@ -150,7 +150,7 @@ FILE_DEFECTS = {
 def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, name):
     make, example = FILE_DEFECTS[name]
     make(tmp_path / "bad.parquet")
-    good = write(tmp_path / "good.parquet", [row(0, data_source="")])
+    good = write(tmp_path / "good.parquet", [row(0, data_source="unheard_of")])
     found = results(tmp_path / "bad.parquet", good)
     assert (found["file"].status, found["file"].count) == ("error", 1)
     assert found["file"].examples[0].startswith("bad.parquet: ")
@@ -182,6 +182,91 @@ def test_puzzles_with_renamed_people_are_equal(tmp_path):
     twice = results(write(train, [puzzle(0, "train", STATEMENTS), puzzle(1, "train", RENAMED)]))
     assert twice["duplicates"].examples == ["train.parquet row 1: same puzzle as train.parquet row 0, names aside"]
     assert twice["duplicates"].status == "warning", "other names, so another ground truth"
+
+
+BOXED = "Put your final answer within \\boxed{}."
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "status"),
+    [
+        ("\\frac{1}{2}", "0.5", "warning"),
+        ("$\\dfrac12$", "\\frac{1}{2}", "warning"),
+        ("5.0", "5", "warning"),
+        ("0.09 \\text{ OR } \\frac{9}{100}", "\\frac{9}{100}", "warning"),
+        ("24", "26", "error"),
+        ("\\frac{1}{3}", "0.33", "error"),
+    ],
+)
+def test_ground_truths_that_the_reward_takes_for_each_other_are_no_contradiction(tmp_path, one, other, status):
+    rows = [row(0, data_source="math", prompt=user(f"How much? {BOXED}")) | truth(gold) for gold in (one, other)]
+    for pair in (rows, rows[::-1]):
+        found = results(write(tmp_path / "data.parquet", pair))["duplicates"]
+        assert (found.status, found.count) == (status, 1)
+        if status == "error":
+            assert all(gold in found.examples[0] for gold in (repr(one), repr(other)))
+    written_alike = results(write(tmp_path / "data.parquet", rows), no_rewards=True)["duplicates"]
+    assert written_alike.status == "error", "without a reward only the strings are compared"
+
+
+def test_contradictions_of_published_test_sets_are_warnings(tmp_path):
+    rows = [row(0, "test", data_source="popqa") | truth({"target": [gold]}) for gold in ("Naomi Klein", "Brad Furman")]
+    data = write(tmp_path / "data.parquet", rows)
+    assert results(test=(data,))["duplicates"].status == "warning"
+    assert "Naomi Klein" in results(test=(data,))["duplicates"].examples[0]
+    assert results(data)["duplicates"].status == "error", "training would punish a right answer"
+
+
+def test_alternatives_of_a_search_question_are_no_contradiction(tmp_path):
+    rows = [row(0, data_source="nq", prompt=user("Where?")) | truth({"target": golds}) for golds in (["A", "B"], ["b"])]
+    assert results(write(tmp_path / "data.parquet", rows))["duplicates"].status == "warning"
+
+
+def test_a_ground_truth_that_names_alternatives_is_right_if_one_of_them_is(tmp_path):
+    golds = ["0.09 \\text{ OR } \\frac{9}{100}", "\\boxed{7}"]
+    rows = [row(i, data_source="math", prompt=user(f"{i}? {BOXED}")) | truth(gold) for i, gold in enumerate(golds)]
+    assert results(write(tmp_path / "data.parquet", rows))["reward of gold"].status == "ok"
+
+
+def test_a_default_reward_scores_the_sources_without_one(tmp_path):
+    rows = [row(0, data_source="own", prompt=user(f"How much? {BOXED}")) | truth("24"), row(1)]
+    data = write(tmp_path / "data.parquet", rows)
+    assert results(data)["data source"].status == "error"
+    found = results(data, reward="math")
+    assert found["data source"].status == found["reward of gold"].status == "ok"
+    found = results(write(data, [row(0, data_source="own") | truth("{")]), reward="math")["reward of gold"]
+    assert found.status == "error" and "'own'" in found.examples[0]
+
+
+def test_every_finding_is_shown_where_asked(tmp_path):
+    rows = [row(i, prompt=user(" ")) for i in range(5)] + [row(9, data_source=f"own_{i}") for i in range(5)]
+    data = write(tmp_path / "data.parquet", rows)
+    few, every = results(data), results(data, all=True)
+    assert (len(few["prompt"].examples), len(few["data source"].examples)) == (1, 3)
+    assert [example.partition(": ")[0] for example in every["prompt"].examples] == [
+        f"data.parquet row {i}" for i in range(5)
+    ]
+    assert len(every["data source"].examples) == 5
+    assert few["prompt"].count == every["prompt"].count == 5
+
+
+def test_the_column_of_the_prompts_can_have_another_name(tmp_path):
+    rows = [{**row(i), "question": row(i)["prompt"], "prompt": "not a chat"} for i in range(3)]
+    rows[2]["question"] = user(" ")
+    data = write(tmp_path / "data.parquet", rows)
+    found = results(data, prompt_key="question")
+    assert (found["prompt"].count, found["columns"].status, found["duplicates"].status) == (1, "ok", "ok")
+    assert results(data)["prompt"].count == 3
+    missing = results(data, prompt_key="questions")["columns"]
+    assert missing.status == "error" and "questions" in missing.examples[0]
+
+
+def test_different_prompts_are_counted(tmp_path):
+    train = [write(tmp_path / f"{i}.parquet", [row(0), row(1), row(2 + i), row(2 + i, prompt=None)]) for i in range(2)]
+    test = write(tmp_path / "test.parquet", [row(0), row(0)])
+    made = report(*train, test=(test,))
+    assert made.different_prompts == "4 of 8 train rows, 1 of 2 test rows"
+    assert made.different_prompts in made.render()
 
 
 TYPES = {

@@ -20,12 +20,17 @@ def write(path, rows=ROWS):
         path.write_text(lines, encoding="utf-8")
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), encoding="utf-8")
+    elif path.suffix == ".arrow":
+        table = pa.Table.from_pylist(rows)
+        opened = pa.ipc.new_file if "footer" in path.name else pa.ipc.new_stream
+        with opened(str(path), table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet", "a.arrow", "with_footer.arrow"])
 def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, name):
     records = list(read_records(write(tmp_path / name)))
     assert [record.row for record in records] == ROWS
@@ -56,6 +61,8 @@ def test_a_malformed_line_is_an_error_with_its_number(tmp_path, line, reason):
         ("a.json", b'{"n": 1}', "holds a dict"),
         ("a.json", b"[" * 100_000, "cannot read .*a.json"),
         ("a.parquet", b"PAR1", "not a readable Parquet file"),
+        ("a.arrow", b"ARROW1", "a.arrow is not a readable Arrow file"),
+        ("a.arrow", b"", "a.arrow is not a readable Arrow file"),
         ("a.jsonl.gz", b"plain", "a.jsonl.gz is a damaged gzip file"),
     ],
 )
@@ -75,6 +82,14 @@ def test_a_damaged_gzip_file_is_one_clear_error(tmp_path, damage):
     path.write_bytes(content[:middle] if damage == "cut short" else content)
     with pytest.raises(ValueError, match=r"a\.jsonl\.gz"):
         list(read_records(path))
+
+
+def test_what_datasets_saves_to_disk_is_read(tmp_path):
+    import datasets
+
+    datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
+    [file] = find_files(tmp_path / "saved")
+    assert [record.row for record in read_records(file)] == ROWS
 
 
 def test_files_of_a_directory_come_in_order_of_their_names(tmp_path):

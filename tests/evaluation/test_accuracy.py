@@ -103,6 +103,14 @@ def test_responses_are_scored_by_the_reward_of_their_row():
     assert broken.acc is None and broken.reason
 
 
+def test_a_default_reward_scores_sources_without_one():
+    rows, responses = [row(0, "own"), row(1, "")], [Response(i, 0, r"\boxed{4}", 1, False) for i in range(2)]
+    assert [item[2].acc for item in score_responses(rows, responses)] == [None, 1.0]
+    scored = score_responses(rows, responses, default_reward="math")
+    assert [item[2].acc for item in scored] == [1.0, 1.0]
+    assert any(line.startswith("'' ") for line in render(summarize(scored, 1, 0)).splitlines())
+
+
 def test_what_the_agent_loop_says_about_the_response_reaches_the_reward():
     asked = row(0, "search_qa", gold={"target": ["Paris"]})
     text = "<information><answer>Paris</answer></information><answer>Rome</answer>"

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, load_evaluable_rows
+from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, evaluate, load_evaluable_rows
 
 
 def write(path, rows):
@@ -61,3 +61,37 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
         load_evaluable_rows(paths, None, 0)
     assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name=tool_agent", "prompt.parquet"))
     assert load_evaluable_rows(paths[:1], None, 0, own_rewards=False)[0][0].data_source == "unheard_of"
+
+
+def test_a_default_reward_lets_rows_be_evaluated(tmp_path):
+    path = write(tmp_path / "a.parquet", [raw_row(data_source="unheard_of"), raw_row(data_source="")])
+    rows = load_evaluable_rows([path], None, 0, default_reward="math")[0]
+    assert [row.data_source for row in rows] == ["unheard_of", ""]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"search": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")}, ["search=", "agent_name", "3 rows"]),
+        ({"reward": "math"}, ["reward=math", "3 rows"]),
+    ],
+)
+def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, named):
+    path = write(tmp_path / "a.parquet", [raw_row()] * 3)
+    # Refused before the model, which does not exist, is opened.
+    options = EvalOptions(model=str(tmp_path / "none"), data=(path,), preset="search_qa", out=tmp_path / "out", **given)
+    with pytest.raises(ValueError) as caught:
+        evaluate(options)
+    assert all(name in str(caught.value) for name in named)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [({"search": ("max_searches=4",)}, {"agent_name": "trgrpo_search"}), ({"reward": "math"}, {"data_source": "own"})],
+)
+def test_an_option_that_one_row_uses_is_none(tmp_path, given, used):
+    path = write(tmp_path / "a.parquet", [raw_row(), raw_row(**used)])
+    options = EvalOptions(model=str(tmp_path / "none"), data=(path,), out=tmp_path / "out", **given)
+    with pytest.raises((ValueError, OSError), match="none"):  # the model
+        evaluate(options)

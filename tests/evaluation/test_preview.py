@@ -1,5 +1,7 @@
 """Previewing a run before it starts."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from omegaconf import OmegaConf
 
 from verl_trgrpo.cli.main import main
@@ -54,6 +56,27 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
     shown = capsys.readouterr().out
     assert "24 responses to 3 prompts: mean reward" in shown
     assert shown.count("-- reward") == 24 and shown.count("the reward found no answer") == 21
+
+
+def test_a_default_reward_scores_the_sources_without_one(puzzles, tmp_path, capsys, monkeypatch):
+    table = pq.read_table(puzzles / "train.parquet")
+    renamed = pa.array(["my_puzzles"] * table.num_rows)
+    pq.write_table(
+        table.set_column(table.schema.names.index("data_source"), "data_source", renamed), tmp_path / "own.parquet"
+    )
+
+    async def answer(options, model, jobs, store, progress):
+        for job in jobs:
+            text = f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
+            store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
+
+    monkeypatch.setattr(preview_module, "make_responses", answer)
+    words = ["preview", "kk_quickstart", f"data.train_files={tmp_path / 'own.parquet'}",
+             f"data.val_files={puzzles / 'test.parquet'}", f"actor_rollout_ref.model.path={CHECKPOINT}"]  # fmt: skip
+    assert main(words) == 2
+    assert "'my_puzzles'" in capsys.readouterr().err
+    assert main([*words, "--reward", "kk"]) == 0
+    assert "mean reward 3.000" in capsys.readouterr().out
 
 
 def test_missing_files_end_it_before_anything_is_loaded(tmp_path, capsys):

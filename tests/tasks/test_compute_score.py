@@ -1,8 +1,10 @@
 """The door veRL calls: routing, and how veRL loads, pickles and calls it."""
 
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from verl_trgrpo.tasks import (
     GroundTruthError,
     Score,
     compute_score,
+    has_reward,
     known_data_sources,
     register_reward,
     score_response,
@@ -25,11 +28,84 @@ def test_knights_and_knaves_data_sources(data_source):
     assert compute_score(data_source, RESPONSE, TRUTH) == FULL_MARKS
 
 
-@pytest.mark.parametrize("data_source", ["", "KK", "kk_", "kk_3ppl ", "xkk", "gsm8k", "Math", None, 3, ["kk"]])
-def test_an_unknown_data_source_is_an_error_that_lists_the_known_ones(data_source):
-    with pytest.raises(ValueError, match=r"kk, kk_\*ppl, kk_logic") as error:
+@pytest.mark.parametrize("data_source", [" ", "KK", "kk_", "kk_3ppl ", "xkk", "maths", "countdown", None, 3, ["kk"]])
+def test_an_unknown_data_source_is_an_error_of_one_line_that_says_how_to_choose_a_reward(data_source):
+    with pytest.raises(ValueError, match=re.escape(repr(data_source))) as error:
         compute_score(data_source, RESPONSE, TRUTH)
-    assert repr(data_source) in str(error.value)
+    message = str(error.value)
+    assert "default_reward=math" in message and "register_reward" in message and "\n" not in message
+    assert len(message) < 400, "the close names, not all"
+
+
+def test_close_names_of_an_unknown_data_source_are_named():
+    with pytest.raises(ValueError, match="close names: hotpotqa"):
+        compute_score("hotpot", RESPONSE, TRUTH)
+
+
+# Names as public builders write them, and the reward that they mean.
+PUBLIC_NAMES = {
+    "score_math": (
+        "", "aime", "amc", "aime24", "aime25", "AIME2024", "AIME-2025", "aime_2024", "HuggingFaceH4/aime_2024", "amc23", "AMC",
+        "MATH-500", "math500", "math_500", "HuggingFaceH4/MATH-500", "lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval",
+        "simplerl/math_level3to5", "simplelr_math_35", "simplelr/gsm8k", "deepscaler_train", "math_dsr", "openai/gsm8k",
+        "gsm8k", "numina_cn_k12", "train-math-numinamath1.5_olympiads", "orz-math-72k", "OlympiadBench", "olympiadbench",
+        "Hothan/OlympiadBench", "HMMT25", "hiyouga/math12k",
+    ),
+    "score_minerva": ("minervamath", "minerva_math", "minerva_dsr", "math-ai/minervamath", "simplerl/minerva_math"),
+    "score_dapo": ("math_dapo_reasoning", "DAPO-Math-17K", "BytedTsinghua-SIA/DAPO-Math-17k"),
+    "score_search_qa": ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"),
+    "score_knights_and_knaves": ("K-and-K/knights-and-knaves",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reward", "name"), [(reward, name) for reward, names in PUBLIC_NAMES.items() for name in names]
+)
+def test_names_of_other_projects_have_the_reward_that_they_mean(reward, name):
+    from verl_trgrpo.tasks import registry
+    from verl_trgrpo.tasks.math import reward as math
+
+    expected = {"score_dapo": math.score_dapo, "score_minerva": math.score_minerva, "score_math": math.score_math}
+    found = registry.find_reward(name)
+    assert found is expected[reward] if reward in expected else found.__name__ == reward
+
+
+@pytest.mark.parametrize(
+    "name", ["train-code-taco", "math_choice", "openr1", "kk_logic_lithuanian", "mathvista", "triviaqa_v"]
+)
+def test_a_name_that_only_resembles_a_public_one_has_no_reward(name):
+    assert not has_reward(name)
+
+
+def test_the_documentation_lists_the_names_of_other_projects():
+    from verl_trgrpo.tasks import registry
+
+    text = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [name for name in registry._FOREIGN if name and f"`{name}`" not in text] == []
+
+
+def test_gsm8k_is_read_in_the_form_that_its_prompt_asks_for():
+    asked = {"raw_prompt": [{"role": "user", "content": 'How many? Output the final answer after "####".'}]}
+    assert compute_score("openai/gsm8k", "48 + 24 = 72\n#### 72", "72", asked)["acc"] == 1.0
+    assert compute_score("openai/gsm8k", "48 + 24 = 72", "72", asked)["acc"] == 0.0
+
+
+def test_a_default_reward_scores_only_sources_without_one(registry):
+    box = r"\boxed{\frac{1}{2}}"
+    assert compute_score("my_problems", box, "0.5", default_reward="math")["acc"] == 1.0
+    assert compute_score("kk_3ppl", RESPONSE, TRUTH, default_reward="math") == FULL_MARKS
+    assert has_reward("my_problems", "math") and not has_reward("my_problems") and not has_reward(None, "math")
+    with pytest.raises(ValueError, match=r"default_reward='maths'.*math"):
+        compute_score("my_problems", box, "0.5", default_reward="maths")
+
+
+def test_a_registered_reward_takes_precedence_over_a_name_of_another_project(registry):
+    def score_half(response, ground_truth, extra_info):
+        return Score(0.5, acc=0.0)
+
+    register_reward("openai/gsm8k", "aime*")(score_half)
+    assert registry.find_reward("openai/gsm8k") is registry.find_reward("aime25") is score_half
+    assert registry.find_reward("amc23") is not score_half
 
 
 def test_every_score_is_a_float_under_the_same_keys():

@@ -51,7 +51,7 @@ notes:
   Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
   are. Rows without an answer are dropped, too. All are counted.
   A source directory has deepscaler.json, aime.json, amc.json, math.json, minerva.json and olympiad_bench.json (or
-  .jsonl, .jsonl.gz, .parquet).
+  .jsonl, .jsonl.gz, .parquet, .arrow), not in a directory named train.
   The download was not run against the hub itself so far; if it fails, download the sets and give --source.
 """
 
@@ -124,6 +124,7 @@ def check(options: CheckOptions) -> int:
     examples:
       verl-trgrpo data check --train data/kk/train.parquet --test data/kk/test.parquet
       verl-trgrpo data check --train train.parquet --tokenizer models/Qwen2.5-3B-Instruct --max-prompt-length 1024
+      verl-trgrpo data check --train train.parquet --reward math --prompt-key question --all
 
     notes:
       docs/data.md describes each check.

@@ -11,6 +11,7 @@ from verl_trgrpo.analysis.analyze import AnalyzeOptions
 from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class PreviewOptions:
         overrides: Hydra overrides, all before or all after the options.
         prompts: number of training prompts.
         samples: responses to each prompt.
+        reward: data source whose reward scores the rows whose own data source has none.
     """
 
     config: tyro.conf.Positional[str]
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     prompts: int = 4
     samples: int = 4
+    reward: DefaultReward | None = None
 
     def __post_init__(self) -> None:
         raise_invalid(range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)"}))
@@ -50,7 +53,8 @@ def preview(options: PreviewOptions) -> int:
     """
     from verl_trgrpo.runs.train import compose_here
 
-    run = compose_here(options.config, options.overrides)
+    chosen = (f"++{DEFAULT_REWARD_KEY}={options.reward}",) if options.reward else ()
+    run = compose_here(options.config, options.overrides + chosen)
     from verl_trgrpo.evaluation import preview
     from verl_trgrpo.runs.validate import check
 

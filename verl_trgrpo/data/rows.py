@@ -222,11 +222,12 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 # Checks
 
 
-def column_findings(where: str, schema: pa.Schema) -> Iterator[Finding]:
-    """Check that a file has the columns that veRL and the rewards read."""
+def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Finding]:
+    """Check that a file has the columns that veRL and the rewards read; `prompt_key` is the name of the prompt's."""
     import pyarrow as pa
 
-    missing = [column for column in REQUIRED_COLUMNS if column not in schema.names]
+    required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
+    missing = [column for column in required if column not in schema.names]
     if missing:
         found = ", ".join(schema.names) or "no columns"
         yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); see docs/data.md")
@@ -251,9 +252,9 @@ def check_rows(rows: Iterable[RawRow]) -> None:
 
 
 def source_findings(row: RawRow, where: str) -> Iterator[Finding]:
-    """Check that a row's data_source is a name."""
+    """Check that a row's data_source is a name; it may be empty, as in files of DeepScaleR's script."""
     source = row.get("data_source")
-    if not isinstance(source, str) or not source.strip():
+    if not isinstance(source, str) or (source and not source.strip()):
         yield Finding.error(where, f"data_source is {shorten(source)}; it must be a name")
 
 

@@ -13,7 +13,10 @@ from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import extra_info_of, read_rows
 
-FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
+
+# What `datasets` writes beside the rows.
+_DESCRIPTIONS = ("dataset_info.json", "state.json", "dataset_dict.json")
 
 _TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
 
@@ -145,15 +148,34 @@ def _malformed(where: str, number: int, reason: str) -> ValueError:
 
 
 def _is_data(path: Path) -> bool:
-    return path.name.endswith(FILE_TYPES) and not path.name.startswith(".")
+    return path.name.endswith(FILE_TYPES) and not path.name.startswith(".") and path.name not in _DESCRIPTIONS
 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if path.suffix == ".parquet":
         return enumerate(read_rows(path, columns=None), start=1)
+    if path.suffix == ".arrow":
+        return enumerate(_arrow_rows(path), start=1)
     if path.suffix == ".json":
         rows = json.loads(path.read_bytes().strip() or b"[]")
         if not isinstance(rows, list):
             raise ValueError(f"{path} holds a {type(rows).__name__}; expected a list of rows")
         return enumerate(rows, start=1)
     return json_lines(path)
+
+
+def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an Arrow file: a stream, as `datasets` writes it, or a file with a footer (Feather)."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source:
+            try:
+                batches: Iterable[pa.RecordBatch] = pa.ipc.open_stream(source)
+            except pa.ArrowInvalid:
+                reader = pa.ipc.open_file(source)
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            for batch in batches:
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error

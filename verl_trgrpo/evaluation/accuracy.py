@@ -15,6 +15,7 @@ from verl_trgrpo.evaluation.response_store import Response
 from verl_trgrpo.runs.compare.tables import interval_text
 from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.registry import DefaultReward
 
 _METHOD = (
     "[...]: 95 % bootstrap over prompts, each drawn with all its samples; none where all prompts agree. "
@@ -42,16 +43,35 @@ class Verdict:
 Item = tuple[Row, Response, Verdict]
 
 
-def score_responses(rows: Sequence[Row], responses: Sequence[Response], progress: Progress = no_progress) -> list[Item]:
-    """Return each response with its row and the verdict on it, in order; `rows` are those of one file, in any order."""
+def score_responses(
+    rows: Sequence[Row],
+    responses: Sequence[Response],
+    progress: Progress = no_progress,
+    default_reward: DefaultReward | None = None,
+) -> list[Item]:
+    """Return each response with its row and the verdict on it, in order.
+
+    Args:
+        rows: those of one file, in any order.
+        responses: to these rows.
+        progress: shows the work.
+        default_reward: the data source whose reward scores those that have none.
+    """
     by_position = {row.position: row for row in rows}
-    return [_score(by_position[response.row], response) for response in progress(responses, len(responses), "scores")]
+    responses_shown = progress(responses, len(responses), "scores")
+    return [_score(by_position[response.row], response, default_reward) for response in responses_shown]
 
 
-def _score(row: Row, response: Response) -> Item:
+def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
-        score = compute_score(row.data_source, response.text, row.ground_truth, response.reward_input(row))
+        score = compute_score(
+            row.data_source,
+            response.text,
+            row.ground_truth,
+            response.reward_input(row),
+            default_reward=default_reward,
+        )
     except Exception as error:  # rewards are foreign code, and one row must not end the evaluation
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
@@ -144,7 +164,7 @@ def render(summary: Summary) -> str:
     for name, source in summary.sources.items():
         rows.append(
             {
-                "data source": name,
+                "data source": name or "''",
                 "prompts": f"{source.prompts:,}",
                 "n": f"{source.responses / source.prompts:g}",
                 **_accuracies(summary.k, source.avg, source.pass_at_k),

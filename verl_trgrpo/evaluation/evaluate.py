@@ -15,7 +15,7 @@ from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.rows import SINGLE_TURN, Row, load_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model, model_label
-from verl_trgrpo.tasks.registry import find_reward, import_external_modules
+from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 REPORT, TABLE = "report.json", "report.txt"
@@ -65,6 +65,7 @@ class EvalOptions:
         out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
         tensor_parallel: accelerators that share one copy of the model.
         search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
+        reward: data source whose reward scores the rows whose own data source has none.
     """
 
     model: str
@@ -79,6 +80,7 @@ class EvalOptions:
     out: Path | None = None
     tensor_parallel: int = 1
     search: tuple[str, ...] = ()
+    reward: DefaultReward | None = None
 
     def __post_init__(self) -> None:
         sampling = self.sampling
@@ -138,7 +140,8 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     from verl_trgrpo.evaluation.response_store import open_store
 
     import_external_modules()
-    rows = load_evaluable_rows(options.data, options.limit, options.seed)
+    rows = load_evaluable_rows(options.data, options.limit, options.seed, default_reward=options.reward)
+    raise_invalid(unused_options(options, [row for file_rows in rows for row in file_rows]))
     model = find_model(options.model)
     digests = [file_sha256(path) for path in options.data]
     with open_store(options.directory, _arguments(options, model, digests), options.data) as store:
@@ -154,7 +157,7 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
             asyncio.run(make_responses(options, merged_model(model, options.directory), jobs, store, progress))
         items: list[Item] = []
         for file, file_rows in enumerate(rows):
-            scored = score_responses(file_rows, store.read(file), progress)
+            scored = score_responses(file_rows, store.read(file), progress, options.reward)
             lines = [{"row": found.row, "sample": found.sample, **vars(verdict)} for _, found, verdict in scored]
             write_text(store.path(file, ".verdicts.jsonl"), "".join(json.dumps(line) + "\n" for line in lines))
             items += scored
@@ -180,12 +183,30 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
     }
 
 
+def unused_options(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
+    """Return a message for each option that none of the rows uses: their figures would be those of something else."""
+    messages = []
+    if options.search and not any(row.agent_name == SEARCH_AGENT for row in rows):
+        messages.append(
+            f"search={' '.join(options.search)}: none of the {len(rows)} rows has agent_name={SEARCH_AGENT}, so none would "
+            "search; build the data with verl-trgrpo data build search-qa, or leave --search out"
+        )
+    if options.reward and all(has_reward(row.data_source) for row in rows):
+        messages.append(f"reward={options.reward}: the data sources of all {len(rows)} rows have rewards; leave it out")
+    return messages
+
+
 def load_evaluable_rows(
-    paths: Sequence[Path], limit: int | None, seed: int, own_rewards: bool = True
+    paths: Sequence[Path],
+    limit: int | None,
+    seed: int,
+    own_rewards: bool = True,
+    default_reward: DefaultReward | None = None,
 ) -> list[list[Row]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
 
-    With `own_rewards`, every data source needs a reward of this package or one that was registered with it.
+    With `own_rewards`, every data source needs a reward of this package or one that was registered with it, or there is a
+    `default_reward` for those without.
 
     Raises:
         InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.
@@ -194,7 +215,7 @@ def load_evaluable_rows(
     for path in paths:
         try:
             rows = load_rows(path)
-            _check_evaluable(path, rows, own_rewards)
+            _check_evaluable(path, rows, own_rewards, default_reward)
         except ValueError as error:
             messages.append(str(error))
             continue
@@ -205,10 +226,10 @@ def load_evaluable_rows(
     return found
 
 
-def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool) -> None:
+def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default_reward: DefaultReward | None) -> None:
     try:
         for data_source in {row.data_source for row in rows} if own_rewards else ():
-            find_reward(data_source)
+            find_reward(data_source, default_reward)
     except (ValueError, ImportError) as error:
         raise ValueError(f"{path}: {error}") from error
     if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:

@@ -19,7 +19,7 @@ from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import EvalOptions, load_evaluable_rows
 from verl_trgrpo.evaluation.generation import Job, make_responses
 from verl_trgrpo.evaluation.response_store import Response, open_store
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
+from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files, default_reward
 from verl_trgrpo.tasks.registry import import_external_modules
 
 _ROLLOUT = "actor_rollout_ref.rollout"
@@ -63,7 +63,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             search=tuple(f"{name}={value}" for name, value in search.items() if value is not None),
         )
         own = OmegaConf.select(config, f"{REWARD}.path") == OWN_REWARDS
-        [rows] = load_evaluable_rows(options.data, options.limit, options.seed, own_rewards=own)
+        [rows] = load_evaluable_rows(options.data, options.limit, options.seed, own, default_reward(config))
         jobs = [Job(0, row, sample, "preview") for row in rows for sample in range(options.sampling.k)]
         with open_store(options.directory, {}, options.data) as store:
             model = merged_model(find_model(options.model), options.directory)

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import Any
 
 from verl_trgrpo.tasks.registry import (
+    DefaultReward,
     GroundTruthError,
     Score,
     find_reward,
@@ -43,6 +44,8 @@ def compute_score(
     solution_str: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
+    *,
+    default_reward: DefaultReward | None = None,
     **options: Any,
 ) -> dict[str, float]:
     """Score one response with the reward of its data source.
@@ -54,6 +57,7 @@ def compute_score(
         solution_str: the decoded response, without the prompt.
         ground_truth: in the form that the task's reward takes.
         extra_info: the row's extra_info, with the fields that the agent loop added to it.
+        default_reward: the data source whose reward scores those that have none, such as math; None to raise.
         **options: options of any registered reward, from `reward.custom_reward_function.reward_kwargs`; each is passed to
             the rewards that have it.
 
@@ -62,11 +66,13 @@ def compute_score(
         (``extra_info["rollout_metrics"]``), which veRL then reports for validation. All float.
 
     Raises:
-        ValueError: unknown data source, an option that no reward has, or a reward that returned NaN or infinity.
+        ValueError: unknown data source or default, an option that no reward has, or a reward that returned NaN or infinity.
         TypeError: `solution_str` is not a string.
     """
     try:
-        fields = score_response(data_source, solution_str, ground_truth, extra_info, **options)
+        fields = score_response(
+            data_source, solution_str, ground_truth, extra_info, default_reward=default_reward, **options
+        )
     except GroundTruthError:
         fields = _UNREADABLE.as_dict()
     counted = (extra_info or {}).get("rollout_metrics") or {}
@@ -78,6 +84,8 @@ def score_response(
     response: str,
     ground_truth: Any,
     extra_info: Mapping[str, Any] | None = None,
+    *,
+    default_reward: DefaultReward | None = None,
     **options: Any,
 ) -> dict[str, float]:
     """Return the fields of `Score` as `compute_score` does, but raise for a ground truth that cannot be read.
@@ -87,7 +95,7 @@ def score_response(
         ValueError: as `compute_score`.
         TypeError: `response` is not a string.
     """
-    reward = find_reward(data_source)
+    reward = find_reward(data_source, default_reward)
     if not isinstance(response, str):
         raise TypeError(f"the response is {type(response).__name__}, not str; decode the tokens before scoring them")
     if options:

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args
+
+from verl_trgrpo.common.text import close_names, did_you_mean, shorten
 
 
 class GroundTruthError(ValueError):
@@ -78,6 +80,8 @@ class Task:
 
 _KK = Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves")
 _MATH = Task("verl_trgrpo.tasks.math.reward:score_math")
+_DAPO = Task("verl_trgrpo.tasks.math.reward:score_dapo")
+_MINERVA = Task("verl_trgrpo.tasks.math.reward:score_minerva")
 _SEARCH = Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa")
 _GYM = "verl_trgrpo.tasks.reasoning_gym:"
 
@@ -85,11 +89,40 @@ _GYM = "verl_trgrpo.tasks.reasoning_gym:"
 _tasks: dict[str, Task] = {
     **dict.fromkeys(("kk", "kk_logic", "kk_*ppl"), _KK),
     **dict.fromkeys(("math", "deepscaler", "aime2024", "amc2023", "math500", "olympiad_bench"), _MATH),
-    "math_dapo": Task("verl_trgrpo.tasks.math.reward:score_dapo"),
-    "minerva": Task("verl_trgrpo.tasks.math.reward:score_minerva"),
+    "math_dapo": _DAPO,
+    "minerva": _MINERVA,
     **dict.fromkeys(("search_qa", "searchR1_*"), _SEARCH),
     "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response"),
 }
+
+# Names that other projects write, regardless of case, hyphens and underscores (`math500` is MATH-500, too). A reward that is
+# registered under one of them takes precedence, and of several patterns the last that matches.
+_FOREIGN: dict[str, Task] = {
+    # DeepScaleR's script leaves the name empty; its other users call the files aime_dsr, math_dsr and so on.
+    **dict.fromkeys(("", "deepscaler*", "*_dsr"), _MATH),
+    # veRL's examples and its own rewards, PRIME
+    **dict.fromkeys(("*/gsm8k", "gsm8k*", "*/MATH", "MATH-lighteval", "*/MATH-lighteval", "hiyouga/math12k"), _MATH),
+    "numina_*": _MATH,
+    # SimpleRL-Zoo, Open-Reasoner-Zero, Skywork-OR1, Big-Math, OpenR1, DeepMath
+    **dict.fromkeys(("simplerl/*", "simplelr*", "orz", "orz_math*", "train-math-*"), _MATH),
+    **dict.fromkeys(("Big-Math*", "OpenR1-Math*", "DeepMath*"), _MATH),
+    # Competitions and test sets: aime24, AIME-2025, HuggingFaceH4/aime_2024, amc23, MATH-500, OlympiadBench, HMMT25
+    **dict.fromkeys(("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*", "hmmt*", "*/hmmt*"), _MATH),
+    **dict.fromkeys(("MATH-500*", "*/MATH-500*", "OlympiadBench*", "*/OlympiadBench*"), _MATH),
+    **dict.fromkeys(("minerva*", "*/minerva*"), _MINERVA),
+    # DAPO
+    **dict.fromkeys(("math_dapo*", "DAPO-Math*", "*/DAPO-Math*"), _DAPO),
+    # Logic-RL
+    "K-and-K/knights-and-knaves": _KK,
+    # Search-R1
+    **dict.fromkeys(("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"), _SEARCH),
+}
+
+DefaultReward = Literal["kk", "math", "math_dapo", "minerva", "search_qa"]
+"""The data sources of this package whose reward can score those that have none."""
+DEFAULT_REWARDS: tuple[DefaultReward, ...] = get_args(DefaultReward)
+
+DEFAULT_REWARD_KEY = "reward.custom_reward_function.reward_kwargs.default_reward"
 
 
 def register_reward(
@@ -106,7 +139,7 @@ def register_reward(
             check` scores it; without it, it tries the usual forms (boxed, answer tags).
 
     Raises:
-        ValueError: no data source, or one that already has a reward.
+        ValueError: no data source, or one that this package or an earlier registration has.
     """
 
     def register(function: Reward) -> Reward:
@@ -120,35 +153,49 @@ def register_reward(
     return register
 
 
-def find_reward(data_source: Any) -> RewardFunction:
+def find_reward(data_source: Any, default: DefaultReward | None = None) -> RewardFunction:
     """Return the reward of a data source; an exact name takes precedence over one with `*`.
 
+    Args:
+        data_source: any name.
+        default: the data source whose reward scores those that have none.
+
     Raises:
-        ValueError: unknown data source; the message lists the known ones.
+        ValueError: unknown data source, or unknown default; the message has the close names.
     """
-    if task := _find_task(data_source):
+    if task := _find_task(data_source, default):
         return _imported(task.reward)
     raise ValueError(
-        f"no reward for the data source {data_source!r}; known are {', '.join(known_data_sources())}. Check the "
-        "data_source column, register a reward with verl_trgrpo.tasks.register_reward, or set "
+        f"{unknown_source(data_source)}, register one with verl_trgrpo.tasks.register_reward, or set "
         "reward.custom_reward_function.path=null to use veRL's own rewards"
     )
 
 
-def has_reward(data_source: Any) -> bool:
+def unknown_source(data_source: Any) -> str:
+    """Return the message about a data source without a reward: its close names, and the option that chooses a reward."""
+    names = [name for name in known_data_sources() if not name.startswith("*")]
+    close = close_names(data_source, names) if isinstance(data_source, str) else []
+    hint = f" (close names: {', '.join(close)})" if close else ""
+    return (
+        f"no reward for the data source {shorten(data_source)}{hint}; choose one for such rows (--reward math, in a "
+        f"configuration +{DEFAULT_REWARD_KEY}=math)"
+    )
+
+
+def has_reward(data_source: Any, default: DefaultReward | None = None) -> bool:
     """Return whether `find_reward` finds a reward; imports nothing."""
-    return _find_task(data_source) is not None
+    return _find_task(data_source, default) is not None
 
 
-def reference_response_of(data_source: Any) -> ReferenceResponse | None:
+def reference_response_of(data_source: Any, default: DefaultReward | None = None) -> ReferenceResponse | None:
     """Return the `reference_response` that a data source was registered with, or None."""
-    task = _find_task(data_source)
+    task = _find_task(data_source, default)
     return _imported(task.reference_response) if task and task.reference_response else None
 
 
 def known_data_sources() -> tuple[str, ...]:
-    """Return the registered names, sorted; `*` stands for any characters."""
-    return tuple(sorted(_tasks))
+    """Return the registered names and those of other projects, sorted; `*` stands for any characters."""
+    return tuple(sorted({*_tasks, *_FOREIGN} - {""}))
 
 
 def options_of(reward: RewardFunction) -> set[str]:
@@ -157,8 +204,8 @@ def options_of(reward: RewardFunction) -> set[str]:
 
 
 def known_options() -> set[str]:
-    """Return the names of the options of all rewards; imports all of them."""
-    return set().union(*(options_of(_imported(task.reward)) for task in _tasks.values()))
+    """Return the names of the options of all rewards, and of `compute_score`; imports all of them."""
+    return {"default_reward"}.union(*(options_of(_imported(task.reward)) for task in _tasks.values()))
 
 
 def import_external_modules() -> None:
@@ -176,12 +223,21 @@ def import_external_modules() -> None:
             ) from error
 
 
-def _find_task(data_source: Any) -> Task | None:
+def _find_task(data_source: Any, default: DefaultReward | None = None) -> Task | None:
+    if default is not None and default not in DEFAULT_REWARDS:
+        raise ValueError(f"default_reward={shorten(default)}: unknown; {did_you_mean(str(default), DEFAULT_REWARDS)}")
     if not isinstance(data_source, str):
         return None
     if task := _tasks.get(data_source):
         return task
-    return next((task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)), None)
+    matching = [task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)]
+    matching += reversed([task for name, task in _FOREIGN.items() if fnmatchcase(_plain(data_source), _plain(name))])
+    return next(iter(matching), None if default is None else _tasks[default])
+
+
+@cache
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "")
 
 
 def _imported(function: Any) -> Any:

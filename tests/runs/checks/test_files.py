@@ -63,7 +63,7 @@ def write(path, source, columns=("prompt", "data_source", "reward_model")):
 def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
     """Return the data sources for which the findings say that there is no reward."""
     files = [
-        write(tmp_path / f"{name.replace('/', '-')}.parquet", name) for name in ("kk_3ppl", "openai/gsm8k", "capitals")
+        write(tmp_path / f"{name.replace('/', '-')}.parquet", name) for name in ("kk_3ppl", "openai/gsm8k", "cities")
     ]
     overrides = [
         *sound_run,
@@ -72,16 +72,34 @@ def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
         f"data.train_files=[{','.join(map(str, files))}]",
     ]
     found = [finding.message for finding in data_findings(composed(overrides, source).config)]
-    return [
-        name for name in ("kk_3ppl", "openai/gsm8k", "capitals") if any(f"{name!r}" in message for message in found)
-    ]
+    return [name for name in ("kk_3ppl", "openai/gsm8k", "cities") if any(f"{name!r}" in message for message in found)]
 
 
 def test_data_sources_without_a_reward_are_errors(sound_run, tmp_path):
     own = "reward.custom_reward_function.path=own.py"
-    assert sources_refused(sound_run, tmp_path) == ["openai/gsm8k", "capitals"]
-    assert sources_refused(sound_run, tmp_path, source="ppo_trainer") == ["kk_3ppl", "capitals"]
+    assert sources_refused(sound_run, tmp_path) == ["cities"]
+    assert sources_refused(sound_run, tmp_path, source="ppo_trainer") == ["kk_3ppl", "cities"]
     assert sources_refused(sound_run, tmp_path, own, source="ppo_trainer") == []
+
+
+def test_a_default_reward_scores_the_data_sources_without_one(sound_run, tmp_path):
+    key = "reward.custom_reward_function.reward_kwargs.default_reward"
+    assert sources_refused(sound_run, tmp_path, f"+{key}=math") == []
+    [finding] = data_findings(config_of(sound_run, f"+{key}=maths"))
+    assert (finding.where, finding.level) == (key, Level.ERROR)
+    assert f"{key}=maths" in finding.message and "did you mean math?" in finding.message
+
+
+def test_many_data_sources_without_a_reward_are_counted(sound_run, tmp_path):
+    rows = [{"prompt": "x", "data_source": f"own_{i:02}", "reward_model": "x"} for i in range(12)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    found = data_findings(config_of(sound_run))
+    assert len(found) < 12 and "'own_00'" in found[0].message and "7 more" in found[-1].message
+
+
+def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, tmp_path):
+    write(tmp_path / "train.parquet", "")
+    assert data_findings(config_of(sound_run)) == []
 
 
 @pytest.mark.parametrize("source", [None, ""])

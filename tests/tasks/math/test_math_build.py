@@ -15,6 +15,10 @@ def build(out, *words):
     return built_files.build(out, "deepscaler", *words)
 
 
+def build_code(out, *words):
+    return built_files.main(["data", "build", "deepscaler", *map(str, words), "--out", str(out)])
+
+
 @pytest.fixture
 def source(tmp_path):
     return write_all(tmp_path / "source")
@@ -108,6 +112,61 @@ def test_a_rounded_ground_truth_is_marked_and_the_reward_reads_the_mark(tmp_path
     assert not any(right(marked, answer) for answer in ("0.67", "0.66666666679", "3/5"))
     assert right(short, "0.333") and not right(short, "1/3") and not right(short, "0.3333")
     assert right(short, "1/3", rounded_gold=True) and not right(short, "2/3", rounded_gold=True)
+
+
+def problems(count):
+    return [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count)]
+
+
+def test_files_in_a_directory_of_train_files_are_no_test_sets(tmp_path, capsys, caplog):
+    for directory in (tmp_path / "train" / "math", tmp_path / "train"):
+        write(directory / "aime.json", problems(3))
+        assert build_code(tmp_path / "none", "--source", directory) == 2
+        assert "deepscaler.json" in capsys.readouterr().err
+        write(directory / "deepscaler.json", problems(2))
+        caplog.clear()
+        assert build(tmp_path / f"out_{directory.name}", "--source", directory).keys() == {"train.parquet"}
+        assert [record.args[-1] for record in caplog.records] == ["aime.json"]
+        alone = build(tmp_path / f"alone_{directory.name}", "--source", directory / "aime.json")
+        assert alone.keys() == {"train.parquet"} and len(alone["train.parquet"]) == 3
+
+
+def test_a_file_with_more_problems_than_its_test_set_is_refused(tmp_path, capsys):
+    source = write(tmp_path / "aime.jsonl", problems(30) * 4)
+    assert len(build(tmp_path / "repeated", "--source", source)["aime2024.parquet"]) == 30
+    write(source, problems(31))
+    assert build_code(tmp_path / "out", "--source", source) == 2
+    error = capsys.readouterr().err
+    assert "aime.jsonl: 31 different problems" in error and "aime2024 has 30" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["the hub's", "with empty answers"])
+def test_gsm8ks_solutions_are_read(tmp_path, kind):
+    solution = "She sold 48 / 2 = <<48/2=24>>24 clips.\nThat is 48 + 24 = <<48+24=72>>72.\n#### {}"
+    rows = [
+        {"question": f"How many, {gold}?", "answer": solution.format(gold)}
+        if kind == "the hub's"
+        else {"problem": f"How many, {gold}?", "solution": solution.format(gold), "answer": None}
+        for gold in ("72", "1,080", "-3", "$5.50")
+    ]
+    files = build(tmp_path / "out", "--source", write(tmp_path / "gsm8k.json", rows))
+    golds = [row["reward_model"]["ground_truth"] for row in files["train.parquet"]]
+    assert golds == [["72"], ["1080"], ["-3"], ["$5.50"]]
+
+
+@pytest.mark.parametrize("prompt", ["Why?", [{"role": "user", "content": "Why?"}]])
+def test_problems_under_prompt_are_read(tmp_path, prompt):
+    source = write(tmp_path / "raw.json", [{"prompt": prompt, "answer": "0"}])
+    [row] = build(tmp_path / "out", "--source", source, "--instruction", "")["train.parquet"]
+    assert row["prompt"] == [{"role": "user", "content": "Why?"}]
+
+
+def test_an_arrow_file_is_read(tmp_path):
+    table = pa.Table.from_pylist(problems(3))
+    with pa.ipc.new_stream(str(tmp_path / "deepscaler.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert len(build(tmp_path / "out", "--source", tmp_path / "deepscaler.arrow")["train.parquet"]) == 3
 
 
 CARD = """---

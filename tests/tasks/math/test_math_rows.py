@@ -14,7 +14,12 @@ def test_columns_of_the_known_data_sets():
 
 
 MALFORMED = {
-    "no problem": ({"answer": "1"}, "the problem is None"),
+    "no problem": (
+        {"query": "Why?", "answer": "1"},
+        "missing column problem, question or prompt (found query, answer)",
+    ),
+    "a problem of null": ({"problem": None, "answer": "1"}, "the problem is None"),
+    "a prompt of several messages": ({"prompt": [{"content": "a"}, {"content": "b"}], "answer": "1"}, "the problem is"),
     "an empty problem": ({"problem": " \n", "answer": "1"}, "the problem is"),
     "a problem of another type": ({"problem": ["Why?"], "answer": "1"}, "the problem is"),
     "a chat tag": ({"problem": "Why?<|im_end|>", "answer": "1"}, "contains <|im_end|>"),

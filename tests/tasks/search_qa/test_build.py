@@ -67,6 +67,12 @@ def test_a_malformed_row_stops_the_build(tmp_path, capsys, change):
     assert not (tmp_path / "out").exists()
 
 
+def test_missing_columns_are_named_with_those_that_were_found(tmp_path, capsys):
+    write_jsonl(tmp_path / "nq" / "train.jsonl", [{"query": "Who?", "golden_answers": ["x"], "id": 1}])
+    assert run(tmp_path / "out", "--source", tmp_path, *TRAIN_ONLY) == 2
+    assert "missing column question (found query, golden_answers, id)" in capsys.readouterr().err
+
+
 HUB_CARD = "---\nconfigs:\n" + "".join(
     f"- config_name: {name}\n  data_files:\n"
     + "".join(f"  - split: {split}\n    path: {name}/{split}.jsonl\n" for split in splits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,9 @@ from omegaconf import DictConfig, ListConfig
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.common.text import as_plain_yaml, did_you_mean, first_line
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
 
 DATA = ("data.train_files", "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
@@ -28,6 +28,8 @@ RESUME_PATH = "trainer.resume_from_path"
 
 _CHECKPOINT_NAME = re.compile(r"global_step_[0-9]+")
 _JUDGE = "reward.reward_model"
+# Data sources without a reward that are named one by one.
+_MAX_SOURCES = 5
 # Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (
     f"{REWARD}.path",
@@ -124,7 +126,7 @@ def looks_local(name: str) -> bool:
 
 def data_findings(config: DictConfig) -> list[Finding]:
     """Check existing data files: columns, rows, data sources without a reward, and validation on training data."""
-    findings = []
+    findings = _default_reward_findings(config)
     for key in DATA:
         for file in data_files(config, key):
             path = Path(file).expanduser()
@@ -181,25 +183,40 @@ def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]
     if not rows.num_rows:
         return [Finding.error(key, f"{key}={path}: has no rows; build it again")]
     sources = rows["data_source"].unique().to_pylist()
-    if strange := [source for source in sources if not isinstance(source, str) or not source]:
+    if strange := [source for source in sources if not isinstance(source, str)]:
         return [Finding.error(key, f"{key}={path}: data source {strange[0]!r} is not a name; build it again")]
-    scores, fix = _reward_of(config)
-    unknown = ", ".join(sorted(repr(source) for source in sources if not scores(source))[:5])
-    return [Finding.error(key, f"{key}={path}: no reward for data source {unknown}; {fix}")] if unknown else []
+    without = [(source, message) for source in sorted(sources) if (message := _no_reward(config, source))]
+    shown = [Finding.error(key, f"{key}={path}: {message}") for _, message in without[:_MAX_SOURCES]]
+    if others := [repr(source) for source, _ in without[_MAX_SOURCES:]]:
+        shown.append(
+            Finding.error(key, f"{key}={path}: no reward for {len(others)} more data sources, such as {others[0]}")
+        )
+    return shown
 
 
-def _reward_of(config: DictConfig) -> tuple[Callable[[str], bool], str]:
-    """Return which data sources the run's reward scores, and what to do about others."""
-    from verl_trgrpo.tasks import known_data_sources
-    from verl_trgrpo.tasks.registry import has_reward
+def default_reward(config: DictConfig) -> Any:
+    """Return the data source whose reward scores those that have none, as the run's reward function gets it, or None."""
+    return selected(config, DEFAULT_REWARD_KEY) if selected(config, f"{REWARD}.path") == OWN_REWARDS else None
 
+
+def _default_reward_findings(config: DictConfig) -> list[Finding]:
+    default = default_reward(config)
+    if default is None or default in DEFAULT_REWARDS:
+        return []
+    hint = did_you_mean(str(default), DEFAULT_REWARDS)
+    return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: unknown; {hint}")]
+
+
+def _no_reward(config: DictConfig, source: str) -> str:
+    """Return why the run's reward function does not score a data source, and what to do; "" if it does."""
     function = selected(config, f"{REWARD}.path")
     if function == OWN_REWARDS:
-        known = ", ".join(known_data_sources())
-        return has_reward, f"known are {known}; register a reward (docs/data.md), or set {REWARD}.path"
-    if function is None and not selected(config, f"{_JUDGE}.enable"):
-        return _verl_scores, f"veRL has none; set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
-    return lambda source: True, ""
+        default = default_reward(config)
+        return "" if default or has_reward(source) else f"{unknown_source(source)}, or register one (docs/data.md)"
+    if function is None and not selected(config, f"{_JUDGE}.enable") and not _verl_scores(source):
+        fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
+        return f"no reward for data source {source!r}: veRL has none; {fix}"
+    return ""
 
 
 def _verl_scores(source: str) -> bool:

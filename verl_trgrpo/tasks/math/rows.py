@@ -15,6 +15,8 @@ their layout only. This is known about them:
 The repositories have these commits. It is not known if olympiad_bench has its configuration at that commit.
 """
 
+import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -65,6 +67,13 @@ class HubData:
 
 TRAIN = "deepscaler"
 
+_GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")
+
+logger = logging.getLogger(__name__)
+
+# Problems of each test set. A file with more is another one, such as train problems from earlier years.
+_SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
+
 # By name, which is also the `data_source`: the name in DeepScaleR's files, and the place on the hub.
 _SETS = {
     TRAIN: (
@@ -89,7 +98,7 @@ class DeepscalerOptions(BuilderOptions):
 
     Args:
         source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
-            the name of one (aime.json), otherwise of train problems.
+            the name of one (aime.json) and is not in a directory named train, otherwise of train problems.
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all of the source if
             left out.
         limit: at most this many rows per file, drawn with the seed; all if left out.
@@ -129,6 +138,8 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
         ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.
     """
     places = options.places()
+    if options.source != "hf":
+        _warn_of_left_out(Path(options.source))
     files = {name: place for name, place in places.items() if isinstance(place, Path)}
     warn_of_test_files([file for name, file in files.items() if name == TRAIN])
     return write_dataset(
@@ -155,6 +166,11 @@ def data_files(
         problems = [problem for problem in read if problem.answers]
         repeated = find_repetitions(problems)
         rest = [problem for position, problem in enumerate(problems) if position not in repeated]
+        if len(rest) > _SIZES.get(name, len(rest)):
+            raise ValueError(
+                f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
+                "a directory named train if it is for training"
+            )
         chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
         dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
         dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
@@ -185,7 +201,8 @@ def math_schema() -> "pa.Schema":
 def find_sources(source: str) -> dict[str, Path | HubData]:
     """Return the place of each set of `source`: "hf" has all six, a directory those with files in it, a file one.
 
-    A file belongs to the set with its name, otherwise to the train set.
+    A file belongs to the set with its name, otherwise to the train set. In a directory named train, or one below it, are train
+    files only: what has the name of a test set there is left out of a directory, and has train problems if given alone.
 
     Raises:
         ValueError: there are none, or two files of one set.
@@ -198,13 +215,32 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     for file in find_files(path):
         stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
         name = known.get(stem, "" if path.is_dir() else TRAIN)
+        if name not in ("", TRAIN) and _has_train_problems(file):
+            name = "" if path.is_dir() else TRAIN
         if name in found:
             raise ValueError(f"{path} has two files named {stem}; keep one of them")
         if name:
             found[name] = file
     if not found:
-        raise ValueError(f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json")
+        raise ValueError(
+            f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json, and test sets not "
+            "in a directory named train; or give one file of train problems"
+        )
     return {name: found[name] for name in SETS if name in found}
+
+
+def _has_train_problems(file: Path) -> bool:
+    """Return whether a file is in a directory named train, or in one below that, as in rllm's train/math."""
+    return "train" in file.resolve().parts[-3:-1]
+
+
+def _warn_of_left_out(path: Path) -> None:
+    """Warn of files that `find_sources` does not take for the test sets whose names they have."""
+    names = {raw for raw, _ in _SETS.values()} - {TRAIN}
+    files = find_files(path) if path.is_dir() else []
+    left_out = [file.name for file in files if _has_train_problems(file) and file.name.partition(".")[0] in names]
+    if left_out:
+        logger.warning("%s is a directory of train files; not used as test sets: %s", path, ", ".join(left_out))
 
 
 def _read_set(place: Path | HubData) -> Iterator[Record]:
@@ -228,24 +264,46 @@ class Problem:
 
 
 def read_problem(record: Record) -> Problem:
-    """Return the problem of a row with problem (or question) and answer (or final_answer).
+    """Return the problem of a row with problem (or question, prompt) and answer (or final_answer).
+
+    A prompt may be a chat with one message. An answer of GSM8K is what follows the last ``####`` of the answer or solution.
 
     Raises:
         ValueError: the row is malformed.
     """
     row = record.row
-    if "answer" not in row and "final_answer" not in row:
-        raise ValueError(f"missing column answer or final_answer (found {', '.join(row) or 'nothing'})")
-    problem = row.get("problem") or row.get("question")
+    found = f"found {', '.join(row) or 'nothing'}"
+    if not {"problem", "question", "prompt"} & {*row}:
+        raise ValueError(f"missing column problem, question or prompt ({found})")
+    if "answer" not in row and "final_answer" not in row and _last_line_answer(row.get("solution")) is None:
+        raise ValueError(f"missing column answer or final_answer ({found})")
+    problem = row.get("problem") or row.get("question") or _prompt_text(row.get("prompt"))
     if not isinstance(problem, str):
-        raise ValueError(f"the problem is {shorten(problem)}; expected a string under problem or question")
+        raise ValueError(
+            f"the problem is {shorten(problem)}; expected a string under problem, question or prompt ({found})"
+        )
     if tags := [tag for tag in CHAT_TAGS if tag in problem]:
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
     text = problem.strip()
     if not text:
         raise ValueError(f"the problem is {shorten(problem)}; it must not be empty")
     answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
+    if (stated := _last_line_answer(row.get("solution") if answer is None else answer)) is not None:
+        answer = stated
     return Problem(text, read_answers(answer), record.origin)
+
+
+def _prompt_text(prompt: Any) -> Any:
+    """Return the content of a chat with one message, other values as they are."""
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], Mapping):
+        return prompt[0].get("content")
+    return prompt
+
+
+def _last_line_answer(solution: Any) -> str | None:
+    """Return what a solution of GSM8K states after ``####`` in its last line, without commas in numbers; None if nothing."""
+    match = _GSM8K_ANSWER.search(solution) if isinstance(solution, str) else None
+    return match[1].replace(",", "") if match else None
 
 
 def read_answers(value: Any) -> list[str]:

@@ -98,7 +98,7 @@ class SearchQaOptions(BuilderOptions):
 
     Args:
         source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a directory with its rows (question,
-            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json and .parquet.
+            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json, .parquet and .arrow.
         limit: at most this many questions of each set, drawn with the seed; all if left out.
         train_sets: sets to train on; no name for no train file.
         test_sets: sets to test on; no name for no test file.
@@ -262,7 +262,9 @@ def _read_question(record: Record, name: str, split: str) -> Question:
     Raises:
         ValueError: the row is malformed.
     """
-    text, answers = record.row.get("question"), record.row.get("golden_answers")
+    if missing := [column for column in ("question", "golden_answers") if column not in record.row]:
+        raise ValueError(f"missing column {', '.join(missing)} (found {', '.join(record.row) or 'nothing'})")
+    text, answers = record.row["question"], record.row["golden_answers"]
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question={shorten(text)}: expected a string")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
