@@ -69,7 +69,11 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
 
 
 def needs_critic(config: DictConfig) -> bool:
+<<<<<<< HEAD
     """Return what veRL's ``need_critic`` returns, without veRL."""
+=======
+    """veRL's ``need_critic``, without veRL."""
+>>>>>>> 38c011f (Warn about settings that another one switches off, and about those that the trainer does not read)
     enabled = selected(config, "critic.enable")
     return selected(config, "algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
 
@@ -164,6 +168,17 @@ def training_rows(config: DictConfig) -> int | None:
     return (min(rows, limit) if limit > 0 else rows) if files else None
 
 
+def columns_of(config: DictConfig, key: str) -> set[str] | None:
+    """Return the columns that some file under ``key`` has; None where one is missing or not a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return {name for file in data_files(config, key) for name in pq.read_schema(Path(file).expanduser()).names}
+    except (pa.ArrowException, OSError):
+        return None
+
+
 def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
     """Read the columns that veRL and the rewards need to their last row: a damaged file may have a sound schema."""
     import pyarrow as pa
@@ -244,13 +259,13 @@ def model_findings(config: DictConfig) -> list[Finding]:
 
 def context_length(config: DictConfig) -> int | None:
     """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
-    length = _decoder_value(
+    length = decoder_value(
         read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json"), "max_position_embeddings"
     )
     return length if isinstance(length, int) else None
 
 
-def _decoder_value(content: dict[str, Any], name: str) -> Any:
+def decoder_value(content: dict[str, Any], name: str) -> Any:
     """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
     return content.get(name, (content.get("text_config") or {}).get(name))
 
@@ -301,7 +316,7 @@ def _tokenizer_errors(model: Path, tokenizer: Path, config: DictConfig, trusted:
             f"{MODEL}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
-    size = _decoder_value(read_json(model / "config.json"), "vocab_size")
+    size = decoder_value(read_json(model / "config.json"), "vocab_size")
     if isinstance(size, int) and highest >= size:
         errors.append(
             f"{MODEL}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
