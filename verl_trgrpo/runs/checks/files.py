@@ -17,6 +17,7 @@ from verl_trgrpo.runs.compose import selected
 
 DATA = ("data.train_files", "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
+CRITIC = "critic.model.path"
 TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 REWARD = "reward.custom_reward_function"
 # This package's rewards.
@@ -60,7 +61,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
         TOKENIZER: "correct it, or leave it out",
     }
     if needs_critic(config):
-        fixes["critic.model.path"] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
+        fixes[CRITIC] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
     for key, fix in fixes.items():
         name = selected(config, key)
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
@@ -69,11 +70,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
 
 
 def needs_critic(config: DictConfig) -> bool:
-<<<<<<< HEAD
     """Return what veRL's ``need_critic`` returns, without veRL."""
-=======
-    """veRL's ``need_critic``, without veRL."""
->>>>>>> 38c011f (Warn about settings that another one switches off, and about those that the trainer does not read)
     enabled = selected(config, "critic.enable")
     return selected(config, "algorithm.adv_estimator") == "gae" if enabled is None else bool(enabled)
 
@@ -243,6 +240,10 @@ def model_findings(config: DictConfig) -> list[Finding]:
         findings.append(
             Finding.not_checked(MODEL, f"{MODEL}={name}: is a name on a hub; nothing is downloaded to check it")
         )
+    critic = str(selected(config, CRITIC))
+    if needs_critic(config) and not looks_local(critic) and not Path(critic).is_dir():
+        message = f"{CRITIC}={critic}: is a name on a hub; the critic's settings were not checked by veRL's own classes"
+        findings.append(Finding.not_checked(CRITIC, message))
     errors = _code_errors(path, tokenizer, trusted, MODEL)
     # Opening a model that brings code of its own would fail for the same reason.
     if not errors and path.is_dir() and not (path / "config.json").is_file():
