@@ -17,6 +17,7 @@ from omegaconf import ListConfig
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.checks.parallel import missing_trackers
 from verl_trgrpo.runs.checks.resume import resume_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, quoted
 from verl_trgrpo.runs.driver import Driver
@@ -142,6 +143,8 @@ def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | No
             "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "
             'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
         )
+    for name, package in missing_trackers(run.config).items():
+        problems.append(f"trainer.logger={name}: {package} is not installed; pip install {package}, or leave it out")
     raise_invalid(problems)
     for warning in report.messages(Level.WARNING):
         print(f"warning: {warning}", file=stream, flush=True)

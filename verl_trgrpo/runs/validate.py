@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
+from verl_trgrpo.runs.checks.batches import batch_findings, total_steps, warm_up_findings
 from verl_trgrpo.runs.checks.files import data_findings, missing_files, model_findings, training_rows
 from verl_trgrpo.runs.checks.structure import key_findings, section_findings
 from verl_trgrpo.runs.compose import ComposedRun, flat, verl_defaults
@@ -120,14 +120,24 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
         from verl_trgrpo.runs.checks.lengths import length_findings
         from verl_trgrpo.runs.checks.loss import loss_findings
+        from verl_trgrpo.runs.checks.parallel import machine_findings, parallel_findings
         from verl_trgrpo.runs.checks.resume import saving_findings
         from verl_trgrpo.runs.checks.reward_function import reward_findings
         from verl_trgrpo.runs.checks.rules import rule_findings
+        from verl_trgrpo.runs.checks.switched_off import changed_values, switch_findings
+        from verl_trgrpo.runs.checks.unread import unread_findings
 
         rows = training_rows(config)
+        findings = rule_findings(config)
+        changed = changed_values(config, run.defaults)
+        for more in (switch_findings(config, changed), unread_findings(run, changed)):
+            findings += outside(findings, more)
         return [
-            *rule_findings(config),
+            *findings,
             *batch_findings(config, rows),
+            *parallel_findings(config),
+            *warm_up_findings(config, total_steps(config, rows)),
+            *machine_findings(config),
             *length_findings(config),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),

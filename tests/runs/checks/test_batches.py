@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.batches import batch_findings, total_steps
+from verl_trgrpo.runs.checks.batches import batch_findings, total_steps, warm_up_findings
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 # 64 prompts of 8 responses, 32 prompts an update, 4 GPUs.
@@ -71,3 +71,18 @@ def test_more_steps_than_the_epochs_have_is_a_warning():
     assert "64 steps" in finding.message and "trainer.total_epochs=16" in finding.message
     assert found(64, 1) == found(1000, 16) == found("null", 1) == found(1000, 1, rows=None) == []
     assert summary(found(1000, 1, rows=7)) == [("data.train_batch_size", Level.ERROR)]
+
+
+def test_a_warm_up_that_is_longer_than_the_run_is_a_warning():
+    key = f"{ACTOR}.optim.lr_warmup_steps"
+    config = composed([f"{key}=50"]).config
+    [finding] = warm_up_findings(config, 50)
+    assert finding.where == key and finding.level is Level.WARNING and f"{key}=50" in finding.message
+    assert warm_up_findings(config, 51) == [] and warm_up_findings(config, None) == []
+    assert warm_up_findings(composed().config, 1) == []
+
+
+def test_a_warm_up_counts_the_updates_of_each_step():
+    mode = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=4"]
+    config = composed([f"{ACTOR}.optim.lr_warmup_steps=50", *mode]).config
+    assert warm_up_findings(config, 20) == [] and len(warm_up_findings(config, 10)) == 1

@@ -33,3 +33,9 @@ def test_probabilities_that_the_clip_silences_are_a_warning(sound_run):
     # w = clip(2 (sigmoid(9 p) - 0.25), 1, 1.4) is above 1.24 from p = 0.212.
     assert "[0.8, 1.24]" in finding.message and "0.212 to 1.000 and A > 0" in finding.message
     assert findings(sound_run, *clip) == []
+
+
+def test_the_lower_bound_of_cispo_may_be_out_of_reach(sound_run):
+    given = (f"{ACTOR}.clip_ratio_low=10", f"{ACTOR}.clip_ratio_high=0.2", "algorithm=grpo")
+    assert findings(sound_run, *given, f"{LOSS}.loss_mode=cispo") == []
+    assert len(findings(sound_run, *given)) == 1

@@ -9,6 +9,10 @@ from verl_trgrpo.runs.checks.rules import RULES, rule_findings
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 ERROR, WARNING = Level.ERROR, Level.WARNING
+CORRECTION, VALIDATION = "algorithm.rollout_correction", f"{ROLLOUT}.val_kwargs"
+OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
+DAPO = ("reward.reward_manager.name=dapo",)
+FILTER = ("algorithm.filter_groups.enable=true", "trainer.v1.sampler.custom_sampler.path=null")
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
     (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
@@ -28,15 +32,48 @@ CASES = (
     ),
     ([f"{ACTOR}.optim.lr=0.02"], f"{ACTOR}.optim.lr", WARNING, "0.02"),
     (["reward.reward_manager.source=register"], "reward.reward_manager.name", WARNING, "source=register"),
+    ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"],
+     f"{CORRECTION}.rollout_is", WARNING, "bypass_mode=true"),
+    ([f"{CORRECTION}.rollout_rs=token_k1", f"{ROLLOUT}.calculate_log_probs=false"],
+     f"{CORRECTION}.rollout_rs", WARNING, "calculate_log_probs=false"),
+    ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold=null"],
+     f"{CORRECTION}.rollout_is", WARNING, "rollout_is_threshold=null"),
+    ([f"{CORRECTION}.rollout_rs=token_k1"], f"{CORRECTION}.rollout_rs", ERROR, "rollout_rs_threshold=null"),
+    ([f"{CORRECTION}.loss_type=reinforce", f"{CORRECTION}.bypass_mode=true"],
+     f"{CORRECTION}.loss_type", WARNING, "loss_mode=tr_grpo"),
+    ([f"{CORRECTION}.bypass_mode=true", f"{ROLLOUT}.calculate_log_probs=false"],
+     f"{CORRECTION}.bypass_mode", ERROR, "calculate_log_probs=false"),
+    (["trainer.val_only=true", "trainer.val_before_train=false"], "trainer.val_only", ERROR, "val_before_train=false"),
+    (["trainer.critic_warmup=20"], "trainer.critic_warmup", ERROR, "20"),
+    (["trainer.balance_batch=false"], "trainer.balance_batch", WARNING, "false"),
+    ([f"{VALIDATION}.do_sample=true"], f"{VALIDATION}.do_sample", WARNING, "temperature=0"),
+    ([f"{VALIDATION}.temperature=0.6"], f"{VALIDATION}.temperature", WARNING, "do_sample=false"),
+    ([f"{VALIDATION}.n=4"], f"{VALIDATION}.n", WARNING, "temperature=0"),
+    ([f"{ROLLOUT}.do_sample=false"], f"{ROLLOUT}.do_sample", WARNING, "temperature=1.0"),
+    ([f"{ROLLOUT}.multi_turn.enable=true", "data.train_files={train}"],
+     f"{ROLLOUT}.multi_turn.enable", WARNING, "default_agent_loop=single_turn_agent"),
+    ([f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", WARNING, "reward.reward_manager.name=naive"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", ERROR, "max_response_length=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 600}}", "+reward.reward_kwargs.max_resp_len=512"],
+     f"{OVERLONG}.len", ERROR, "max_resp_len=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=1024"],
+     "reward.reward_kwargs.max_resp_len", WARNING, "max_response_length=512"),
+    ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], f"{ACTOR}.loss_agg_mode", WARNING, "loss_scale_factor=null"),
+    ([f"{ACTOR}.ppo_micro_batch_size=8"], f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu"),
+    ([f"{ROLLOUT}.log_prob_micro_batch_size=8"],
+     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu"),
+    ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
+     "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
+    ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("rule", "case"), list(zip(RULES, CASES, strict=True)), ids=lambda each: getattr(each, "key", "")
 )
-def test_a_setting_without_what_it_needs_is_reported(rule, case):
+def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
     overrides, key, level, part = case
-    config = composed(overrides).config
+    config = composed([each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]).config
     found = rule_findings(config)
     assert summary(found) == [(key, level)] and rule.key == key
     assert found[0].message.startswith(f"{key}=") and part in found[0].message and "{" not in found[0].message
@@ -52,6 +89,19 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case):
         [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
         ["reward.reward_manager.name=dapo"],
         ["reward.reward_manager.source=register", "reward.custom_reward_function.path=mine.py"],
+        [f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1", f"{CORRECTION}.rollout_rs_threshold=2"],
+        [f"{CORRECTION}.bypass_mode=true"],
+        [f"{CORRECTION}.loss_type=reinforce", f"{ACTOR}.policy_loss.loss_mode=bypass_mode"],
+        ["trainer.val_only=true"],
+        ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
+        ["trainer.balance_batch=false", "trainer.use_v1=false"],
+        [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
+        [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
+        [f"{ROLLOUT}.multi_turn.enable=true", "data.train_files=/no/such/file.parquet"],
+        [*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=512"],
+        [f"+{OVERLONG}={{enable: false}}"],
+        [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
+        [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
     ],
 )
 def test_settings_that_have_what_they_need_are_not(overrides):

@@ -8,6 +8,7 @@ from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.runs.checks.files import model_findings
 from verl_trgrpo.runs.checks.verl_dataclasses import verl_findings
 
 ACTOR, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.model"
@@ -71,3 +72,11 @@ def test_lora_where_verl_does_not_find_vllm_is_not_checked(sound_run, monkeypatc
 @pytest.mark.skipif(any(importlib.metadata.distributions(name="vllm")), reason="veRL finds vLLM")
 def test_a_sound_lora_is_not_an_error_without_vllm(sound_run):
     assert all(level is Level.NOT_CHECKED for _, level in summary(findings(sound_run, *LORA)))
+
+
+def test_a_critic_on_a_hub_is_not_built(sound_run):
+    run = composed([*sound_run, *CRITIC, "critic.model.path=nobody/critic", "critic.ppo_micro_batch_size=3"])
+    assert verl_findings(run.config, run.defaults) == []
+    assert [(found.where, found.level) for found in model_findings(run.config)] == [
+        ("critic.model.path", Level.NOT_CHECKED)
+    ]

@@ -66,6 +66,29 @@ def _length_findings(config: DictConfig, rows: int | None) -> list[Finding]:
     return [Finding.warning(key, message)]
 
 
+def warm_up_findings(config: DictConfig, steps: int | None) -> list[Finding]:
+    """Warn about a learning rate that is never reached, because its warm-up is longer than the run.
+
+    Args:
+        config: of the run.
+        steps: of the run, at most; None if they are not known.
+    """
+    if steps is None:
+        return []
+    # The schedule counts updates of the weights between two synchronizations of a separate rollout engine.
+    mode = config.trainer.v1.trainer_mode
+    updates = steps * ((config.trainer.v1.get(mode) or {}).get("parameter_sync_step") or 1)
+    key = f"{ACTOR}.optim.lr_warmup_steps"
+    warm_up = config.actor_rollout_ref.actor.optim.lr_warmup_steps
+    if warm_up is None or warm_up < updates:
+        return []
+    message = (
+        f"{key}={warm_up}: the run has {updates} steps, so {ACTOR}.optim.lr={config.actor_rollout_ref.actor.optim.lr} is never "
+        "reached; lower it"
+    )
+    return [Finding.warning(key, message)]
+
+
 def _tensor_parallel_findings(config: DictConfig) -> list[Finding]:
     rollout, gpus = config.actor_rollout_ref.rollout, _gpus(config)
     key = f"{ROLLOUT}.tensor_model_parallel_size"

@@ -17,6 +17,7 @@ from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_
 
 DATA = ("data.train_files", "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
+CRITIC = "critic.model.path"
 TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 REWARD = "reward.custom_reward_function"
 # This package's rewards.
@@ -62,7 +63,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
         TOKENIZER: "correct it, or leave it out",
     }
     if needs_critic(config):
-        fixes["critic.model.path"] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
+        fixes[CRITIC] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
     for key, fix in fixes.items():
         name = selected(config, key)
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
@@ -166,6 +167,17 @@ def training_rows(config: DictConfig) -> int | None:
     return (min(rows, limit) if limit > 0 else rows) if files else None
 
 
+def columns_of(config: DictConfig, key: str) -> set[str] | None:
+    """Return the columns that some file under ``key`` has; None where one is missing or not a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return {name for file in data_files(config, key) for name in pq.read_schema(Path(file).expanduser()).names}
+    except (pa.ArrowException, OSError):
+        return None
+
+
 def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
     """Read the columns that veRL and the rewards need to their last row: a damaged file may have a sound schema."""
     import pyarrow as pa
@@ -245,6 +257,10 @@ def model_findings(config: DictConfig) -> list[Finding]:
         findings.append(
             Finding.not_checked(MODEL, f"{MODEL}={name}: is a name on a hub; nothing is downloaded to check it")
         )
+    critic = str(selected(config, CRITIC))
+    if needs_critic(config) and not looks_local(critic) and not Path(critic).is_dir():
+        message = f"{CRITIC}={critic}: is a name on a hub; the critic's settings were not checked by veRL's own classes"
+        findings.append(Finding.not_checked(CRITIC, message))
     errors = _code_errors(path, tokenizer, trusted, MODEL)
     # Opening a model that brings code of its own would fail for the same reason.
     if not errors and path.is_dir() and not (path / "config.json").is_file():
@@ -261,13 +277,13 @@ def model_findings(config: DictConfig) -> list[Finding]:
 
 def context_length(config: DictConfig) -> int | None:
     """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
-    length = _decoder_value(
+    length = decoder_value(
         read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json"), "max_position_embeddings"
     )
     return length if isinstance(length, int) else None
 
 
-def _decoder_value(content: dict[str, Any], name: str) -> Any:
+def decoder_value(content: dict[str, Any], name: str) -> Any:
     """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
     return content.get(name, (content.get("text_config") or {}).get(name))
 
@@ -318,7 +334,7 @@ def _tokenizer_errors(model: Path, tokenizer: Path, config: DictConfig, trusted:
             f"{MODEL}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
-    size = _decoder_value(read_json(model / "config.json"), "vocab_size")
+    size = decoder_value(read_json(model / "config.json"), "vocab_size")
     if isinstance(size, int) and highest >= size:
         errors.append(
             f"{MODEL}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "

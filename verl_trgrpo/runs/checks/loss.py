@@ -25,9 +25,10 @@ def loss_findings(config: DictConfig) -> list[Finding]:
 
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     findings = _kl_findings(config)
-    clip_findings = _errors_of(lambda: clip_range_of(actor))
-    findings += clip_findings
     loss = actor.policy_loss
+    # CISPO's lower bound is meant to be out of reach: veRL's example sets clip_ratio_low=10.
+    clip_findings = [] if loss.loss_mode == "cispo" else _errors_of(lambda: clip_range_of(actor))
+    findings += clip_findings
     if not isinstance(loss, TokenWeighting):
         return findings
     if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):

@@ -12,11 +12,26 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
-from verl_trgrpo.runs.checks.files import MANAGER, OWN_MANAGER, OWN_REWARDS, REWARD, has_own_manager
+from verl_trgrpo.runs.checks.files import (
+    MANAGER,
+    OWN_MANAGER,
+    OWN_REWARDS,
+    REWARD,
+    columns_of,
+    has_own_manager,
+    needs_critic,
+)
 from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
+_VALIDATION = f"{ROLLOUT}.val_kwargs"
+_AGENT = f"{ROLLOUT}.agent"
+_CORRECTION = "algorithm.rollout_correction"
+_BYPASS = f"{_CORRECTION}.bypass_mode"
+_LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
+_REWARD_OPTIONS = "reward.reward_kwargs"
+_OVERLONG = f"{_REWARD_OPTIONS}.overlong_buffer_cfg"
 
 
 class Values:
@@ -39,6 +54,7 @@ class Rule:
         otherwise: reason and fix. ``{KEY}`` becomes ``KEY=value``.
         asked: returns True for values that ask for the setting; by default, if the value of `key` is true.
         level: of the finding.
+        v1: the rule is one of veRL's v1 trainer, and does not hold for the older one.
     """
 
     key: str
@@ -46,14 +62,53 @@ class Rule:
     otherwise: str
     asked: Callable[[Values], Any] | None = None
     level: Level = Level.ERROR
+    v1: bool = False
 
     def findings(self, values: Values) -> list[Finding]:
         """Return a finding if the setting is asked for and what it needs is missing."""
         asked = values[self.key] if self.asked is None else self.asked(values)
-        if not asked or self.needs(values):
+        if not asked or self.needs(values) or (self.v1 and not values["trainer.use_v1"]):
             return []
-        reason = re.sub(r"\{([\w.]+)\}", lambda found: f"{found[1]}={as_plain_yaml(values[found[1]])}", self.otherwise)
-        return [Finding(self.level, self.key, f"{self.key}={as_plain_yaml(values[self.key])}: {reason}")]
+        message = f"{self.key}={as_plain_yaml(values[self.key])}: {filled(self.otherwise, values)}"
+        return [Finding(self.level, self.key, message)]
+
+
+def filled(reason: str, values: Values) -> str:
+    """Return a reason with ``KEY=value`` in the place of each ``{KEY}``."""
+    return re.sub(r"\{([\w.]+)\}", lambda found: f"{found[1]}={as_plain_yaml(values[found[1]])}", reason)
+
+
+def _never(values: Values) -> bool:
+    """Return False: nothing makes the setting work."""
+    return False
+
+
+def _corrected_in_loss(values: Values) -> bool:
+    """Return True for the loss that corrects by itself; it reads ``policy_loss.rollout_correction``."""
+    return values[f"{_LOSS}.loss_mode"] == "bypass_mode"
+
+
+def _correction_rule(name: str) -> Rule:
+    """Return the rule of one kind of rollout correction, which the trainer computes from two sets of log-probabilities."""
+    return Rule(
+        f"{_CORRECTION}.{name}",
+        lambda v: v[_LOG_PROBS] and not v[_BYPASS],
+        f"has no effect with {{{_BYPASS}}} and {{{_LOG_PROBS}}}, responses are not corrected; set them to false and true",
+        level=Level.WARNING,
+        v1=True,
+    )
+
+
+def _overlong(values: Values) -> bool:
+    return bool(values[f"{_OVERLONG}.enable"])
+
+
+def _may_call_tools(values: Values) -> bool:
+    """Return True if the run may have another agent loop than veRL's for one turn, by default or for some rows."""
+    if values[f"{_AGENT}.default_agent_loop"] != "single_turn_agent":
+        return True
+    columns = columns_of(values.config, "data.train_files")
+    return columns is None or "agent_name" in columns
 
 
 # One row for each rule; tests/runs/checks/test_rules.py has one case for each.
@@ -122,6 +177,152 @@ RULES = (
         f"in the wrong place; set {MANAGER}.source=importlib {MANAGER}.module.path={OWN_MANAGER}, which has veRL's managers",
         asked=lambda v: v[f"{REWARD}.path"] == OWN_REWARDS,
         level=Level.WARNING,
+    ),
+    _correction_rule("rollout_is"),
+    _correction_rule("rollout_rs"),
+    Rule(
+        f"{_CORRECTION}.rollout_is",
+        lambda v: v[f"{_CORRECTION}.rollout_is_threshold"] is not None,
+        f"has no effect with {{{_CORRECTION}.rollout_is_threshold}}; set that to 2.0, or another bound of the weights",
+        level=Level.WARNING,
+    ),
+    Rule(
+        f"{_CORRECTION}.rollout_rs",
+        lambda v: v[f"{_CORRECTION}.rollout_rs_threshold"] is not None or v[_BYPASS] or not v[_LOG_PROBS],
+        f"{{{_CORRECTION}.rollout_rs_threshold}} ends the run at its first step; set that",
+    ),
+    Rule(
+        f"{_CORRECTION}.loss_type",
+        _corrected_in_loss,
+        f"veRL's v1 trainer does not read it, the loss stays {{{_LOSS}.loss_mode}}; set {_LOSS}.loss_mode=bypass_mode and "
+        f"{_LOSS}.rollout_correction.loss_type",
+        asked=lambda v: v[f"{_CORRECTION}.loss_type"] not in (None, "ppo_clip"),
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        _BYPASS,
+        lambda v: v[_LOG_PROBS],
+        f"takes the log-probabilities of the rollout, which are not there with {{{_LOG_PROBS}}}: the first step fails; set "
+        "that to true",
+    ),
+    Rule(
+        "trainer.val_only",
+        lambda v: v["trainer.val_before_train"],
+        "with {trainer.val_before_train} the run would train instead of validating; set that to true",
+    ),
+    Rule(
+        "trainer.critic_warmup",
+        lambda v: needs_critic(v.config),
+        "the run has no critic, and the policy would not be updated before that step; set it to 0",
+        asked=lambda v: v["trainer.critic_warmup"] > 1,
+    ),
+    Rule(
+        "trainer.balance_batch",
+        lambda v: v["trainer.balance_batch"],
+        "has no effect, veRL's v1 trainer always balances the tokens of its GPUs and so reorders a batch; remove it",
+        asked=lambda v: True,
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{_VALIDATION}.do_sample",
+        lambda v: v[f"{_VALIDATION}.temperature"] > 0,
+        f"has no effect, {{{_VALIDATION}.temperature}} makes validation greedy; set that to 1.0, or this to false",
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{_VALIDATION}.temperature",
+        lambda v: v[f"{_VALIDATION}.do_sample"],
+        f"validation samples at it, veRL's v1 trainer does not read {{{_VALIDATION}.do_sample}}; set that to true, or this to "
+        "0 for greedy responses",
+        asked=lambda v: v[f"{_VALIDATION}.temperature"] > 0,
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{_VALIDATION}.n",
+        lambda v: v[f"{_VALIDATION}.temperature"] > 0,
+        f"{{{_VALIDATION}.temperature}} makes all responses to a prompt equal; set this to 1, or that to 1.0",
+        asked=lambda v: v[f"{_VALIDATION}.n"] > 1,
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{ROLLOUT}.do_sample",
+        _never,
+        f"has no effect, training samples at {{{ROLLOUT}.temperature}}; remove it",
+        asked=lambda v: v[f"{ROLLOUT}.do_sample"] is False,
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{ROLLOUT}.multi_turn.enable",
+        _may_call_tools,
+        f"has no effect with {{{_AGENT}.default_agent_loop}} and rows without agent_name, responses have one turn; set that to "
+        "tool_agent",
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        f"{_OVERLONG}.enable",
+        lambda v: v[f"{MANAGER}.name"] == "dapo",
+        f"has no effect with {{{MANAGER}.name}}; set that to dapo",
+        level=Level.WARNING,
+    ),
+    Rule(
+        f"{_OVERLONG}.enable",
+        lambda v: v[f"{MANAGER}.name"] != "dapo" or v[f"{_REWARD_OPTIONS}.max_resp_len"] is not None,
+        f"needs {_REWARD_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that to "
+        "{data.max_response_length}",
+    ),
+    Rule(
+        f"{_OVERLONG}.len",
+        lambda v: 0 < (v[f"{_OVERLONG}.len"] or 0) <= (v[f"{_REWARD_OPTIONS}.max_resp_len"] or float("inf")),
+        f"must be at least 1 and at most {{{_REWARD_OPTIONS}.max_resp_len}}, or veRL's reward workers fail; correct it",
+        asked=lambda v: _overlong(v) and v[f"{MANAGER}.name"] == "dapo",
+    ),
+    Rule(
+        f"{_REWARD_OPTIONS}.max_resp_len",
+        lambda v: (v[f"{_REWARD_OPTIONS}.max_resp_len"] or 0) - (v[f"{_OVERLONG}.len"] or 0) < v["data.max_response_length"],
+        f"less {{{_OVERLONG}.len}} is not below {{data.max_response_length}}, so no response is ever penalized; set it to that",
+        asked=_overlong,
+        level=Level.WARNING,
+    ),
+    Rule(
+        f"{ACTOR}.loss_agg_mode",
+        lambda v: v[f"{ACTOR}.loss_scale_factor"] is not None,
+        f"with {{{ACTOR}.loss_scale_factor}} veRL divides by the longest response of a micro-batch, so the loss depends on how "
+        f"a batch is cut; set that to {{data.max_response_length}}",
+        asked=lambda v: v[f"{ACTOR}.loss_agg_mode"] == "seq-mean-token-sum-norm",
+        level=Level.WARNING,
+    ),
+    *(
+        Rule(
+            f"{section}.{name}",
+            lambda v, key=f"{section}.{name}_per_gpu": v[f"{ACTOR}.use_dynamic_bsz"] or v[key] is not None,
+            f"veRL's v1 trainer does not read it and fails without {name}_per_gpu; set {section}.{name}_per_gpu instead",
+            v1=True,
+        )
+        for section, name in ((ACTOR, "ppo_micro_batch_size"), (ROLLOUT, "log_prob_micro_batch_size"))
+    ),
+    Rule(
+        "algorithm.filter_groups.max_num_gen_batches",
+        _never,
+        "veRL's v1 trainer does not stop after that many batches; remove it, max_inflight_gen_batches bounds how many are "
+        "drawn at a time",
+        asked=lambda v: v["algorithm.filter_groups.enable"] and v["algorithm.filter_groups.max_num_gen_batches"] > 0,
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        "data.gen_batch_size",
+        lambda v: not v["algorithm.filter_groups.enable"],
+        "has no effect with {algorithm.filter_groups.enable}, prompts are drawn one by one; remove it",
+        asked=lambda v: v["data.gen_batch_size"] not in (None, 1),
+        level=Level.WARNING,
+        v1=True,
     ),
 )  # fmt: skip
 

@@ -13,7 +13,6 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.common.findings import Finding, messages_of
-from verl_trgrpo.runs.checks.files import looks_local
 from verl_trgrpo.runs.compose import selected
 
 _ACTOR = "actor_rollout_ref.actor"
@@ -53,9 +52,10 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         nodes = [node for node in _NODES if "_target_" in (selected(config, node) or {})]
-        if Path(str(config.actor_rollout_ref.model.path)).expanduser().is_dir():  # it reads the model's files
+        if _is_local(config.actor_rollout_ref.model.path):  # it reads the model's files
             nodes.append("actor_rollout_ref.model")
-        if need_critic(config) and not _is_missing_path(selected(config, "critic.model.path")):
+        has_critic = need_critic(config) and _is_local(selected(config, "critic.model.path"))
+        if has_critic:
             nodes.append("critic")
         findings = []
         for key in nodes:
@@ -65,12 +65,12 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
                 OmegaConf.update(config, key, selected(defaults, key), merge=False)
         if need_reference_policy(config):
             findings += _build_findings("actor_rollout_ref.ref", _reference(config))
-        return findings or _validate_config_findings(config, need_reference_policy(config), need_critic(config))
+        return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
 
 
-def _is_missing_path(name: Any) -> bool:
-    """Return True for a path that does not exist, which the check of files reports."""
-    return looks_local(str(name)) and not Path(str(name)).expanduser().is_dir()
+def _is_local(name: Any) -> bool:
+    """Return True for a directory of this machine; veRL would ask a hub for another name while it builds the dataclass."""
+    return Path(str(name)).expanduser().is_dir()
 
 
 def _reference(config: DictConfig) -> DictConfig:

@@ -1,0 +1,100 @@
+"""One case for each row of the table of settings that another one switches off."""
+
+import pytest
+
+from tests.conftest import composed
+from tests.runs.validation import summary
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.checks.switched_off import SWITCHES, changed_values, switch_findings
+
+ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
+COSINE = f"{OPTIM}.lr_scheduler_type=cosine"
+# A setting for nothing, and what it needs (None: nothing helps); in the order of the table.
+CASES = (
+    ("critic.ppo_epochs=2", ["algorithm.adv_estimator=gae"]),
+    ("algorithm.kl_ctrl.kl_coef=0.1", ["algorithm.use_kl_in_reward=true"]),
+    ("algorithm.kl_ctrl.horizon=5", ["algorithm.kl_ctrl.type=adaptive"]),
+    (f"{ACTOR}.kl_loss_coef=0.1", [f"{ACTOR}.use_kl_loss=true"]),
+    ("actor_rollout_ref.ref.fsdp_config.param_offload=true", ["algorithm.use_kl_in_reward=true"]),
+    ("algorithm.pf_ppo.weight_pow=3", ["algorithm.use_pf_ppo=true"]),
+    ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
+    ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),
+    ("algorithm.norm_adv_by_std_in_grpo=false", ["algorithm.adv_estimator=grpo"]),
+    (f"{CORRECTION}.rollout_is_threshold=3", [f"{CORRECTION}.rollout_is=token"]),
+    (f"{CORRECTION}.rollout_rs_threshold=3", [f"{CORRECTION}.rollout_rs=token_k1"]),
+    (f"{ACTOR}.clip_ratio=0.3", [f"{ACTOR}.clip_ratio_low=null"]),
+    (f"{ACTOR}.loss_scale_factor=512", [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]),
+    (f"{LOSS}.clip_cov_ratio=0.1", [f"{LOSS}.loss_mode=clip_cov"]),
+    (f"{LOSS}.ppo_kl_coef=0.2", [f"{LOSS}.loss_mode=kl_cov"]),
+    (f"{LOSS}.dro_beta=0.2", [f"{LOSS}.loss_mode=dro"]),
+    (f"{ACTOR}.tau_neg=1.1", [f"{LOSS}.loss_mode=sapo"]),
+    (f"{ACTOR}.ppo_micro_batch_size_per_gpu=8", [f"{ACTOR}.use_dynamic_bsz=false"]),
+    (f"{ACTOR}.ppo_max_token_len_per_gpu=8000", [f"{ACTOR}.use_dynamic_bsz=true"]),
+    (f"{OPTIM}.total_training_steps=50", None),
+    (f"{OPTIM}.lr_warmup_steps_ratio=0.1", [f"{OPTIM}.lr_warmup_steps=-1"]),
+    (f"{OPTIM}.min_lr_ratio=0.1", [COSINE]),
+    (f"{ACTOR}.fsdp_config.use_orig_params=true", [f"{ACTOR}.strategy=fsdp"]),
+    (f"{ACTOR}.fsdp_config.offload_policy=true", [f"{ACTOR}.strategy=fsdp2"]),
+    (f"{MODEL}.lora_alpha=32", [f"{MODEL}.lora_rank=8"]),
+    (f"{MODEL}.fused_kernel_options.impl_backend=triton", [f"{MODEL}.use_fused_kernels=true"]),
+    (f"{MODEL}.tiled_mlp.num_shards=8", [f"{MODEL}.tiled_mlp.enabled=true"]),
+    (f"{MODEL}.mtp.num_speculative_tokens=3", [f"{MODEL}.mtp.enable=true"]),
+    (f"{ACTOR}.fsdp_config.qat.group_size=32", [f"{ACTOR}.fsdp_config.qat.enable=true"]),
+    (f"{ROLLOUT}.prometheus.port=9091", [f"{ROLLOUT}.prometheus.enable=true"]),
+    (f"{ROLLOUT}.disaggregation.prefill_replicas=2", [f"{ROLLOUT}.disaggregation.enabled=true"]),
+    (f"{ROLLOUT}.trace.token2text=true", [f"{ROLLOUT}.trace.backend=mlflow"]),
+    ("reward.reward_model.model_path=judge", ["reward.reward_model.enable=true"]),
+    ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
+    ("data.filter_overlong_prompts_workers=4", ["data.filter_overlong_prompts=true"]),
+    ("trainer.max_actor_ckpt_to_keep=2", ["trainer.save_freq=10"]),
+    ("trainer.resume_from_path=x/global_step_5", ["trainer.resume_mode=resume_path"]),
+    ("trainer.v1.colocate_async.num_warmup_batches=2", ["trainer.v1.trainer_mode=colocate_async"]),
+    ("trainer.v1.separate_async.parameter_sync_step=2", ["trainer.v1.trainer_mode=separate_async"]),
+)  # fmt: skip
+# What a case needs so that the row is asked at all.
+GIVEN = {
+    "algorithm.kl_ctrl.horizon": ["algorithm.use_kl_in_reward=true"],
+    "algorithm.norm_adv_by_std_in_grpo": ["algorithm.adv_estimator=rloo"],
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": [f"{ACTOR}.use_dynamic_bsz=true"],
+    f"{OPTIM}.lr_warmup_steps_ratio": [f"{OPTIM}.lr_warmup_steps=5"],
+    f"{ACTOR}.fsdp_config.use_orig_params": [f"{ACTOR}.strategy=fsdp2"],
+    "data.filter_overlong_prompts_workers": ["data.filter_overlong_prompts=false"],
+}
+
+
+def found(*overrides):
+    run = composed(overrides)
+    return switch_findings(run.config, changed_values(run.config, run.defaults))
+
+
+@pytest.mark.parametrize(
+    ("switch", "case"), list(zip(SWITCHES, CASES, strict=True)), ids=lambda each: getattr(each, "keys", [""])[0]
+)
+def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(switch, case):
+    override, on = case
+    key, _, value = override.partition("=")
+    assert switch.covers(key)
+    [finding] = found(override, *GIVEN.get(key, []))
+    assert summary([finding]) == [(key, Level.WARNING)]
+    assert finding.message.startswith(f"{key}={value}") and "{" not in finding.message
+    if on is not None:
+        assert key not in [each.where for each in found(override, *GIVEN.get(key, []), *on)]
+
+
+def test_many_settings_of_one_row_are_one_finding():
+    [finding] = found(
+        *(f"critic.{name}" for name in ("ppo_epochs=2", "shuffle=true", "optim.lr=1e-4", "cliprange_value=1"))
+    )
+    assert "critic.ppo_epochs=2" in finding.message and "adv_estimator=grpo" in finding.message
+
+
+def test_the_older_trainer_is_not_known():
+    assert found("critic.ppo_epochs=2", "trainer.use_v1=false") == []
+
+
+def test_a_value_that_is_written_out_or_only_refers_is_not_changed():
+    run = composed(["data.max_response_length=100", f"{ACTOR}.clip_ratio=0.2", f"{ACTOR}.rollout_n=8"])
+    changed = changed_values(run.config, run.defaults)
+    assert changed["data.max_response_length"] == 100
+    assert not {f"{ACTOR}.clip_ratio", f"{ACTOR}.rollout_n", f"{ROLLOUT}.response_length"} & changed.keys()

@@ -1,0 +1,321 @@
+"""Check settings that another setting switches off, by a table: keys, what they need, and why they have no effect without it.
+
+Every row was read in the code of veRL 0.9.1: the v1 trainer, its workers and its FSDP engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml
+from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT
+from verl_trgrpo.runs.checks.files import needs_critic
+from verl_trgrpo.runs.checks.rules import Values, filled
+from verl_trgrpo.runs.compose import flat
+
+_MODEL = "actor_rollout_ref.model"
+_REF = "actor_rollout_ref.ref"
+_LOSS = f"{ACTOR}.policy_loss"
+_OPTIM = f"{ACTOR}.optim"
+_CORRECTION = "algorithm.rollout_correction"
+_FSDP = ("fsdp", "fsdp2")
+# veRL's estimators that take no standard deviation, or always the same one.
+_WITHOUT_STD = ("gae", "remax", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
+# Keys that a message shows, at most.
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Settings that have an effect only where other settings allow it.
+
+    Args:
+        keys: patterns of the settings; those that differ from their defaults are reported together.
+        on: returns True for values with which the settings have an effect.
+        otherwise: reason and fix. ``{KEY}`` becomes ``KEY=value``.
+        without: patterns of settings among `keys` that are never reported.
+    """
+
+    keys: tuple[str, ...]
+    on: Callable[[Values], Any]
+    otherwise: str
+    without: tuple[str, ...] = ("*.enable", "*.enabled")
+
+    def covers(self, key: str) -> bool:
+        """Return True for one of the settings."""
+        return _matches(key, self.keys) and not _matches(key, self.without)
+
+    def findings(self, values: Values, changed: Mapping[str, Any]) -> list[Finding]:
+        """Return a warning that names the settings that are set for nothing."""
+        given = [key for key in changed if self.covers(key)]
+        if not given or self.on(values):
+            return []
+        shown = ", ".join(f"{key}={as_plain_yaml(changed[key])}" for key in given[:_SHOWN])
+        more = f" and {len(given) - _SHOWN} more" if len(given) > _SHOWN else ""
+        return [Finding.warning(given[0], f"{shown}{more}: {filled(self.otherwise, values)}")]
+
+
+def _matches(key: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _has_lora(values: Values) -> bool:
+    ranks = (values[f"{_MODEL}.lora_rank"], values[f"{_MODEL}.lora.rank"])
+    return any(rank and rank > 0 for rank in ranks) or values[f"{_MODEL}.lora_adapter_path"] is not None
+
+
+def _has_reference(values: Values) -> bool:
+    return bool(values[f"{ACTOR}.use_kl_loss"] or values["algorithm.use_kl_in_reward"])
+
+
+def _is_cosine(values: Values) -> bool:
+    kinds = (values[f"{_OPTIM}.lr_scheduler_type"], values[f"{_OPTIM}.warmup_style"])
+    return "cosine" in kinds or values[f"{ACTOR}.strategy"] not in _FSDP
+
+
+# One row for each switch; tests/runs/checks/test_switched_off.py has one case for each.
+SWITCHES = (
+    Switch(
+        ("critic.*", "trainer.max_critic_ckpt_to_keep"),
+        lambda v: needs_critic(v.config),
+        "have no effect, the run has no critic with {critic.enable} and {algorithm.adv_estimator}; remove them, or set "
+        "critic.enable=true",
+    ),
+    Switch(
+        ("algorithm.kl_ctrl.*", "algorithm.kl_penalty"),
+        lambda v: v["algorithm.use_kl_in_reward"],
+        "has no effect with {algorithm.use_kl_in_reward}; remove it, or set that to true",
+    ),
+    Switch(
+        ("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"),
+        lambda v: v["algorithm.kl_ctrl.type"] == "adaptive" or not v["algorithm.use_kl_in_reward"],
+        "has no effect with {algorithm.kl_ctrl.type}; remove it, or set that to adaptive",
+    ),
+    Switch(
+        (f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
+        lambda v: v[f"{ACTOR}.use_kl_loss"],
+        f"has no effect with {{{ACTOR}.use_kl_loss}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{_REF}.*",),
+        _has_reference,
+        f"has no effect, the run has no reference model with {{{ACTOR}.use_kl_loss}} and {{algorithm.use_kl_in_reward}}; "
+        "remove it, or set one of them to true",
+    ),
+    Switch(
+        ("algorithm.pf_ppo.*",),
+        lambda v: v["algorithm.use_pf_ppo"],
+        "has no effect with {algorithm.use_pf_ppo}; remove it",
+    ),
+    Switch(
+        ("algorithm.filter_groups.*",),
+        lambda v: v["algorithm.filter_groups.enable"],
+        "has no effect with {algorithm.filter_groups.enable}; remove it, or set that to true",
+    ),
+    Switch(
+        ("algorithm.gamma", "algorithm.lam"),
+        lambda v: v["algorithm.adv_estimator"] != "grpo",
+        "has no effect with {algorithm.adv_estimator}, which does not discount; remove it",
+    ),
+    Switch(
+        ("algorithm.norm_adv_by_std_in_grpo",),
+        lambda v: v["algorithm.adv_estimator"] not in _WITHOUT_STD,
+        "has no effect with {algorithm.adv_estimator}; remove it",
+    ),
+    Switch(
+        (f"{_CORRECTION}.rollout_is_*",),
+        lambda v: v[f"{_CORRECTION}.rollout_is"],
+        f"has no effect with {{{_CORRECTION}.rollout_is}}; remove it, or set that to token or sequence",
+    ),
+    Switch(
+        (f"{_CORRECTION}.rollout_rs_threshold",),
+        lambda v: v[f"{_CORRECTION}.rollout_rs"],
+        f"has no effect with {{{_CORRECTION}.rollout_rs}}; remove it, or set that",
+    ),
+    Switch(
+        (f"{ACTOR}.clip_ratio",),
+        lambda v: v[f"{ACTOR}.clip_ratio_low"] is None or v[f"{ACTOR}.clip_ratio_high"] is None,
+        f"has no effect, {{{ACTOR}.clip_ratio_low}} and {{{ACTOR}.clip_ratio_high}} are used; set those",
+    ),
+    Switch(
+        (f"{ACTOR}.loss_scale_factor",),
+        lambda v: v[f"{ACTOR}.loss_agg_mode"] == "seq-mean-token-sum-norm",
+        f"has no effect with {{{ACTOR}.loss_agg_mode}}; remove it, or set that to seq-mean-token-sum-norm",
+    ),
+    Switch(
+        (f"{_LOSS}.clip_cov_*",),
+        lambda v: v[f"{_LOSS}.loss_mode"] == "clip_cov",
+        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to clip_cov",
+    ),
+    Switch(
+        (f"{_LOSS}.kl_cov_ratio", f"{_LOSS}.ppo_kl_coef"),
+        lambda v: v[f"{_LOSS}.loss_mode"] == "kl_cov",
+        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to kl_cov",
+    ),
+    Switch(
+        (f"{_LOSS}.dro_beta",),
+        lambda v: v[f"{_LOSS}.loss_mode"] == "dro",
+        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to dro",
+    ),
+    Switch(
+        (f"{ACTOR}.tau_pos", f"{ACTOR}.tau_neg"),
+        lambda v: v[f"{_LOSS}.loss_mode"] == "sapo",
+        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to sapo",
+    ),
+    Switch(
+        (f"{ACTOR}.ppo_micro_batch_size_per_gpu", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
+        lambda v: not v[f"{ACTOR}.use_dynamic_bsz"],
+        f"has no effect with {{{ACTOR}.use_dynamic_bsz}}, micro-batches are cut by tokens; remove it, or set "
+        "ppo_max_token_len_per_gpu",
+    ),
+    Switch(
+        (f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ROLLOUT}.log_prob_max_token_len_per_gpu"),
+        lambda v: v[f"{ACTOR}.use_dynamic_bsz"],
+        f"has no effect with {{{ACTOR}.use_dynamic_bsz}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{_OPTIM}.total_training_steps", "critic.optim.total_training_steps"),
+        lambda v: False,
+        "has no effect, the trainer writes its own number of steps there; set trainer.total_training_steps",
+    ),
+    Switch(
+        (f"{_OPTIM}.lr_warmup_steps_ratio",),
+        lambda v: not v[f"{_OPTIM}.lr_warmup_steps"] or v[f"{_OPTIM}.lr_warmup_steps"] <= 0,
+        f"has no effect, {{{_OPTIM}.lr_warmup_steps}} is used; remove one of them",
+    ),
+    Switch(
+        (f"{_OPTIM}.num_cycles", f"{_OPTIM}.min_lr_ratio", f"{_OPTIM}.zero_indexed_step"),
+        _is_cosine,
+        f"has no effect with {{{_OPTIM}.lr_scheduler_type}}; remove it, or set that to cosine",
+    ),
+    Switch(
+        (f"{ACTOR}.fsdp_config.use_orig_params",),
+        lambda v: v[f"{ACTOR}.strategy"] != "fsdp2",
+        f"has no effect with {{{ACTOR}.strategy}}; remove it",
+    ),
+    Switch(
+        (f"{ACTOR}.fsdp_config.offload_policy",),
+        lambda v: v[f"{ACTOR}.strategy"] != "fsdp",
+        f"has no effect with {{{ACTOR}.strategy}}; set that to fsdp2, or param_offload=true",
+    ),
+    Switch(
+        tuple(f"{_MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules", "lora.*")),
+        _has_lora,
+        f"has no effect with {{{_MODEL}.lora_rank}}; remove it, or set that to the rank of a LoRA adapter",
+    ),
+    Switch(
+        (f"{_MODEL}.fused_kernel_options.*",),
+        lambda v: v[f"{_MODEL}.use_fused_kernels"],
+        f"has no effect with {{{_MODEL}.use_fused_kernels}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{_MODEL}.tiled_mlp.*",),
+        lambda v: v[f"{_MODEL}.tiled_mlp.enabled"],
+        f"has no effect with {{{_MODEL}.tiled_mlp.enabled}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{_MODEL}.mtp.*",),
+        lambda v: v[f"{_MODEL}.mtp.enable"],
+        f"has no effect with {{{_MODEL}.mtp.enable}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{ACTOR}.fsdp_config.qat.*",),
+        lambda v: v[f"{ACTOR}.fsdp_config.qat.enable"],
+        f"has no effect with {{{ACTOR}.fsdp_config.qat.enable}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{ROLLOUT}.prometheus.*",),
+        lambda v: v[f"{ROLLOUT}.prometheus.enable"],
+        f"has no effect with {{{ROLLOUT}.prometheus.enable}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{ROLLOUT}.disaggregation.*",),
+        lambda v: v[f"{ROLLOUT}.disaggregation.enabled"],
+        f"has no effect with {{{ROLLOUT}.disaggregation.enabled}}; remove it, or set that to true",
+    ),
+    Switch(
+        (f"{ROLLOUT}.trace.*",),
+        lambda v: v[f"{ROLLOUT}.trace.backend"],
+        f"has no effect with {{{ROLLOUT}.trace.backend}}; remove it, or set that",
+        without=(f"{ROLLOUT}.trace.backend",),
+    ),
+    Switch(
+        ("reward.reward_model.*",),
+        lambda v: v["reward.reward_model.enable"],
+        "has no effect with {reward.reward_model.enable}; remove it, or set that to true",
+    ),
+    Switch(
+        ("distillation.*",),
+        lambda v: v["distillation.enabled"],
+        "has no effect with {distillation.enabled}; remove it, or set that to true",
+    ),
+    Switch(
+        ("data.filter_overlong_prompts_workers",),
+        lambda v: v["data.filter_overlong_prompts"],
+        "has no effect with {data.filter_overlong_prompts}; remove it, or set that to true",
+    ),
+    Switch(
+        ("trainer.max_actor_ckpt_to_keep", "trainer.default_hdfs_dir", f"{ACTOR}.checkpoint.save_contents"),
+        lambda v: v["trainer.save_freq"] > 0,
+        "has no effect with {trainer.save_freq}, no checkpoint is saved; remove it, or set that to a number of steps",
+    ),
+    Switch(
+        ("trainer.resume_from_path",),
+        lambda v: v["trainer.resume_mode"] == "resume_path",
+        "has no effect with {trainer.resume_mode}; set that to resume_path",
+    ),
+    Switch(
+        ("trainer.v1.colocate_async.*",),
+        lambda v: v["trainer.v1.trainer_mode"] == "colocate_async",
+        "has no effect with {trainer.v1.trainer_mode}; remove it, or set that to colocate_async",
+    ),
+    Switch(
+        ("trainer.v1.separate_async.*",),
+        lambda v: v["trainer.v1.trainer_mode"] == "separate_async",
+        "has no effect with {trainer.v1.trainer_mode}; remove it, or set that to separate_async",
+    ),
+)  # fmt: skip
+
+
+def switch_findings(config: DictConfig, changed: Mapping[str, Any]) -> list[Finding]:
+    """Warn about settings that differ from their defaults for nothing; veRL's older trainer (``use_v1=false``) is not known.
+
+    Args:
+        config: of the run; it has passed the checks of single values.
+        changed: see :func:`changed_values`.
+    """
+    values = Values(config)
+    if not values["trainer.use_v1"]:
+        return []
+    return [finding for switch in SWITCHES for finding in switch.findings(values, changed)]
+
+
+def changed_values(config: DictConfig, defaults: DictConfig) -> dict[str, Any]:
+    """Return the dotted keys, with their values, that differ from their defaults both as written and as resolved.
+
+    A key that only refers to something that differs is not a difference of its own.
+    """
+    written, changed = flat(defaults), {}
+    for key, own in flat(config).items():
+        if key in written and own == written[key]:
+            continue
+        value = _resolved(config, key, own)
+        if key not in written or value != _resolved(defaults, key, written[key]):
+            changed[key] = value
+    return changed
+
+
+def _resolved(config: DictConfig, key: str, written: Any) -> Any:
+    """Return a value, or what is written in its place if it cannot be resolved."""
+    try:
+        value = OmegaConf.select(config, key, throw_on_missing=False)
+    except OmegaConfBaseException:
+        return written
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
