@@ -155,7 +155,7 @@ def group_metrics(
         if infos and all(field in info for info in infos):
             metrics[name] = sum(bool(info[field]) for info in infos) / len(infos)
     for field in infos[0].keys() - _SHARES_OF_INFOS.values() - {"format_ok"} if infos else ():
-        values_of_field = [info.get(field) for info in infos]
-        if all(isinstance(value, (int, float)) for value in values_of_field):
-            metrics[f"critic/reward/{field}/mean"] = sum(values_of_field) / len(infos)
+        numbers = [float(info[field]) for info in infos if isinstance(info.get(field), (int, float))]
+        if len(numbers) == len(infos):
+            metrics[f"critic/reward/{field}/mean"] = sum(numbers) / len(infos)
     return metrics

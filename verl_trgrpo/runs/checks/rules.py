@@ -111,6 +111,10 @@ def _may_call_tools(values: Values) -> bool:
     return columns is None or "agent_name" in columns
 
 
+def _sized_per_gpu(key: str) -> Callable[[Values], bool]:
+    return lambda v: bool(v[f"{ACTOR}.use_dynamic_bsz"]) or v[key] is not None
+
+
 # One row for each rule; tests/runs/checks/test_rules.py has one case for each.
 RULES = (
     Rule(
@@ -301,7 +305,7 @@ RULES = (
     *(
         Rule(
             f"{section}.{name}",
-            lambda v, key=f"{section}.{name}_per_gpu": v[f"{ACTOR}.use_dynamic_bsz"] or v[key] is not None,
+            _sized_per_gpu(f"{section}.{name}_per_gpu"),
             f"veRL's v1 trainer does not read it and fails without {name}_per_gpu; set {section}.{name}_per_gpu instead",
             v1=True,
         )
