@@ -49,7 +49,7 @@ SAME = {
 }
 
 # Two names for one thing.
-TWINS = {"grpo_sg": "tr_grpo"}
+TWINS = {"grpo_sg": "tr_grpo", "dapo": "dapo_clip", "tr_dapo": "tr_dapo_clip"}
 # Groups of four: all right, one right, three right, all wrong.
 REWARDS = (1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0)
 
