@@ -80,7 +80,7 @@ def test_added_settings_are_left_alone_where_modules_are_loaded_that_the_configu
         *((source, []) for source in [*RECIPES, "kk_quickstart", "search_demo", "small_lm", "small_lm_puzzles"]),
         *(
             (PUZZLES, [f"algorithm={name}"])
-            for name in ("grpo", "dr_grpo", "dapo_clip", "tr_dppo_kl", "ha_dw", "w_reinforce")
+            for name in ("grpo", "dr_grpo", "dapo", "tr_dppo_kl", "ha_dw", "w_reinforce")
         ),
     ],
 )
