@@ -16,7 +16,7 @@ CASES = (
     ("algorithm.kl_ctrl.kl_coef=0.1", ["algorithm.use_kl_in_reward=true"]),
     ("algorithm.kl_ctrl.horizon=5", ["algorithm.kl_ctrl.type=adaptive"]),
     (f"{ACTOR}.kl_loss_coef=0.1", [f"{ACTOR}.use_kl_loss=true"]),
-    ("actor_rollout_ref.ref.fsdp_config.param_offload=true", ["algorithm.use_kl_in_reward=true"]),
+    ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9000", ["algorithm.use_kl_in_reward=true"]),
     ("algorithm.pf_ppo.weight_pow=3", ["algorithm.use_pf_ppo=true"]),
     ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
     ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),

@@ -108,6 +108,8 @@ SWITCHES = (
         _has_reference,
         f"has no effect, the run has no reference model with {{{ACTOR}.use_kl_loss}} and {{algorithm.use_kl_in_reward}}; "
         "remove it, or set one of them to true",
+        # A recipe may say where a reference model is kept for those algorithms that have one.
+        without=("*.strategy", "*.fsdp_config.*"),
     ),
     Switch(
         ("algorithm.pf_ppo.*",),
