@@ -22,7 +22,8 @@ def replay_buffer(**arguments: Any) -> ReplayBuffer:
     Args:
         **arguments: of veRL's ``ReplayBuffer``. Of ``sampler_kwargs``, ``poll_interval`` is the time in seconds between two polls
             for finished rollouts, which veRL does not let one configure (its own is 2); ``filter_groups``,
-            ``sync_refill_failed_groups`` and ``train_batch_size`` are the values of veRL's keys of these names.
+            ``sync_refill_failed_groups`` and ``batch_size`` are the values of veRL's ``algorithm.filter_groups``,
+            ``trainer.v1.sampler.sync_refill_failed_groups`` and ``data.train_batch_size``.
     """
     given = arguments.get("sampler_kwargs") or {}
     sync = arguments["trainer_mode"] == "sync"
@@ -37,7 +38,7 @@ def replay_buffer(**arguments: Any) -> ReplayBuffer:
         arguments["sync_refill_failed_groups"] = True
     if sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
         # As veRL's trainer sets them, which then fetches single prompts.
-        arguments |= {"train_batch_size": given["train_batch_size"], "gen_batch_size": 1}
+        arguments |= {"train_batch_size": given["batch_size"], "gen_batch_size": 1}
     return (_Buffer if sync else _AsyncBuffer)(**arguments)
 
 

@@ -42,6 +42,10 @@ python3 -m verl.trainer.main_ppo \
     reward.reward_manager.module.path=pkg://verl_trgrpo.verl_plugin.reward_manager \
     trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.group_metrics_buffer \
     trainer.v1.sampler.custom_sampler.name=replay_buffer \
+    '+trainer.v1.sampler.sampler_kwargs.filter_groups=${oc.select:algorithm.filter_groups,null}' \
+    '+trainer.v1.sampler.sampler_kwargs.sync_refill_failed_groups=${oc.select:trainer.v1.sampler.sync_refill_failed_groups,false}' \
+    '+trainer.v1.sampler.sampler_kwargs.batch_size=${data.train_batch_size}' \
+    +trainer.v1.sampler.sampler_kwargs.poll_interval=2.0 \
     trainer.logger='["console"]' \
     trainer.project_name=tr_grpo \
     trainer.experiment_name="qwen2.5-3b-kk-$ALGORITHM" \

@@ -12,7 +12,7 @@ ERROR, WARNING = Level.ERROR, Level.WARNING
 CORRECTION, VALIDATION = "algorithm.rollout_correction", f"{ROLLOUT}.val_kwargs"
 OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 DAPO = ("reward.reward_manager.name=dapo",)
-FILTER = ("algorithm.filter_groups.enable=true", "trainer.v1.sampler.custom_sampler.path=null")
+FILTER = ("algorithm.filter_groups.enable=true",)
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
     (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
@@ -65,6 +65,8 @@ CASES = (
     ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
+    (["algorithm.filter_groups.enable=true", "trainer.v1.sampler.sampler_kwargs.filter_groups=null"],
+     "algorithm.filter_groups.enable", ERROR, "sampler_kwargs"),
 )  # fmt: skip
 
 

@@ -25,6 +25,8 @@ from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
+_SAMPLER = "trainer.v1.sampler.custom_sampler.path"
+_SAMPLER_OPTIONS = "trainer.v1.sampler.sampler_kwargs"
 _VALIDATION = f"{ROLLOUT}.val_kwargs"
 _AGENT = f"{ROLLOUT}.agent"
 _CORRECTION = "algorithm.rollout_correction"
@@ -327,6 +329,12 @@ RULES = (
         asked=lambda v: v["data.gen_batch_size"] not in (None, 1),
         level=Level.WARNING,
         v1=True,
+    ),
+    Rule(
+        "algorithm.filter_groups.enable",
+        lambda v: not str(v[_SAMPLER]).endswith("group_metrics_buffer") or v[f"{_SAMPLER_OPTIONS}.filter_groups.enable"],
+        f"has no effect with {{{_SAMPLER_OPTIONS}.filter_groups.enable}}, from which the replay buffer takes it; make "
+        f"{_SAMPLER_OPTIONS}.filter_groups an interpolation of algorithm.filter_groups",
     ),
 )  # fmt: skip
 
