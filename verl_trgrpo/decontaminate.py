@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +208,9 @@ def find_contamination(options: ContaminationOptions, progress: Progress = no_pr
     for path in options.against:
         by_file[path] = [*_questions(path, names[path], progress)]
         instructions.learn(by_file[path])
-    instructions.learn([*islice(_questions(options.train, names[options.train], no_progress), _SAMPLED_ROWS)])
+    train = _questions(options.train, names[options.train], progress)
+    sample = [*islice(train, _SAMPLED_ROWS)]
+    instructions.learn(sample)
     tests = [
         (names[path], row, instructions.remove(question))
         for path, questions in by_file.items()
@@ -216,7 +218,7 @@ def find_contamination(options: ContaminationOptions, progress: Progress = no_pr
     ]
     index = _TestIndex([question for _, _, question in tests], options)
     matches, hit, count = [], set(), 0
-    for row, question in enumerate(_questions(options.train, names[options.train], progress)):
+    for row, question in enumerate(chain(sample, train)):
         count += 1
         if found := index.find(instructions.remove(question)):
             hit |= {*found}
@@ -287,7 +289,7 @@ class _TestIndex:
         return found
 
     def _covered(self, question: _Question) -> dict[int, set[int]]:
-        """Return test -> positions of its words that lie in a run which `question` has, too."""
+        """Return test -> positions of its words in runs which `question` has, too."""
         covered: dict[int, set[int]] = defaultdict(set)
         for index in [self._by_run[False]] if question.is_puzzle else self._by_run.values():
             for run in runs_of(question.words, self._options.ngram) if index else ():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -185,9 +186,7 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
     if text is None:
         return None
     if form == "tags":
-        before, closed, _ = text.rpartition("</answer>")
-        _, opened, inside = before.rpartition("<answer>")
-        if not closed or not opened:
+        if (inside := last_tagged(text)) is None:
             return None
         box = _last_match(_BOX, inside)
         return _box_content(inside, box) if box else _short(inside.strip())
@@ -196,6 +195,13 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
     if line and (box is None or box.start() < line.start()):
         return _short(line[1].strip().strip("*").strip())
     return _box_content(text, box) if box else None
+
+
+def last_tagged(text: str) -> str | None:
+    """Return the content of the last complete ``<answer>...</answer>``, or None if there is none."""
+    before, closed, _ = text.rpartition("</answer>")
+    _, opened, inside = before.rpartition("<answer>")
+    return inside if closed and opened else None
 
 
 def after_reasoning(response: str, thinking_opened: bool = False) -> str | None:
@@ -223,13 +229,20 @@ def _short(answer: str) -> str | None:
 def _box_content(text: str, box: re.Match[str]) -> str | None:
     if box["number"]:
         return box["number"]
-    depth = 1
     # One more character than allowed decides "too long"; what follows is not read.
-    for match in _BRACE.finditer(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
-        if depth == 0:
-            return text[box.end() : match.start()]
+    for position, depth in brace_depths(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
+        if depth < 0:
+            return text[box.end() : position]
     return None
+
+
+def brace_depths(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[tuple[int, int]]:
+    """Yield the position of each brace of ``text[start:end]`` that is not escaped, and how many are open behind it."""
+    depth = 0
+    for match in _BRACE.finditer(text, start, end):
+        if match[0] in "{}":
+            depth += 1 if match[0] == "{" else -1
+            yield match.start(), depth
 
 
 # --- What a reward gets ----------------------------------------------------------------------------------------------

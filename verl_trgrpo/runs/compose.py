@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -136,6 +136,12 @@ def algorithm_settings(algorithm: str) -> Mapping[str, Any]:
     with open_dict(config):
         del config["hydra"]
     return flat(config)
+
+
+def loggers_of(config: DictConfig) -> list[str]:
+    """Return the loggers of a run, which may be given as a list or as one name."""
+    logger = selected(config, "trainer.logger") or []
+    return list(logger) if isinstance(logger, (list, ListConfig)) else [logger]
 
 
 def selected(config: DictConfig, key: str) -> Any:

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from omegaconf import ListConfig
-
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.checks.parallel import missing_trackers
 from verl_trgrpo.runs.checks.resume import resume_findings
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, quoted
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.driver import Driver
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
 from verl_trgrpo.runs.log import LogWatch, WorkerDiedError, failure
@@ -246,14 +244,14 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
     write_config(run.config, run_dir)
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir)
-    record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, REPEATED)}
-    if "arm" not in record:  # a study keeps its own record
+    kept = {REPEATED: earlier[REPEATED]} if REPEATED in earlier and not starts_over else {}
+    if "arm" in earlier:  # a study keeps its own record
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, REPEATED)}
+    else:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
-    if REPEATED in earlier and not starts_over:
-        record[REPEATED] = earlier[REPEATED]
-    write_record(run_dir, record)
+    write_record(run_dir, record | kept)
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))
@@ -302,8 +300,7 @@ def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
 
     On an existing Ray cluster only the runtime environment carries a variable to veRL's workers.
     """
-    logger = run.config.trainer.logger
-    loggers = list(logger) if isinstance(logger, (list, ListConfig)) else [logger] if logger else []
+    loggers = loggers_of(run.config)
     if "file" not in loggers:
         loggers.append("file")
     return [

@@ -128,6 +128,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.unread import unread_findings
 
         rows = training_rows(config)
+        steps = total_steps(config, rows)
         findings = rule_findings(config)
         changed = changed_values(config, run.defaults)
         for more in (switch_findings(config, changed), unread_findings(run, changed)):
@@ -136,14 +137,14 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             *findings,
             *batch_findings(config, rows),
             *parallel_findings(config),
-            *warm_up_findings(config, total_steps(config, rows)),
+            *warm_up_findings(config, steps),
             *machine_findings(config),
             *length_findings(config),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
             *saving_findings(config),
-            *_resume_findings(run, total_steps(config, rows)),
+            *_resume_findings(run, steps),
         ]
 
     stages: dict[str, _Checks] = {

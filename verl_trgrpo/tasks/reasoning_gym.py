@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path  # noqa: F401  # of an inherited option, for the command line
 from typing import Any
 
-from verl_trgrpo.common.answer_form import THINKING_OPENED, after_reasoning
+from verl_trgrpo.common.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
@@ -81,9 +81,8 @@ def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[st
     """
     truth = read_ground_truth(ground_truth)
     text = after_reasoning(response, bool((extra_info or {}).get(THINKING_OPENED)))
-    before, closed, _ = (text or "").rpartition("</answer>")
-    _, opened, answer = before.rpartition("<answer>")
-    if not closed or not opened:
+    answer = last_tagged(text or "")
+    if answer is None:
         return Score(0.0, acc=0.0, format_ok=0.0)
     return _score_answer(truth, ground_truth, answer.strip())
 

@@ -277,10 +277,13 @@ def model_findings(config: DictConfig) -> list[Finding]:
 
 def context_length(config: DictConfig) -> int | None:
     """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
-    length = decoder_value(
-        read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json"), "max_position_embeddings"
-    )
+    length = decoder_value(model_content(config), "max_position_embeddings")
     return length if isinstance(length, int) else None
+
+
+def model_content(config: DictConfig) -> dict[str, Any]:
+    """Return the content of a local model's ``config.json``, {} where there is none."""
+    return read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json")
 
 
 def decoder_value(content: dict[str, Any], name: str) -> Any:

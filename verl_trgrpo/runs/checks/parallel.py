@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
-from typing import Any
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig
 
-from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
-from verl_trgrpo.runs.checks.files import MODEL, decoder_value
-from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.checks.files import decoder_value, model_content
+from verl_trgrpo.runs.compose import loggers_of
 
 # Packages of the trackers that veRL imports only when training starts.
 _PACKAGES = {
@@ -23,7 +20,7 @@ _PACKAGES = {
 
 def parallel_findings(config: DictConfig) -> list[Finding]:
     """Check that the attention heads of a local model can be split over the GPUs that share it or its sequences."""
-    model = read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json")
+    model = model_content(config)
     heads, groups = (decoder_value(model, f"num_{kind}_heads") for kind in ("attention", "key_value"))
     if not isinstance(heads, int) or config.actor_rollout_ref.actor.strategy == "megatron":
         return []
@@ -53,7 +50,5 @@ def machine_findings(config: DictConfig) -> list[Finding]:
 
 def missing_trackers(config: DictConfig) -> dict[str, str]:
     """Return the trackers of a run whose packages are not installed here, with the names of the packages."""
-    given: Any = selected(config, "trainer.logger") or []
-    names = list(given) if isinstance(given, (list, ListConfig)) else [given]
-    packages = {name: _PACKAGES[name] for name in names if name in _PACKAGES}
+    packages = {name: _PACKAGES[name] for name in loggers_of(config) if name in _PACKAGES}
     return {name: package for name, package in packages.items() if importlib.util.find_spec(package) is None}

@@ -80,6 +80,15 @@ def _is_cosine(values: Values) -> bool:
     return "cosine" in kinds or values[f"{ACTOR}.strategy"] not in _FSDP
 
 
+def _only_with(key: str, *settings: str, value: str | None = None) -> Switch:
+    """Return the switch of settings that have an effect with one value of `key`, by default true."""
+    return Switch(
+        settings,
+        lambda v: v[key] if value is None else v[key] == value,
+        f"has no effect with {{{key}}}; remove it, or set that to {value or 'true'}",
+    )
+
+
 # One row for each switch; tests/runs/checks/test_switched_off.py has one case for each.
 SWITCHES = (
     Switch(
@@ -88,21 +97,13 @@ SWITCHES = (
         "have no effect, the run has no critic with {critic.enable} and {algorithm.adv_estimator}; remove them, or set "
         "critic.enable=true",
     ),
-    Switch(
-        ("algorithm.kl_ctrl.*", "algorithm.kl_penalty"),
-        lambda v: v["algorithm.use_kl_in_reward"],
-        "has no effect with {algorithm.use_kl_in_reward}; remove it, or set that to true",
-    ),
+    _only_with("algorithm.use_kl_in_reward", "algorithm.kl_ctrl.*", "algorithm.kl_penalty"),
     Switch(
         ("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"),
         lambda v: v["algorithm.kl_ctrl.type"] == "adaptive" or not v["algorithm.use_kl_in_reward"],
         "has no effect with {algorithm.kl_ctrl.type}; remove it, or set that to adaptive",
     ),
-    Switch(
-        (f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
-        lambda v: v[f"{ACTOR}.use_kl_loss"],
-        f"has no effect with {{{ACTOR}.use_kl_loss}}; remove it, or set that to true",
-    ),
+    _only_with(f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
     Switch(
         (f"{_REF}.*",),
         _has_reference,
@@ -116,11 +117,7 @@ SWITCHES = (
         lambda v: v["algorithm.use_pf_ppo"],
         "has no effect with {algorithm.use_pf_ppo}; remove it",
     ),
-    Switch(
-        ("algorithm.filter_groups.*",),
-        lambda v: v["algorithm.filter_groups.enable"],
-        "has no effect with {algorithm.filter_groups.enable}; remove it, or set that to true",
-    ),
+    _only_with("algorithm.filter_groups.enable", "algorithm.filter_groups.*"),
     Switch(
         ("algorithm.gamma", "algorithm.lam"),
         lambda v: v["algorithm.adv_estimator"] != "grpo",
@@ -146,42 +143,18 @@ SWITCHES = (
         lambda v: v[f"{ACTOR}.clip_ratio_low"] is None or v[f"{ACTOR}.clip_ratio_high"] is None,
         f"has no effect, {{{ACTOR}.clip_ratio_low}} and {{{ACTOR}.clip_ratio_high}} are used; set those",
     ),
-    Switch(
-        (f"{ACTOR}.loss_scale_factor",),
-        lambda v: v[f"{ACTOR}.loss_agg_mode"] == "seq-mean-token-sum-norm",
-        f"has no effect with {{{ACTOR}.loss_agg_mode}}; remove it, or set that to seq-mean-token-sum-norm",
-    ),
-    Switch(
-        (f"{_LOSS}.clip_cov_*",),
-        lambda v: v[f"{_LOSS}.loss_mode"] == "clip_cov",
-        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to clip_cov",
-    ),
-    Switch(
-        (f"{_LOSS}.kl_cov_ratio", f"{_LOSS}.ppo_kl_coef"),
-        lambda v: v[f"{_LOSS}.loss_mode"] == "kl_cov",
-        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to kl_cov",
-    ),
-    Switch(
-        (f"{_LOSS}.dro_beta",),
-        lambda v: v[f"{_LOSS}.loss_mode"] == "dro",
-        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to dro",
-    ),
-    Switch(
-        (f"{ACTOR}.tau_pos", f"{ACTOR}.tau_neg"),
-        lambda v: v[f"{_LOSS}.loss_mode"] == "sapo",
-        f"has no effect with {{{_LOSS}.loss_mode}}; remove it, or set that to sapo",
-    ),
+    _only_with(f"{ACTOR}.loss_agg_mode", f"{ACTOR}.loss_scale_factor", value="seq-mean-token-sum-norm"),
+    _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.clip_cov_*", value="clip_cov"),
+    _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.kl_cov_ratio", f"{_LOSS}.ppo_kl_coef", value="kl_cov"),
+    _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.dro_beta", value="dro"),
+    _only_with(f"{_LOSS}.loss_mode", f"{ACTOR}.tau_pos", f"{ACTOR}.tau_neg", value="sapo"),
     Switch(
         (f"{ACTOR}.ppo_micro_batch_size_per_gpu", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
         lambda v: not v[f"{ACTOR}.use_dynamic_bsz"],
         f"has no effect with {{{ACTOR}.use_dynamic_bsz}}, micro-batches are cut by tokens; remove it, or set "
         "ppo_max_token_len_per_gpu",
     ),
-    Switch(
-        (f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ROLLOUT}.log_prob_max_token_len_per_gpu"),
-        lambda v: v[f"{ACTOR}.use_dynamic_bsz"],
-        f"has no effect with {{{ACTOR}.use_dynamic_bsz}}; remove it, or set that to true",
-    ),
+    _only_with(f"{ACTOR}.use_dynamic_bsz", f"{ACTOR}.ppo_max_token_len_per_gpu", f"{ROLLOUT}.log_prob_max_token_len_per_gpu"),
     Switch(
         (f"{_OPTIM}.total_training_steps", "critic.optim.total_training_steps"),
         lambda v: False,
@@ -212,57 +185,21 @@ SWITCHES = (
         _has_lora,
         f"has no effect with {{{_MODEL}.lora_rank}}; remove it, or set that to the rank of a LoRA adapter",
     ),
-    Switch(
-        (f"{_MODEL}.fused_kernel_options.*",),
-        lambda v: v[f"{_MODEL}.use_fused_kernels"],
-        f"has no effect with {{{_MODEL}.use_fused_kernels}}; remove it, or set that to true",
-    ),
-    Switch(
-        (f"{_MODEL}.tiled_mlp.*",),
-        lambda v: v[f"{_MODEL}.tiled_mlp.enabled"],
-        f"has no effect with {{{_MODEL}.tiled_mlp.enabled}}; remove it, or set that to true",
-    ),
-    Switch(
-        (f"{_MODEL}.mtp.*",),
-        lambda v: v[f"{_MODEL}.mtp.enable"],
-        f"has no effect with {{{_MODEL}.mtp.enable}}; remove it, or set that to true",
-    ),
-    Switch(
-        (f"{ACTOR}.fsdp_config.qat.*",),
-        lambda v: v[f"{ACTOR}.fsdp_config.qat.enable"],
-        f"has no effect with {{{ACTOR}.fsdp_config.qat.enable}}; remove it, or set that to true",
-    ),
-    Switch(
-        (f"{ROLLOUT}.prometheus.*",),
-        lambda v: v[f"{ROLLOUT}.prometheus.enable"],
-        f"has no effect with {{{ROLLOUT}.prometheus.enable}}; remove it, or set that to true",
-    ),
-    Switch(
-        (f"{ROLLOUT}.disaggregation.*",),
-        lambda v: v[f"{ROLLOUT}.disaggregation.enabled"],
-        f"has no effect with {{{ROLLOUT}.disaggregation.enabled}}; remove it, or set that to true",
-    ),
+    _only_with(f"{_MODEL}.use_fused_kernels", f"{_MODEL}.fused_kernel_options.*"),
+    _only_with(f"{_MODEL}.tiled_mlp.enabled", f"{_MODEL}.tiled_mlp.*"),
+    _only_with(f"{_MODEL}.mtp.enable", f"{_MODEL}.mtp.*"),
+    _only_with(f"{ACTOR}.fsdp_config.qat.enable", f"{ACTOR}.fsdp_config.qat.*"),
+    _only_with(f"{ROLLOUT}.prometheus.enable", f"{ROLLOUT}.prometheus.*"),
+    _only_with(f"{ROLLOUT}.disaggregation.enabled", f"{ROLLOUT}.disaggregation.*"),
     Switch(
         (f"{ROLLOUT}.trace.*",),
         lambda v: v[f"{ROLLOUT}.trace.backend"],
         f"has no effect with {{{ROLLOUT}.trace.backend}}; remove it, or set that",
         without=(f"{ROLLOUT}.trace.backend",),
     ),
-    Switch(
-        ("reward.reward_model.*",),
-        lambda v: v["reward.reward_model.enable"],
-        "has no effect with {reward.reward_model.enable}; remove it, or set that to true",
-    ),
-    Switch(
-        ("distillation.*",),
-        lambda v: v["distillation.enabled"],
-        "has no effect with {distillation.enabled}; remove it, or set that to true",
-    ),
-    Switch(
-        ("data.filter_overlong_prompts_workers",),
-        lambda v: v["data.filter_overlong_prompts"],
-        "has no effect with {data.filter_overlong_prompts}; remove it, or set that to true",
-    ),
+    _only_with("reward.reward_model.enable", "reward.reward_model.*"),
+    _only_with("distillation.enabled", "distillation.*"),
+    _only_with("data.filter_overlong_prompts", "data.filter_overlong_prompts_workers"),
     Switch(
         ("trainer.max_actor_ckpt_to_keep", "trainer.default_hdfs_dir", f"{ACTOR}.checkpoint.save_contents"),
         lambda v: v["trainer.save_freq"] > 0,
@@ -273,16 +210,8 @@ SWITCHES = (
         lambda v: v["trainer.resume_mode"] == "resume_path",
         "has no effect with {trainer.resume_mode}; set that to resume_path",
     ),
-    Switch(
-        ("trainer.v1.colocate_async.*",),
-        lambda v: v["trainer.v1.trainer_mode"] == "colocate_async",
-        "has no effect with {trainer.v1.trainer_mode}; remove it, or set that to colocate_async",
-    ),
-    Switch(
-        ("trainer.v1.separate_async.*",),
-        lambda v: v["trainer.v1.trainer_mode"] == "separate_async",
-        "has no effect with {trainer.v1.trainer_mode}; remove it, or set that to separate_async",
-    ),
+    _only_with("trainer.v1.trainer_mode", "trainer.v1.colocate_async.*", value="colocate_async"),
+    _only_with("trainer.v1.trainer_mode", "trainer.v1.separate_async.*", value="separate_async"),
 )  # fmt: skip
 
 

@@ -10,12 +10,19 @@ truths. What counts as equal is listed in docs/math_reward.md.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from functools import lru_cache, partial, wraps
 from typing import Any
 
-from verl_trgrpo.common.answer_form import ANSWER_FORMS, PROMPT, THINKING_OPENED, AnswerForm, asked_form, read_answer
+from verl_trgrpo.common.answer_form import (
+    ANSWER_FORMS,
+    PROMPT,
+    THINKING_OPENED,
+    AnswerForm,
+    asked_form,
+    brace_depths,
+    read_answer,
+)
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import normalize, read_forms
@@ -25,8 +32,6 @@ from verl_trgrpo.tasks.registry import GroundTruthError, Score
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
 """This process's judge of formulas."""
 MAX_GOLD_CHARS = 2000
-
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 
 def score_math(
@@ -131,8 +136,7 @@ def gold_text(gold: Any) -> str:
 
 def _check_braces(text: str) -> None:
     depth = 0
-    for match in _BRACE.finditer(text):
-        depth += {"{": 1, "}": -1}.get(match[0], 0)
+    for _, depth in brace_depths(text):
         if depth < 0:
             break
     if depth:
