@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The lock file is for CPython 3.11; set PYTHON=/path/to/python3.11 if it is not on the path.
+# 3.10, 3.11 or 3.12, for which the lock file is; set PYTHON=/path/to/python3.11 if it is not on the path. make lint needs 3.11.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -36,6 +36,7 @@ help:
 	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
+	@echo "make gpu-check    loss, estimator, every algorithm and short trainings on the GPU of this environment, against its processor"
 	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
 	@echo "make doctor       is this machine ready?"
@@ -43,8 +44,8 @@ help:
 # One environment for everything; made again when the lock file or the package's metadata change.
 $(VENV)/.installed: requirements/cpu.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install CPython 3.11 or set PYTHON=..." >&2; exit 1; }
-	@[[ "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" == "(3, 11)" ]] \
-		|| { echo "$(PYTHON) is not CPython 3.11, for which requirements/cpu.txt is locked" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' \
+		|| { echo "$(PYTHON) is not CPython 3.10 to 3.12, for which requirements/cpu.txt is locked" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@# Asked first without the extra index: the configured index may have the CPU build, too.
 	$(BIN)/python -m pip install --quiet --no-deps "$(TORCH)" \
@@ -120,12 +121,14 @@ docs: install
 	$(BIN)/python docs/plot_shapings.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# Needs uv. torch is left out of the result: it is installed from its own index.
+# Needs uv. torch is left out of the result: it is installed from its own index. Of the markers only those of Python's version say
+# anything: all is for CPython on Linux x86-64.
 .PHONY: lock
 lock:
-	uv pip compile requirements/cpu.in --override requirements/exclude.txt --python-version 3.11 --no-header \
+	uv pip compile requirements/cpu.in --override requirements/exclude.txt --universal --python-version 3.10 --no-header \
 		--no-annotate --extra-index-url $(TORCH_INDEX) --index-strategy unsafe-best-match --output-file requirements/cpu.lock
-	{ sed -n '/^#/p' requirements/cpu.txt; grep -E '^[A-Za-z]' requirements/cpu.lock | grep -v '^torch=='; } > requirements/cpu.new
+	{ sed -n '/^#/p' requirements/cpu.txt; grep -E '^[A-Za-z]' requirements/cpu.lock | grep -v '^torch==' | sed -E \
+		"s/ and (platform_machine|\(\(implementation_name).*//; s/( ;| and) python_full_version < '3.13'$$//"; } > requirements/cpu.new
 	mv requirements/cpu.new requirements/cpu.txt
 	rm requirements/cpu.lock
 
