@@ -16,6 +16,10 @@ from verl_trgrpo.core import Shaping, Tokens, available_shapings, make_shaping
 
 _COLUMNS = 4
 _POINTS = 201
+# Largest change of p where it is not 0.3.
+_DRIFTS = {"fipo": 0.004, "ipo_mask": 0.45}
+# Largest p and largest entropy of a map where it is not 1 and 2: what the shaping acts on, or a mean entropy below its target.
+_EXTENTS = {"stapo": (0.05, 0.5), "taco": (0.012, 2.0), "stare": (1.0, 0.5)}
 
 
 def main() -> None:
@@ -29,7 +33,7 @@ def main() -> None:
         axis.set_xlabel("p of the sampled token", fontsize=9)
         if shaping.probs_only:
             _curve(axis, shaping)
-        elif "log_prob" in shaping.inputs:
+        elif "entropy" not in shaping.inputs and {"log_prob", "old_probs"} & set(shaping.inputs):
             _drift(axis, shaping)
         else:
             _map(axis, shaping)
@@ -52,8 +56,9 @@ def _curve(axis: Any, shaping: Shaping) -> None:
 
 def _map(axis: Any, shaping: Shaping) -> None:
     """w over p and entropy, for A > 0, of a micro-batch that has every pair once."""
-    probs = torch.linspace(1e-4, 0.05 if shaping.name == "stapo" else 1, _POINTS)
-    entropy = torch.linspace(0, 0.5 if shaping.name == "stapo" else 2, _POINTS)
+    most_probable, most_uncertain = _EXTENTS.get(shaping.name, (1.0, 2.0))
+    probs = torch.linspace(1e-4, most_probable, _POINTS)
+    entropy = torch.linspace(0, most_uncertain, _POINTS)
     log_prob, entropies = torch.meshgrid(probs.log(), entropy, indexing="xy")
     ones = torch.ones_like(log_prob)
     weights = shaping.weigh(
@@ -68,21 +73,27 @@ def _map(axis: Any, shaping: Shaping) -> None:
 
 def _drift(axis: Any, shaping: Shaping) -> None:
     """w over a response's tokens, for A > 0; each row is a response all of whose tokens moved alike, from p = 1/2 upwards."""
-    moved = torch.linspace(0, 0.3, _POINTS)[:, None].expand(_POINTS, _POINTS)
+    largest = _DRIFTS.get(shaping.name, 0.3)
+    moved = torch.linspace(0, largest, _POINTS)[:, None].expand(_POINTS, _POINTS)
     old, ones = torch.full_like(moved, 0.5), torch.ones_like(moved)
     weights = shaping.weigh(
         Tokens.of_batch((old + moved).log(), old_log_prob=old.log(), advantages=ones, response_mask=ones)
     )
-    _draw(axis, weights, (1, _POINTS, 0, 0.3))
+    _draw(axis, weights, (1, _POINTS, 0, largest))
     axis.set_xlabel("token of the response", fontsize=9)
     axis.set_ylabel("p - p_old of all tokens")
 
 
 def _draw(axis: Any, weights: torch.Tensor, extent: tuple[float, float, float, float]) -> None:
-    """A map of weights between 0 and 1; `extent` has the ends of both axes."""
-    look = {"cmap": "Blues", "vmin": -0.3, "vmax": 1.5, "interpolation": "nearest"}
+    """A map of weights, the smallest light, the largest dark; `extent` has the ends of both axes."""
+    low, high = weights.min().item(), weights.max().item()
+    span = high - low
+    look = {"cmap": "Blues", "vmin": low - 0.3 * span, "vmax": high + 0.5 * span, "interpolation": "nearest"}
     axis.imshow(weights, origin="lower", aspect="auto", extent=extent, **look)
-    axis.text(0.97, 0.06, "light: 0, dark: 1", transform=axis.transAxes, ha="right", fontsize=8)
+    label = f"light: {low:.3g}, dark: {high:.3g}"
+    axis.text(
+        0.97, 0.06, label, transform=axis.transAxes, ha="right", fontsize=8, bbox={"color": "white", "alpha": 0.7}
+    )
 
 
 if __name__ == "__main__":

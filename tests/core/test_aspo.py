@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
+from verl_trgrpo.core import ClipRange, HighEntropyClip, TokenWeighting, compute_policy_loss, make_shaping
 
 CLIP = ClipRange(low=0.2, high=0.25, dual=3.0)
 UNIFORM = TokenWeighting(shaping=make_shaping("uniform"))
 
 
-def aspo(old_log_prob, log_prob, advantages, mask, weighting=UNIFORM, **options):
+def aspo(old_log_prob, log_prob, advantages, mask, weighting=UNIFORM, clip=CLIP, **options):
     return compute_policy_loss(
-        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, weighting=weighting, clip=CLIP,
+        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, weighting=weighting, clip=clip,
         surrogate="aspo", **options,
     )  # fmt: skip
 
@@ -93,6 +93,36 @@ def test_the_gradient_is_the_formula_s(shaping):
         (advantages < 0) & (ratio < 0.8), (advantages < 0) & (ratio > 3),
     ):  # fmt: skip
         assert (branch & mask).any()
+
+
+def test_tokens_of_high_entropy_have_a_clip_range_of_their_own():
+    """Quantiles of each response: the token of entropy 0.1 is high in its row, that of 0.9 is not in its."""
+    old_log_prob, log_prob, _, _ = (
+        x.repeat(2, 1) for x in tokens([(1.35, 1.0), (1.35, 1.0), (0.7, -1.0), (0.7, -1.0), (9.0, 1.0)])
+    )
+    log_prob = log_prob.detach().requires_grad_()
+    advantages = torch.tensor([[1.0, 1.0, -1.0, -1.0, 1.0]] * 2, dtype=torch.float64)
+    entropy = torch.tensor([[0.0, 0.1, 0.0, 0.1, math.nan], [0.9, 1.0, 0.9, 1.0, math.nan]], dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 1, 1, 0]] * 2)
+    clip = ClipRange(low=0.2, high=0.2, high_entropy=HighEntropyClip(quantile=0.5, low=0.4, high=0.4))
+    options = {"loss_agg_mode": "token-sum", "entropy": entropy}
+    (gradient,) = torch.autograd.grad(
+        aspo(old_log_prob, log_prob, advantages, mask, clip=clip, **options).loss, log_prob
+    )
+    expected = torch.tensor([[0.0, -1 / 1.35, 0.0, 0.7, 0.0]] * 2, dtype=torch.float64)
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-15)
+    wide = ClipRange(low=0.4, high=0.4)
+    same = ClipRange(low=0.4, high=0.4, high_entropy=HighEntropyClip())
+    one, other = (aspo(old_log_prob, log_prob, advantages, mask, clip=clip, **options).loss for clip in (wide, same))
+    assert torch.equal(one, other)
+    with pytest.raises(ValueError, match=r"high_entropy_clip.*calculate_entropy=true"):
+        aspo(old_log_prob, log_prob, advantages, mask, clip=clip)
+    with pytest.raises(ValueError, match="not 'ppo'"):
+        compute_policy_loss(
+            log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=mask, weighting=UNIFORM, clip=clip
+        )
+    with pytest.raises(ValueError, match=r"(?s)quantile=1.*low=2"):
+        HighEntropyClip(quantile=1, low=2)
 
 
 def test_capped_tokens_are_not_counted_as_without_gradient():

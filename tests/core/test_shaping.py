@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from verl_trgrpo.core import Tokens, available_shapings, make_shaping, register_shaping, shaping, shapings
-from verl_trgrpo.core.shaping import asks_for_entropy
+from verl_trgrpo.core.shaping import asks_for
 
 
 @pytest.fixture
@@ -19,12 +19,17 @@ def cosine(probs, *, floor=0.5):
     return floor + (1 - floor) * (1 - torch.cos(torch.pi * probs)) / 2
 
 
-def everything(probs, old_probs, log_prob, old_log_prob, advantages, entropy, response_mask, positions, *, factor=1.0):
+def everything(
+    probs, old_probs, log_prob, old_log_prob, advantages, entropy, response_mask, positions, ref_log_prob, success_rate,
+    *, factor=1.0,
+):  # fmt: skip
     assert response_mask.dtype == torch.bool
     assert not any(x.requires_grad for x in (probs, log_prob))
     torch.testing.assert_close(log_prob.exp(), probs)
     torch.testing.assert_close(old_log_prob.exp(), old_probs)
-    return factor * (probs + old_probs + advantages.abs() + entropy.abs() + positions)
+    return factor * (
+        probs + old_probs + advantages.abs() + entropy.abs() + positions + ref_log_prob.exp() + success_rate
+    )
 
 
 def stapo(probs, entropy, advantages, *, threshold=0.01):
@@ -63,23 +68,29 @@ def negative_advantages(advantages):
     return advantages
 
 
-def batch(entropy=True):
+def batch(given=("entropy", "ref_log_prob", "success_rate")):
     """Two responses, of three tokens and of one; NaN stands outside the mask."""
     nan = float("nan")
+    more = {
+        "entropy": torch.tensor([[0.001, 0.5, 0.001], [0.001, nan, nan]]),
+        "ref_log_prob": torch.tensor([[0.1, 0.0, 0.7], [0.4, nan, nan]]).log(),
+        "success_rate": torch.tensor([[0.25, 0.25, 0.25], [0.75, nan, nan]]),
+    }
     return Tokens.of_batch(
         torch.tensor([[0.005, 0.3, 0.8], [0.001, nan, nan]]).log().requires_grad_(),
         old_log_prob=torch.tensor([[0.5, 0.2, 0.9], [0.3, nan, nan]]).log(),
         advantages=torch.tensor([[1.0, 1.0, 1.0], [-1.0, nan, nan]]),
         response_mask=torch.tensor([[1, 1, 1], [1, 0, 0]]),
-        entropy=torch.tensor([[0.001, 0.5, 0.001], [0.001, nan, nan]]) if entropy else None,
+        **{name: more[name] for name in given},
     )
 
 
 def test_inputs_come_by_name():
-    """p + p_old + |A| + H + position, doubled; weights outside the mask are 1."""
+    """p + p_old + |A| + H + position + p_ref + success rate, doubled; weights outside the mask are 1."""
     weights = make_shaping(f"{__name__}.everything", factor=2.0).weigh(batch())
-    expected = [[2 * (0.005 + 0.5 + 1 + 0.001), 2 * (0.3 + 0.2 + 1 + 0.5 + 1), 2 * (0.8 + 0.9 + 1 + 0.001 + 2)],
-                [2 * (0.001 + 0.3 + 1 + 0.001), 1.0, 1.0]]  # fmt: skip
+    expected = [[2 * (0.005 + 0.5 + 1 + 0.001 + 0.1 + 0.25), 2 * (0.3 + 0.2 + 1 + 0.5 + 1 + 0.25),
+                 2 * (0.8 + 0.9 + 1 + 0.001 + 2 + 0.7 + 0.25)],
+                [2 * (0.001 + 0.3 + 1 + 0.001 + 0.4 + 0.75), 1.0, 1.0]]  # fmt: skip
     torch.testing.assert_close(weights, torch.tensor(expected))
 
 
@@ -94,11 +105,16 @@ def test_prob_source_says_whose_probabilities_probs_are():
     torch.testing.assert_close(linear.weigh(tokens, "old")[0], 0.5 * torch.tensor([0.5, 0.2, 0.9]) + 0.5)
 
 
-def test_an_entropy_that_is_missing_is_named():
-    assert asks_for_entropy("top_entropy") and asks_for_entropy(f"{__name__}.stapo")
-    assert not asks_for_entropy("sigmoid") and not asks_for_entropy("nosuch")
-    with pytest.raises(ValueError, match=r"entropy.*calculate_entropy=true"):
-        make_shaping("top_entropy").weigh(batch(entropy=False))
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [("entropy", "calculate_entropy=true"), ("ref_log_prob", "use_kl_loss=true"), ("success_rate", "trgrpo_trainer")],
+)
+def test_an_input_that_is_missing_is_named_with_the_remedy(missing, remedy):
+    given = {"entropy", "ref_log_prob", "success_rate"} - {missing}
+    assert asks_for(missing, f"{__name__}.everything")
+    assert not asks_for(missing, "sigmoid") and not asks_for(missing, "nosuch")
+    with pytest.raises(ValueError, match=f"takes {missing}.*{remedy}"):
+        make_shaping(f"{__name__}.everything").weigh(batch(given))
 
 
 def test_a_registered_function_with_parameters(clean_registry):

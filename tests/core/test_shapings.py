@@ -66,6 +66,17 @@ BAD_PARAMETERS = [
     ("linear", {"alpha": 1.1}, "alpha=1.1"),
     ("power", {"gamma": 0}, "gamma=0"),
     ("threshold", {"eta": 0}, "eta=0"),
+    ("taco", {"alpha": 0, "strength": 1.1}, r"(?s)alpha=0.*strength=1.1"),
+    ("rsi", {"lower": 3.0}, "not below"),
+    ("ipo_mask", {"eps": 1}, "eps=1"),
+    ("fipo", {"half_life": 0, "max_ratio": 1, "safe_ratio": 0}, r"(?s)half_life=0.*max_ratio=1.*safe_ratio=0"),
+    ("fipo", {"lower": 1.2}, "not below"),
+    (
+        "stare",
+        {"share": 0, "positive": 0.9, "negative": 1.1, "target_entropy": 0},
+        r"(?s)share=0.*positive=0.9.*negative=1.1.*target",
+    ),
+    ("gtpo", {"beta": 0}, "beta=0"),
 ]
 
 
@@ -168,6 +179,100 @@ def test_cppo_counts_generated_tokens_alone_and_each_response_for_itself():
     mask = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 0]])  # a gap of observed tokens; no tokens at all
     batch = Tokens.of_batch(log_prob, old_log_prob=old, advantages=torch.ones(2, 4), response_mask=mask)
     assert make_shaping("cppo").weigh(batch).tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+
+
+def weights_of(name, batch, **options):
+    """The weights of the one response of `batch`, without its last, masked token."""
+    return make_shaping(name, **options).weigh(batch).tolist()[0][:-1]
+
+
+def test_taco_lowers_the_credit_of_the_tail():
+    """e^-6 at entropy 1 has the risk 6 - 1 + log 0.01 = 0.39483 and weighs 1 - 0.9 (1 - e^-0.39483)."""
+    given = tokens(
+        log_prob=[-6.0, -6.0, -6.0, -5.0, -0.1, -40.0],
+        entropy=[1.0, 1.0, 2.0, 0.1, 0.0, 0.0],
+        advantages=[1, -1, 1, 2, 1, 1],
+    )
+    risks = [6 - 1 + math.log(0.01), 0, 0, 5 - 0.1 + math.log(0.01), 0, 40 + math.log(0.01)]
+    assert weights_of("taco", given) == pytest.approx([1 - 0.9 * (1 - math.exp(-risk)) for risk in risks], rel=1e-12)
+    assert weights_of("taco", given)[0] == pytest.approx(0.1 + 90 * math.exp(-5), rel=1e-12)
+    soft = weights_of("taco", given, alpha=0.02, strength=0.5)
+    assert soft[2] == 1 - 0.5 * (1 - math.exp(-(6 - 2 + math.log(0.02)))) and soft[-1] == pytest.approx(0.5)
+
+
+def test_rsi_keeps_what_is_as_surprising_as_its_position():
+    given = tokens(log_prob=[-1.0, -0.05, -0.099, -3.5, -2.9, 0.0, -1.0], entropy=[1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
+    assert weights_of("rsi", given) == [1, 0, 0, 0, 1, 0, 0]
+    assert weights_of("rsi", given, lower=0.05 / 2, upper=4.0) == [1, 1, 1, 1, 1, 0, 0]
+    assert weights_of("rsi", given, lower=0.0, upper=math.inf) == [1] * 7
+
+
+def test_the_ipo_mask_is_symmetric():
+    new, old = [0.9, 0.9, 0.1, 0.1, 0.5], [0.65, 0.55, 0.35, 0.45, 0.5]
+    given = tokens(
+        log_prob=list(map(math.log, new)), old_log_prob=list(map(math.log, old)), advantages=[1, -1, 1, -1, 1]
+    )
+    assert weights_of("ipo_mask", given) == [1, 0, 1, 0, 1]
+    assert weights_of("ipo_mask", given, eps=0.1) == [0, 0, 0, 0, 1]
+
+
+def fipo(log_ratios, counted, advantage, half_life, lower, upper, max_ratio, safe_ratio):
+    """FIPO's weights of one response, sum by sum."""
+    weights = []
+    for t, own in enumerate(log_ratios):
+        future = sum(
+            2 ** (-(k - t) / half_life) * x
+            for k, x in enumerate(log_ratios)
+            if k >= t and counted[k] and math.exp(x) <= max_ratio
+        )
+        weight = clip(math.exp(min(future, 100.0)), lower, upper)
+        if advantage < 0 and math.exp(own) > safe_ratio:
+            weight = clip(weight, 0.8, 1.0)
+        weights.append(weight if counted[t] else 1.0)
+    return weights
+
+
+@pytest.mark.parametrize("length", [5, 128, 300])
+@pytest.mark.parametrize(
+    "options", [(32.0, 1.0, 1.2, 10.0, 4.0), (2.0, 0.5, 3.0, 1.5, 1.1), (500.0, 0.1, 9.0, math.inf, math.inf)]
+)
+def test_fipo_weighs_by_what_follows_in_its_own_response(length, options):
+    generator = torch.Generator().manual_seed(length)
+    old = -1 - 3 * torch.rand(4, length, generator=generator, dtype=torch.double)
+    new = (old + 0.4 * torch.randn(4, length, generator=generator, dtype=torch.double)).clamp(max=0)
+    advantages = torch.tensor([1.0, -1.0, 0.5, -2.0], dtype=torch.double)[:, None].expand(4, length)
+    mask = torch.rand(4, length, generator=generator) < 0.9  # gaps of observed tokens
+    names = ("half_life", "lower", "upper", "max_ratio", "safe_ratio")
+    shaping = make_shaping("fipo", **dict(zip(names, options, strict=True)))
+    rows = [slice(None), slice(0, 1), slice(1, 4)]
+    found = [
+        shaping.weigh(Tokens.of_batch(new[i], old_log_prob=old[i], advantages=advantages[i], response_mask=mask[i]))
+        for i in rows
+    ]
+    expected = [fipo((new - old)[i].tolist(), mask[i].tolist(), advantages[i, 0].item(), *options) for i in range(4)]
+    torch.testing.assert_close(found[0], torch.tensor(expected, dtype=torch.double), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(torch.cat(found[1:]), found[0])  # micro-batches make no difference
+    assert length < 100 or len(found[0].unique()) > 10
+
+
+def test_stare_weighs_the_rarest_tokens_of_each_sign_while_the_entropy_is_low():
+    log_prob = [-0.1 * i for i in range(20)]
+    given = {"log_prob": log_prob, "advantages": [1] * 11 + [-1] * 8 + [0]}
+    low, high = tokens(**given, entropy=[0.29] * 20), tokens(**given, entropy=[0.31] * 20)
+    # ceil(0.1 * 11) = 2 of the good ones, the rarest of which is token 10; one of the bad ones, token 18.
+    assert weights_of("stare", low) == [1.0] * 9 + [1.1] * 2 + [1.0] * 9
+    assert weights_of("stare", low, negative=0.9) == [1.0] * 9 + [1.1] * 2 + [1.0] * 7 + [0.9, 1.0]
+    assert weights_of("stare", low, share=1.0, positive=1.5) == [1.5] * 11 + [1.0] * 9
+    assert weights_of("stare", high) == [1.0] * 20
+    assert weights_of("stare", high, target_entropy=0.32)[10] == 1.1
+    assert weights_of("stare", tokens(log_prob=[-1.0, -2.0], advantages=[0, 0], entropy=[0, 0])) == [1, 1]
+
+
+def test_gtpo_weighs_by_the_entropy_relative_to_the_mean():
+    given = tokens(entropy=[0.0, 0.5, 1.0, 2.5])
+    assert weights_of("gtpo", given) == pytest.approx([0.9, 0.95, 1.0, 1.15])
+    assert weights_of("gtpo", given, beta=2.0) == pytest.approx([0.0, 0.0, 1.0, 4.0])
+    assert weights_of("gtpo", tokens(entropy=[0.0, 0.0])) == [1, 1]
 
 
 def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
+from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer, success_rates
 
 FILTER = ["algorithm.filter_groups.enable=true"]
 REFILL = ["trainer.v1.sampler.sync_refill_failed_groups=true"]
@@ -47,3 +47,16 @@ def test_dynamic_sampling_filters_by_the_metric_with_every_algorithm(overrides, 
 def test_failed_groups_are_refilled_as_in_stock_verl():
     buffer = build(REFILL)
     assert (buffer.sync_refill_failed_groups, buffer.gen_batch_size, buffer.filter_groups_metric) == (True, 1, None)
+
+
+def test_the_success_rate_is_computed_only_for_a_shaping_that_takes_it():
+    name = "actor_rollout_ref.actor.policy_loss.shaping.name=tests.verl_plugin.input_shapings.hard_prompts"
+    own = ["algorithm=tr_grpo", "shaping=custom", name]
+    assert [build(given).correct_from for given in ([], ["algorithm=grpo"], own)] == [None, None, 1.0]
+    given = [*own, "trainer.v1.sampler.sampler_kwargs.correct_from=0.5"]
+    assert build(given).correct_from == build(given, "separate_async").correct_from == 0.5
+
+
+def test_the_success_rate_is_the_share_of_right_responses_of_the_group():
+    rates = success_rates(list("abbbac"), [1.0, 0.9, 1.0, 2.0, -1.0, 0.0], 1.0)
+    assert rates.tolist() == pytest.approx([1 / 2, 2 / 3, 2 / 3, 2 / 3, 1 / 2, 0])

@@ -13,7 +13,7 @@ from verl.workers.utils import losses
 from tests.core.reference import published_weight
 from tests.verl_plugin.test_policy_loss import actor
 from verl_trgrpo.core import make_shaping
-from verl_trgrpo.verl_plugin.config import ENTROPY, TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.config import TOKEN_INPUTS, TRGRPOPolicyLossConfig
 
 LENGTHS = [(3, 5), (2, 1), (4, 9), (1, 2)]  # prompt and response tokens
 
@@ -133,7 +133,7 @@ def test_top_entropy_selects_by_entropy_and_not_by_surprisal():
     assert reduced(metrics["actor/tr_weight_mean"]) == pytest.approx(6 / 17)
     rarest = of_response.topk(6, largest=False).values
     assert not gradient[torch.isin(values.detach(), rarest)].any()
-    assert not hasattr(config, ENTROPY), "the actor's own configuration carries nothing from batch to batch"
+    assert not hasattr(config, TOKEN_INPUTS), "the actor's own configuration carries nothing from batch to batch"
 
 
 def test_the_entropy_reaches_the_weighted_kl_and_its_bonus_stays():
@@ -153,3 +153,27 @@ def test_the_entropy_reaches_the_weighted_kl_and_its_bonus_stays():
 def test_a_run_without_entropy_says_what_to_set():
     with pytest.raises(ValueError, match=r"calculate_entropy=true"):
         evaluate(actor(TRGRPOPolicyLossConfig(shaping=make_shaping("top_entropy"))))
+
+
+@pytest.mark.parametrize("nested_rates", [False, True])
+def test_columns_that_the_shaping_asks_for_reach_it(nested_rates):
+    """Each response has a rate of its own; the reference differs for every other token."""
+    shaping = make_shaping("tests.verl_plugin.input_shapings.both")
+    _, model_output, data, of_response = micro_batch(list(range(4)))
+    rates = [0.2, 0.4, 0.6, 0.8]
+    column = torch.tensor(rates)[:, None]
+    data["success_rate"] = nested(list(column)) if nested_rates else column
+    ref = of_response.clone()
+    ref[::2] -= 1
+    data["ref_log_prob"] = nested(list(ref.split([n for _, n in LENGTHS])))
+    config = actor(TRGRPOPolicyLossConfig(shaping=shaping, kl="scaled"), use_kl_loss=True, kl_loss_coef=0)
+    _, metrics = losses.ppo_loss(config, model_output, data)
+    expected = [1 + rate for rate, (_, n) in zip(rates, LENGTHS, strict=True) for _ in range(n)]
+    expected = [weight + 2 * (i % 2) for i, weight in enumerate(expected)]
+    assert reduced(metrics["actor/tr_weight_mean"]) == pytest.approx(sum(expected) / 17)
+    # k3 of -1 with the weights of the even tokens; the others have none.
+    k3 = sum(weight * math.exp(-1) for weight in expected[::2]) / 17
+    assert reduced(metrics["kl_loss"]) == pytest.approx(k3, rel=1e-5)
+    for name in ("success_rate", "ref_log_prob"):
+        with pytest.raises(ValueError, match=f"takes {name}"):
+            losses.ppo_loss(actor(TRGRPOPolicyLossConfig(shaping=shaping)), model_output, data.exclude(name))

@@ -11,7 +11,7 @@ from verl.utils.config import omega_conf_to_dataclass
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
-from verl_trgrpo.core import DifficultyOptions, available_shapings, make_shaping
+from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, available_shapings, make_shaping
 
 GRPO = {
     "loss_mode": "vanilla", "estimator": "grpo", "divided_by_std": True, "aggregation": "token-mean", "entropy": False,
@@ -57,6 +57,15 @@ ALGORITHMS = {
     "stapo": shaped("stapo", entropy=True, normalize="token_mean"),
     "random_subset": shaped("random_subset", normalize="token_mean"),
     "cppo": shaped("cppo", clip=(1.0, 1e4, 1e4)),
+    "taco": shaped("taco", entropy=True, clip=(0.2, 0.28, 10.0)),
+    "rsi": shaped("rsi", entropy=True),
+    "ipo_mask": shaped("ipo_mask", clip=(1.0, 1e4, 1e4)),
+    "fipo": shaped("fipo", clip=(0.2, 0.2, 10.0)),
+    "stare": shaped("stare", entropy=True, clip=(0.2, 0.28, 10.0)),
+    "gtpo": shaped("gtpo", entropy=True),
+    "aspo_entropy_clip": shaped(
+        "uniform", loss_mode="aspo", entropy=True, high_entropy_clip=HighEntropyClip(0.8, 0.4, 0.4)
+    ),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 

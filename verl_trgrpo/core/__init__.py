@@ -11,6 +11,7 @@ from verl_trgrpo.core.advantages import (
 )
 from verl_trgrpo.core.losses import (
     ClipRange,
+    HighEntropyClip,
     PolicyLoss,
     TokenWeighting,
     aggregate_loss,
@@ -25,6 +26,7 @@ from verl_trgrpo.core.tokens import Tokens
 __all__ = [
     "ClipRange",
     "DifficultyOptions",
+    "HighEntropyClip",
     "OutcomeOptions",
     "PolicyLoss",
     "Shaping",

@@ -14,7 +14,7 @@ import torch
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics
-from verl_trgrpo.core.shaping import Shaping, make_shaping
+from verl_trgrpo.core.shaping import REMEDIES, Shaping, make_shaping
 from verl_trgrpo.core.tokens import MAX_LOG_RATIO, Tokens, check_shapes, masked
 
 LOSS_AGG_MODES = (
@@ -85,6 +85,45 @@ class TokenWeighting:
 
 
 @dataclass(frozen=True)
+class HighEntropyClip:
+    """Hold a clip range of its own for the tokens of high entropy, as the public code of ASPO has it.
+
+    The defaults are those of github.com/wizard-III/Archer2.0 at b08d963 (``verl/workers/actor/dp_actor.py``): the quantile is
+    that of each response's entropies, so it does not depend on micro-batches, and tokens above it are clipped by 0.4 instead
+    of 0.2 on both sides. (Its names ``high_entropy_mask`` and ``low_entropy_mask`` are the wrong way round.)
+
+    Args:
+        quantile: of the entropies of a response's generated tokens; tokens above it are those of high entropy; in (0, 1).
+        low: their eps_low, in [0, 1].
+        high: their eps_high, >= 0.
+
+    Raises:
+        ValueError: a value out of range; all are listed.
+    """
+
+    quantile: float = 0.8
+    low: float = 0.4
+    high: float = 0.4
+
+    def __post_init__(self) -> None:
+        ranges = {"quantile": "(0, 1)", "low": "[0, 1]", "high": "[0, inf]"}
+        raise_invalid([f"high_entropy_clip.{message}" for message in range_errors(vars(self), ranges)])
+
+    def applies(self, tokens: Tokens) -> torch.Tensor:
+        """Return True for the tokens of high entropy, (batch, response_length).
+
+        Raises:
+            ValueError: the entropy is missing.
+        """
+        if tokens.entropy is None:
+            raise ValueError(
+                f"high_entropy_clip needs the entropy, which this run does not compute; {REMEDIES['entropy']}"
+            )
+        entropy = tokens.entropy.masked_fill(~tokens.valid, torch.nan)
+        return entropy > entropy.nanquantile(self.quantile, -1, keepdim=True)
+
+
+@dataclass(frozen=True)
 class ClipRange:
     """Hold the clip range of the importance ratio r, with veRL's defaults.
 
@@ -92,6 +131,7 @@ class ClipRange:
         low: eps_low, the ratio is clipped below 1 - low; in [0, 1].
         high: eps_high, the ratio is clipped above 1 + high; >= 0.
         dual: c of dual clip (arXiv 1912.09729), upper bound of the ratio for A < 0; > 1.
+        high_entropy: another low and high for tokens of high entropy, only for the surrogate ``aspo``; None for all alike.
 
     Raises:
         ValueError: a value out of range; all are listed, under veRL's names.
@@ -100,6 +140,7 @@ class ClipRange:
     low: float = 0.2
     high: float = 0.2
     dual: float = 3.0
+    high_entropy: HighEntropyClip | None = None
 
     def __post_init__(self) -> None:
         values = {"clip_ratio_low": self.low, "clip_ratio_high": self.high, "clip_ratio_c": self.dual}
@@ -142,6 +183,8 @@ def compute_policy_loss(
     loss_agg_mode: str = "token-mean",
     rollout_is_weights: torch.Tensor | None = None,
     entropy: torch.Tensor | None = None,
+    ref_log_prob: torch.Tensor | None = None,
+    success_rate: torch.Tensor | None = None,
     **global_batch_info: Any,
 ) -> PolicyLoss:
     """Compute a token-weighted policy loss and its metrics.
@@ -153,8 +196,8 @@ def compute_policy_loss(
     ``-1/N sum w A c grad log pi``. PPO's hard clip stays and looks at r itself: no gradient where r > 1 + high and A > 0,
     or r < 1 - low and A < 0. Dual clip applies to both signs and is soft: c stops at ``clip.dual`` and the token keeps its
     gradient. On-policy (r = 1) this is GRPO. The gradient is that of the authors' public code
-    (github.com/wizard-III/Archer2.0, ``compute_policy_loss_archer``), with one clip range for all tokens where that code
-    has two, by entropy; the reported loss of capped tokens is -A c, theirs -A c log pi.
+    (github.com/wizard-III/Archer2.0, ``compute_policy_loss_archer``), whose two clip ranges, by entropy, are
+    ``clip.high_entropy``; the reported loss of capped tokens is -A c, theirs -A c log pi.
 
     Nothing outside the mask, not even NaN, reaches the loss or the gradient.
 
@@ -168,19 +211,30 @@ def compute_policy_loss(
         surrogate: ``ppo`` or ``aspo``.
         loss_agg_mode: how 1/N is taken, see ``aggregate_loss``.
         rollout_is_weights: (batch, response_length) weights that correct the mismatch of rollout and training policy.
-        entropy: (batch, response_length) entropy of pi_theta at each position in nats, for shapings that take it.
+        entropy: (batch, response_length) entropy of pi_theta at each position in nats, for what takes it.
+        ref_log_prob: (batch, response_length) log pi_ref of the same tokens, for shapings that take it.
+        success_rate: (batch, response_length) share of right responses in the group, for shapings that take it.
         **global_batch_info: counts over micro-batches and ranks, passed on to ``aggregate_loss``.
 
     Returns:
         loss and metrics.
 
     Raises:
-        ValueError: tensors of different shapes, an unknown surrogate or aggregation, or a missing entropy.
+        ValueError: tensors of different shapes, an unknown surrogate or aggregation, a missing input, or
+            ``clip.high_entropy`` with another surrogate than ``aspo``.
     """
     if surrogate not in _SURROGATES:
         raise ValueError(f"surrogate={surrogate!r} is unknown; choose {' or '.join(_SURROGATES)}")
+    if clip.high_entropy is not None and surrogate != "aspo":
+        raise ValueError(f"high_entropy_clip is for surrogate='aspo', not {surrogate!r}; set it to None")
     tokens = Tokens.of_batch(
-        log_prob, old_log_prob=old_log_prob, advantages=advantages, response_mask=response_mask, entropy=entropy
+        log_prob,
+        old_log_prob=old_log_prob,
+        advantages=advantages,
+        response_mask=response_mask,
+        entropy=entropy,
+        ref_log_prob=ref_log_prob,
+        success_rate=success_rate,
     )
     shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
     weights = weighting.normalized(shaped, tokens.valid)
@@ -241,10 +295,15 @@ def _aspo_surrogate(
     with torch.no_grad():
         positive = tokens.advantages > 0
         flipped = torch.where(positive, -tokens.log_ratio, tokens.log_ratio).exp()
+
         # For A > 0, r > 1 + high is 1/r < 1 / (1 + high).
-        bounded = torch.where(
-            positive, flipped.clamp(1 / (1 + clip.high), clip.dual), flipped.clamp(1 - clip.low, clip.dual)
-        )
+        def within(clip_range: ClipRange | HighEntropyClip) -> torch.Tensor:
+            good = flipped.clamp(1 / (1 + clip_range.high), clip.dual)
+            return torch.where(positive, good, flipped.clamp(1 - clip_range.low, clip.dual))
+
+        bounded = within(clip)
+        if clip.high_entropy is not None:
+            bounded = torch.where(clip.high_entropy.applies(tokens), within(clip.high_entropy), bounded)
         clipped = (flipped < bounded) & (tokens.advantages != 0)
         dual_clipped = (flipped > bounded) & (tokens.advantages != 0)
         losses = negated_advantages * weights * bounded

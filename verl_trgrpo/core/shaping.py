@@ -33,10 +33,21 @@ INPUTS: dict[str, Callable[[Tokens], torch.Tensor | None]] = {
     "old_log_prob": lambda tokens: tokens.old_log_prob,
     "advantages": lambda tokens: tokens.advantages,
     "entropy": lambda tokens: tokens.entropy,
+    "ref_log_prob": lambda tokens: tokens.ref_log_prob,
+    "success_rate": lambda tokens: tokens.success_rate,
     "response_mask": lambda tokens: tokens.valid,
     "positions": lambda tokens: torch.arange(tokens.valid.shape[1], device=tokens.valid.device).expand(
         tokens.valid.shape
     ),
+}
+
+# Inputs that a run computes only if asked to, and how to ask veRL.
+REMEDIES = {
+    "entropy": "set actor_rollout_ref.actor.calculate_entropy=true",
+    "ref_log_prob": "set actor_rollout_ref.actor.use_kl_loss=true, which brings the reference policy, with "
+    "actor_rollout_ref.actor.kl_loss_coef=0 for a run without a KL loss",
+    "success_rate": "train with veRL's v1 trainer and this project's replay buffer (--config-name=trgrpo_trainer or a recipe), "
+    "which computes it with trainer.v1.sampler.sampler_kwargs.success_rate=true",
 }
 
 # Points of [0, 1] at which a shaping is tested; odd, so that 0, 1/2 and 1 are among them.
@@ -102,17 +113,14 @@ class Shaping:
             prob_source: whose probabilities ``probs`` are: ``current`` (pi_theta) or ``old`` (pi_old).
 
         Raises:
-            ValueError: the shaping takes the entropy, which is missing, or returns another shape.
+            ValueError: the shaping takes an input that is missing, or returns another shape.
         """
         source = {"probs": "old_probs"} if prob_source == "old" else {}
         given: list[torch.Tensor] = []
         for name in self.inputs:
             tensor = INPUTS[source.get(name, name)](tokens)
             if tensor is None:
-                raise ValueError(
-                    f"shaping {self} takes {name}, which this run does not compute; "
-                    "set actor_rollout_ref.actor.calculate_entropy=true"
-                )
+                raise ValueError(f"shaping {self} takes {name}, which this run does not compute; {REMEDIES[name]}")
             given.append(tensor)
         weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
         _check_shape(self, weights, tokens.valid)
@@ -189,10 +197,10 @@ def make_shaping(name: str = "sigmoid", reverse: bool = False, **parameters: Any
     return dataclasses.replace(shaping, bounds=_checked_bounds(shaping, constant))
 
 
-def asks_for_entropy(name: str) -> bool:
-    """Return True if the shaping of this name takes the entropy; False for one that does not exist."""
+def asks_for(given: str, name: str) -> bool:
+    """Return True if the shaping of this name takes the input `given`; False for one that does not exist."""
     try:
-        return "entropy" in _signature(_find(name).function)[0]
+        return given in _signature(_find(name).function)[0]
     except ValueError:
         return False
 
@@ -268,6 +276,8 @@ def _sample_tokens(probs: torch.Tensor) -> Tokens:
         advantages=advantages,
         response_mask=mask,
         entropy=-probs * log_prob,
+        ref_log_prob=log_prob.flip(-1),
+        success_rate=probs,
     )
 
 

@@ -7,8 +7,14 @@ import math
 import torch
 
 from verl_trgrpo.core.shaping import register_shaping
+from verl_trgrpo.core.tokens import MAX_LOG_RATIO
 
 _SIGMOID = {"alpha": "(0, inf)", "tau": "(0, inf)", "mu": "[0, 1]", "lower": "[0, inf)", "upper": "[0, inf)"}
+
+# Guard of the division by the entropy, that of the ports of RSI-S.
+_SMALLEST_ENTROPY = 1e-6
+# Tokens whose discounted sums one matrix product computes.
+_BLOCK = 128
 
 # The last steps of MurmurHash3, which spread every bit over all of them; as signed numbers.
 _MIX = (-49064778989728563, -4265267296055464877)
@@ -93,11 +99,7 @@ def top_entropy(entropy: torch.Tensor, response_mask: torch.Tensor, *, share: fl
     Ties with the last of them are kept. The threshold is that of the micro-batch, so results depend on its size. The loss
     of the kept tokens is divided by all tokens; ``normalize=token_mean`` divides by the kept ones.
     """
-    candidates = entropy[response_mask]
-    if not len(candidates):
-        return torch.zeros_like(entropy)
-    kept = math.ceil(share * len(candidates) - 1e-9)  # 0.1 of 30 is 3, although 0.1 * 30 is a little more
-    return (entropy >= torch.topk(candidates, kept).values[-1]).to(entropy.dtype)
+    return _top(entropy, response_mask, share).to(entropy.dtype)
 
 
 @register_shaping("stapo", {"max_prob": "(0, 1]", "max_entropy": "(0, inf)"})
@@ -151,6 +153,140 @@ def cppo(
     return (brought_back | (drift <= bound)).to(log_prob.dtype)
 
 
+@register_shaping("taco", {"alpha": "(0, inf)", "strength": "(0, 1]"})
+def taco(
+    log_prob: torch.Tensor,
+    entropy: torch.Tensor,
+    advantages: torch.Tensor,
+    *,
+    alpha: float = 0.01,
+    strength: float = 0.9,
+) -> torch.Tensor:
+    """Return TACO's weight, which lowers the credit of tokens from the tail where A > 0 (arXiv 2607.07976).
+
+    With the tail risk r = -log p - H + log alpha of a token, H the entropy at its position, the weight is
+    ``1 - strength * (1 - exp(-r))`` where r > 0 and A > 0, else 1: a soft form of ``stapo``. Read in the authors' code
+    (github.com/xiuyilou/TACO at 7a2f458): README, ``compute_taco_token_advantages`` in ``verl/trainer/ppo/core_algos.py``,
+    and ``run.sh``, which also sets the clip 0.2 / 0.28 and the dual clip 10. As there, p and H are those of the current
+    policy. Of the paper the abstract was read.
+    """
+    risk = (math.log(alpha) - log_prob - entropy).clamp(min=0)
+    return torch.where(advantages > 0, 1 - strength * (1 - torch.exp(-risk)), 1.0)
+
+
+@register_shaping("rsi", {"lower": "[0, inf)", "upper": "(0, inf]"})
+def rsi(log_prob: torch.Tensor, entropy: torch.Tensor, *, lower: float = 0.1, upper: float = 3.0) -> torch.Tensor:
+    """Return 1 where the relative surprisal index -log p / H is in [lower, upper], else 0 (RSI-S, arXiv 2606.31575).
+
+    It is about 1 for a token as surprising as the position leads one to expect; a redundant token is below the interval, one
+    from the tail above it. Read in three public ports, which agree in the formula and add 1e-6 to H (so a token of p = 1 has
+    the index 0): ``openrlhf/models/token_surprisal_filter.py`` of github.com/smellslikeml/OpenRLHF, one for open-instruct,
+    and a stand-alone one, from which the interval 0.1 to 3 is. Of the paper the abstract was read, not the interval.
+    The loss of the kept tokens is divided by all tokens; ``normalize=token_mean`` divides by the kept ones.
+    """
+    index = -log_prob / (entropy + _SMALLEST_ENTROPY)
+    return ((index >= lower) & (index <= upper)).to(log_prob.dtype)
+
+
+@register_shaping("ipo_mask", {"eps": "(0, 1)"})
+def ipo_mask(probs: torch.Tensor, old_probs: torch.Tensor, *, eps: float = 0.3) -> torch.Tensor:
+    """Return 1 where |p - p_old| <= eps, else 0: the trust region of prime-rl's IPO, whatever the sign of A.
+
+    Read in github.com/PrimeIntellect-ai/prime-rl: ``ipo_loss_fn`` in its ``trainer/rl/loss.py`` and pull request 3418, which
+    made it the default instead of DPPO, with eps 0.1 and a KL term of 0.001 (log r)^2; since pull request 3586 the default is
+    eps 0.3 without that term. There p_old is that of the rollout engine, the ratio is not clipped (``algorithm=ipo_mask``),
+    and masked tokens count in the divisor of the loss.
+    """
+    return ((probs - old_probs).abs() <= eps).to(probs.dtype)
+
+
+@register_shaping(
+    "fipo",
+    {
+        "half_life": "(0, inf)",
+        "lower": "[0, inf)",
+        "upper": "(0, inf)",
+        "max_ratio": "(1, inf]",
+        "safe_ratio": "(0, inf]",
+    },
+)
+def fipo(
+    log_prob: torch.Tensor,
+    old_log_prob: torch.Tensor,
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    *,
+    half_life: float = 32.0,
+    lower: float = 1.0,
+    upper: float = 1.2,
+    max_ratio: float = 10.0,
+    safe_ratio: float = 4.0,
+) -> torch.Tensor:
+    """Return FIPO's weight ``clip(exp(F_t), lower, upper)``, F_t the discounted future KL (arXiv 2603.19835).
+
+    F_t is the sum over the response's generated tokens k >= t of ``2^(-(k - t) / half_life) (log p_k - log p_old_k)``, so it
+    does not depend on micro-batches; tokens with a ratio above ``max_ratio`` are left out of the sums. Where A < 0 and the
+    ratio is above ``safe_ratio``, the weight is limited to [0.8, 1]. On-policy all weights are 1. Read in ms-swift
+    (``compute_fipo_influence``, ``FIPO.md``, pull request 9328), whose defaults these are, except ``max_ratio``: there none,
+    with 10 named as the value of the authors' script for 32B; slime's pull request 1801 and TRL's 5434 describe the same
+    formula. The authors' code (github.com/qwenpilot/FIPO) and the paper were not seen.
+    """
+    log_ratio = (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    counted = response_mask & (log_ratio <= math.log(max_ratio))
+    weights = _discounted_future_sums(log_ratio * counted, 2 ** (-1 / half_life)).exp().clamp(lower, upper)
+    unsafe = (advantages < 0) & (log_ratio > math.log(safe_ratio))
+    return torch.where(unsafe, weights.clamp(0.8, 1.0), weights)
+
+
+@register_shaping(
+    "stare", {"share": "(0, 1]", "positive": "[1, inf)", "negative": "(0, 1]", "target_entropy": "(0, inf]"}
+)
+def stare(
+    log_prob: torch.Tensor,
+    entropy: torch.Tensor,
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    *,
+    share: float = 0.1,
+    positive: float = 1.1,
+    negative: float = 1.0,
+    target_entropy: float = 0.3,
+) -> torch.Tensor:
+    """Return STARE's weights, which hold the entropy up (arXiv 2606.19236): ``positive`` or ``negative`` for rare tokens.
+
+    While the mean entropy is below ``target_entropy`` (nats), the ``share`` of tokens with the highest -log p among those with
+    A > 0 weighs ``positive``, that among those with A < 0 ``negative``, every other 1. Read in the authors' code
+    (github.com/hp-luo/STARE at bffb9e7): ``STAREController`` and ``compute_stare_token_weights`` in
+    ``verl/trainer/ppo/core_algos.py``, and the script for Qwen2.5-Math-7B, which also sets the clip 0.2 / 0.28 and the dual
+    clip 10. The defaults are its variant O1; ``negative=0.9`` is C2. Its schedule of adaptive weights is not here. Of the
+    paper the abstract was read.
+
+    The shares are those of the micro-batch, as there, with ties kept. The mean entropy is that of the micro-batch, too, where
+    theirs is that of the whole batch before the update: near the target, micro-batches decide one by one.
+    """
+    low = entropy.sum() < target_entropy * response_mask.sum()
+    rare = low & _top(-log_prob, (advantages > 0) & response_mask, share)
+    rare_and_wrong = low & _top(-log_prob, (advantages < 0) & response_mask, share)
+    return torch.ones_like(log_prob).masked_fill_(rare, positive).masked_fill_(rare_and_wrong, negative)
+
+
+@register_shaping("gtpo", {"beta": "(0, inf)"})
+def gtpo(entropy: torch.Tensor, response_mask: torch.Tensor, *, beta: float = 0.1) -> torch.Tensor:
+    """Return ``max(0, 1 + beta (H / mean H - 1))``: more weight where the policy is uncertain, after GTPO (arXiv 2508.04349).
+
+    This is the simplified form of a public port (github.com/teilomillet/textpolicy at e88fc30, ``apply_entropy_weighting`` in
+    ``textpolicy/algorithms/grpo.py``), with its default. The paper, whose abstract was read, adds to the reward of a token
+    its share of the entropies of the group's right responses at the same position (for wrong ones, of the inverse
+    entropies), which needs whole groups; the port says so and has that form, too.
+
+    The mean is that of the micro-batch (in the port, of the batch), so results depend on its size. Without any entropy all
+    weights are 1.
+    """
+    mean = entropy.sum() / response_mask.sum().clamp(min=1)
+    relative = torch.where(mean > 0, entropy / mean, 1.0)
+    return (1 + beta * (relative - 1)).clamp(min=0)
+
+
 @register_shaping("random_subset", {"share": "(0, 1)"})
 def random_subset(
     old_log_prob: torch.Tensor, positions: torch.Tensor, *, share: float = 0.5, seed: int = 0
@@ -177,3 +313,25 @@ def random_subset(
 def uniform(probs: torch.Tensor) -> torch.Tensor:
     """Return 1 for every token: plain GRPO, the baseline of every comparison."""
     return torch.ones_like(probs)
+
+
+def _top(values: torch.Tensor, candidates: torch.Tensor, share: float) -> torch.Tensor:
+    """Return True for the ceil(share n) of the n `candidates` with the highest values, and for ties with the last of them."""
+    # Sorted, not selected, so that no number has to come to the host.
+    ranked = values.masked_fill(~candidates, -torch.inf).flatten().sort(descending=True).values
+    kept = torch.ceil(share * candidates.sum().double() - 1e-9)  # 0.1 of 30 is 3, although 0.1 * 30 is a little more
+    return candidates & (values >= ranked[(kept.long() - 1).clamp(min=0)[None]])
+
+
+def _discounted_future_sums(x: torch.Tensor, discount: float) -> torch.Tensor:
+    """Return the sums over k >= t of discount^(k - t) x_k, in the shape (batch, length) of `x`."""
+    places = torch.arange(_BLOCK, device=x.device, dtype=x.dtype)
+    distance = places[:, None] - places  # k - t
+    decay = torch.where(distance >= 0, discount ** distance.clamp(min=0), 0.0)
+    sums, after = torch.empty_like(x), x.new_zeros(len(x), 1)
+    for start in reversed(range(0, x.shape[1], _BLOCK)):
+        block = x[:, start : start + _BLOCK]
+        n = block.shape[1]
+        sums[:, start : start + n] = block @ decay[:n, :n] + after * discount ** (n - places[:n])
+        after = sums[:, start : start + 1]
+    return sums

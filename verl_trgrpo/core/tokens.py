@@ -24,6 +24,9 @@ class Tokens:
         advantages: A.
         valid: bool, True for tokens that the model generated.
         entropy: of pi_theta at each position in nats; None where the run does not compute it.
+        ref_log_prob: log pi_ref of the same tokens; None where the run has no reference policy.
+        success_rate: share of right responses in the group of the token's response, in [0, 1], the same for all tokens of a
+            response; None where the run does not compute it.
     """
 
     log_prob: torch.Tensor
@@ -32,6 +35,8 @@ class Tokens:
     advantages: torch.Tensor
     valid: torch.Tensor
     entropy: torch.Tensor | None = None
+    ref_log_prob: torch.Tensor | None = None
+    success_rate: torch.Tensor | None = None
 
     @classmethod
     def of_batch(
@@ -42,6 +47,8 @@ class Tokens:
         advantages: torch.Tensor,
         response_mask: torch.Tensor,
         entropy: torch.Tensor | None = None,
+        ref_log_prob: torch.Tensor | None = None,
+        success_rate: torch.Tensor | None = None,
     ) -> Tokens:
         """Build the tokens of a trainer's tensors, all (batch, response_length).
 
@@ -51,12 +58,15 @@ class Tokens:
             advantages: A.
             response_mask: 1 or True for tokens that the model generated; values outside may be anything, even NaN.
             entropy: of pi_theta at each position in nats.
+            ref_log_prob: log pi_ref of the same tokens, may be -inf.
+            success_rate: share of right responses in the group of the token's response.
 
         Raises:
             ValueError: tensors of different shapes.
         """
-        given = {"old_log_prob": old_log_prob, "log_prob": log_prob, "advantages": advantages, "entropy": entropy}
-        check_shapes(response_mask=response_mask, **given)
+        given = {"old_log_prob": old_log_prob, "log_prob": log_prob, "advantages": advantages}
+        more = {"entropy": entropy, "ref_log_prob": ref_log_prob, "success_rate": success_rate}
+        check_shapes(response_mask=response_mask, **given, **more)
         valid = response_mask.bool()
         outside = ~valid
         log_prob, old_log_prob = masked(log_prob, outside), masked(old_log_prob.detach(), outside)
@@ -68,7 +78,7 @@ class Tokens:
             (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO),
             masked(advantages.detach(), outside),
             valid,
-            None if entropy is None else masked(entropy.detach(), outside),
+            **{name: None if tensor is None else masked(tensor.detach(), outside) for name, tensor in more.items()},
         )
 
     @functools.cached_property

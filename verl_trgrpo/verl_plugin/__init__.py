@@ -16,13 +16,13 @@ def register_resolvers() -> None:
     """Register the resolvers of this package's configuration files with OmegaConf.
 
     ``${verl_trgrpo_file:tasks/search_qa/agent_loops.yaml}`` is the path of that file of the package, and
-    ``${verl_trgrpo_asks_for_entropy:NAME}`` is true if the shaping of that name takes the entropy, and
+    ``${verl_trgrpo_asks_for:INPUT,NAME}`` is true if the shaping of that name takes that input, such as the entropy, and
     ``${verl_trgrpo_fraction:N,K}`` is N / K rounded down, at least 1.
     """
     from omegaconf import OmegaConf
 
     OmegaConf.register_new_resolver("verl_trgrpo_file", _path_of, replace=True)
-    OmegaConf.register_new_resolver("verl_trgrpo_asks_for_entropy", _asks_for_entropy, replace=True)
+    OmegaConf.register_new_resolver("verl_trgrpo_asks_for", _asks_for, replace=True)
     OmegaConf.register_new_resolver("verl_trgrpo_fraction", _fraction, replace=True)
 
 
@@ -37,8 +37,8 @@ def _fraction(number: int, parts: int) -> int:
     return max(1, int(number) // int(parts))
 
 
-def _asks_for_entropy(shaping: str) -> bool:
+def _asks_for(given: str, shaping: str) -> bool:
     # Imports torch, for which Hydra's plugin discovery need not wait.
-    from verl_trgrpo.core.shaping import asks_for_entropy
+    from verl_trgrpo.core.shaping import asks_for
 
-    return asks_for_entropy(shaping)
+    return asks_for(given, shaping)

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+import torch
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import ClipRange, DifficultyOptions, OutcomeOptions, TokenWeighting
+from verl_trgrpo.core import ClipRange, DifficultyOptions, HighEntropyClip, OutcomeOptions, TokenWeighting
 from verl_trgrpo.verl_plugin import LOSS_MODES
 
-# The attribute in which the wrapped ppo_loss passes the entropy: of its copy of the actor's configuration, the only argument
-# of a policy loss that can carry it.
-ENTROPY = "_token_entropy"
+# The attribute in which the wrapped ppo_loss passes what a policy loss does not get, as keyword arguments of Tokens.of_batch:
+# of its copy of the actor's configuration, the only argument of a policy loss that can carry it.
+TOKEN_INPUTS = "_token_inputs"
 
 
 @dataclass
@@ -29,12 +30,16 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
     The configuration's ``_target_`` names it; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
 
+    Args:
+        high_entropy_clip: clip range of the tokens of high entropy for ``loss_mode=aspo``; None for one range.
+
     Raises:
-        ValueError: what ``TokenWeighting`` refuses, a ``loss_mode`` without token weights, or ``placement=inside`` with a
-            ``loss_mode`` other than tr_grpo.
+        ValueError: what ``TokenWeighting`` refuses, a ``loss_mode`` without token weights, ``placement=inside`` with a
+            ``loss_mode`` other than tr_grpo, or ``high_entropy_clip`` with one other than aspo.
     """
 
     loss_mode: str = "tr_grpo"
+    high_entropy_clip: HighEntropyClip | None = None
 
     def __post_init__(self) -> None:
         from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
@@ -50,6 +55,10 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
             raise ValueError(
                 f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode={self.loss_mode} does not "
                 "have; set placement=outside"
+            )
+        if self.loss_mode != "aspo" and self.high_entropy_clip is not None:
+            raise ValueError(
+                f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set it to null"
             )
 
 
@@ -95,7 +104,14 @@ def clip_range_of(actor: Any) -> ClipRange:
         low=actor.clip_ratio if low is None else low,
         high=actor.clip_ratio if high is None else high,
         dual=actor.get("clip_ratio_c", 3.0),
+        high_entropy=actor.policy_loss.get("high_entropy_clip"),
     )
+
+
+def token_inputs_of(actor: Any) -> dict[str, torch.Tensor]:
+    """Return what the wrapped ``ppo_loss`` passes to a policy loss beside veRL's arguments, by name, each (batch,
+    response_length): the entropy, and the inputs that the shaping asks for."""
+    return getattr(actor, TOKEN_INPUTS, {})
 
 
 def check_kl(actor: Any) -> None:

@@ -34,7 +34,7 @@ def _own_loss(
         surrogate=surrogate,
         loss_agg_mode=loss_agg_mode,
         rollout_is_weights=is_weights,
-        entropy=getattr(config, plugin_config.ENTROPY, None),
+        **plugin_config.token_inputs_of(config),
         **config.global_batch_info,
     )
     # This sum over |advantages| is on the host already; only if it is not finite are the tensors read again.
@@ -64,7 +64,7 @@ def _weighted_verl_loss(
     same as ``placement=outside``.
     """
     weighting = plugin_config.token_weighting_of(config.policy_loss)
-    tokens = Tokens.of_batch(**tensors, entropy=getattr(config, plugin_config.ENTROPY, None))
+    tokens = Tokens.of_batch(**tensors, **plugin_config.token_inputs_of(config))
     shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
     weights = weighting.normalized(shaped, tokens.valid)
     if is_weights is not None:

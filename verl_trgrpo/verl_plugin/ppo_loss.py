@@ -3,13 +3,14 @@
 Why: (1) veRL 0.9 has no registry of KL kinds, and the policy loss never sees ``ref_log_prob``, so the weighted kinds
 ``kl: scaled | literal`` have no extension point. (2) veRL averages a policy loss's metrics over micro-batches with equal
 weights, whatever their number of tokens; there is no way to return them with their own aggregation. (3) The entropy of
-``model_output`` is not handed to the policy loss, so a shaping could not ask for it.
+``model_output`` and other columns of the micro-batch (``ref_log_prob``, and ``success_rate``, which this project's replay
+buffer adds) are not handed to the policy loss, so a shaping could not ask for them.
 
 The wrapper calls the original function and leaves everything else to it. It does not change runs with another policy loss
 than this project's.
 
 Remove (1) when veRL lets a plugin register a KL kind that sees token weights, (2) when ``Metric.from_dict`` keeps a
-``Metric`` that a policy loss returns, and (3) when a policy loss gets the entropy.
+``Metric`` that a policy loss returns, and (3) when a policy loss gets the entropy and the micro-batch.
 """
 
 from __future__ import annotations
@@ -83,13 +84,14 @@ def _wrap(ppo_loss: Any) -> Any:
             if not config.entropy_coeff:  # a term of 0 would still be differentiated
                 model_output = {**model_output, "entropy": entropy.detach()}
             entropy = losses.no_padding_2_padding(entropy.detach(), data)
+        inputs = _token_inputs(weighting.shaping.inputs, entropy, data)
         weights_kl = config.use_kl_loss and weighting.kl != "plain"
         own = copy.copy(config)  # shallow: the counters of the global batch stay shared
         object.__setattr__(own, "use_kl_loss", config.use_kl_loss and not weights_kl)
-        object.__setattr__(own, plugin_config.ENTROPY, entropy)
+        object.__setattr__(own, plugin_config.TOKEN_INPUTS, inputs)
         loss, metrics = ppo_loss(own, model_output, data, dp_group)
         if weights_kl:
-            kl_loss = _weighted_kl_loss(config, model_output, entropy, data)
+            kl_loss = _weighted_kl_loss(config, model_output, inputs, data)
             metrics["kl_loss"] = Metric(value=kl_loss, aggregation=AggregationType.SUM)
             metrics["kl_coef"] = config.kl_loss_coef
             loss = loss + kl_loss * config.kl_loss_coef
@@ -98,7 +100,23 @@ def _wrap(ppo_loss: Any) -> Any:
     return ppo_loss_with_token_weights
 
 
-def _weighted_kl_loss(config: Any, model_output: Any, entropy: torch.Tensor | None, data: Any) -> torch.Tensor:
+def _token_inputs(asked: tuple[str, ...], entropy: torch.Tensor | None, data: Any) -> dict[str, torch.Tensor]:
+    """Return the entropy, if the run computes it, and of the micro-batch's columns those that the shaping asks for.
+
+    A column that is missing is left out: the shaping then says what to set.
+    """
+    inputs = {} if entropy is None else {"entropy": entropy}
+    if "ref_log_prob" in asked and "ref_log_prob" in data:
+        inputs["ref_log_prob"] = data.select("ref_log_prob").to_padded_tensor()["ref_log_prob"]
+    if "success_rate" in asked and "success_rate" in data:
+        rates = data["success_rate"]  # one number for each response
+        rates = rates.values() if rates.is_nested else rates
+        mask = data.select("response_mask").to_padded_tensor()["response_mask"]
+        inputs["success_rate"] = rates.reshape(-1, 1).expand(mask.shape)
+    return inputs
+
+
+def _weighted_kl_loss(config: Any, model_output: Any, inputs: dict[str, torch.Tensor], data: Any) -> torch.Tensor:
     """Compute the aggregated weighted KL of one micro-batch, padded and counted as veRL's own KL loss."""
     log_prob = losses.no_padding_2_padding(model_output["log_probs"], data)
     padded = data.select("response_mask", "old_log_probs", "ref_log_prob", "advantages").to_padded_tensor()
@@ -108,7 +126,7 @@ def _weighted_kl_loss(config: Any, model_output: Any, entropy: torch.Tensor | No
         old_log_prob=padded["old_log_probs"],
         advantages=padded["advantages"],
         response_mask=response_mask,
-        entropy=entropy,
+        **inputs,
     )
     penalty = weighted_kl(
         log_prob,

@@ -1,5 +1,7 @@
 """Clip range, kinds of KL, and weights inside the clip."""
 
+import pytest
+
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
@@ -7,6 +9,7 @@ from verl_trgrpo.runs.checks.loss import loss_findings
 
 ACTOR = "actor_rollout_ref.actor"
 LOSS = f"{ACTOR}.policy_loss"
+INPUTS = "tests.verl_plugin.input_shapings"
 
 
 def findings(sound_run, *overrides):
@@ -24,6 +27,30 @@ def test_every_mistake_is_an_error_of_its_own(sound_run):
     assert summary(found) == [(key, Level.ERROR) for key in keys]
     for value, finding in zip(("k4", "k5", "clip_ratio_low=2", "clip_ratio_c=0.5", "false", "k4"), found, strict=True):
         assert value in finding.message
+
+
+@pytest.mark.parametrize(
+    ("key", "overrides", "remedy"),
+    [
+        (f"{ACTOR}.calculate_entropy", ["algorithm=aspo_entropy_clip", f"{ACTOR}.calculate_entropy=false"], []),
+        (
+            f"{ACTOR}.use_kl_loss",
+            [f"{LOSS}.shaping.name={INPUTS}.towards_the_reference"],
+            [f"{ACTOR}.use_kl_loss=true"],
+        ),
+        (
+            "trainer.v1.sampler.sampler_kwargs.success_rate",
+            [f"{LOSS}.shaping.name={INPUTS}.hard_prompts", "trainer.v1.sampler.sampler_kwargs.success_rate=false"],
+            ["trainer.v1.sampler.sampler_kwargs.success_rate=true"],
+        ),
+    ],
+)
+def test_an_input_that_the_run_does_not_compute_is_an_error(sound_run, key, overrides, remedy):
+    given = [*overrides, "shaping=custom"] if "shaping" in overrides[0] else overrides
+    [finding] = findings(sound_run, *given)
+    assert (finding.where, finding.level) == (key, Level.ERROR) and f"{key}=" in finding.message
+    given = [override for override in given if not override.startswith(key)]
+    assert findings(sound_run, *given, *remedy) == []
 
 
 def test_probabilities_that_the_clip_silences_are_a_warning(sound_run):

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.core import TokenWeighting
+from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.checks.batches import ACTOR
 
 _LOSS = f"{ACTOR}.policy_loss"
@@ -31,13 +33,32 @@ def loss_findings(config: DictConfig) -> list[Finding]:
     findings += clip_findings
     if not isinstance(loss, TokenWeighting):
         return findings
-    if "entropy" in loss.shaping.inputs and not (actor.calculate_entropy or actor.entropy_coeff):
-        key = f"{ACTOR}.calculate_entropy"
-        findings.append(Finding.error(key, f"{key}=false: shaping {loss.shaping} needs the entropy; set it to true"))
+    findings += _input_findings(config, loss)
     findings += _errors_of(lambda: check_kl(actor))
     if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
         findings += _silenced_findings(loss, clip_range_of(actor))
     return findings
+
+
+def _input_findings(config: DictConfig, loss: Any) -> list[Finding]:
+    """Check that the run computes what the shaping and the clip ask for."""
+    actor = config.actor_rollout_ref.actor
+    rate = "trainer.v1.sampler.sampler_kwargs.success_rate"
+    computed = {
+        "entropy": (f"{ACTOR}.calculate_entropy", actor.calculate_entropy or actor.entropy_coeff),
+        "ref_log_prob": (f"{ACTOR}.use_kl_loss", actor.use_kl_loss or config.algorithm.use_kl_in_reward),
+        "success_rate": (rate, config.trainer.use_v1 and OmegaConf.select(config, rate)),
+    }
+    asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in computed}
+    if loss.high_entropy_clip is not None:
+        asked.setdefault("entropy", "high_entropy_clip")
+    return [
+        Finding.error(
+            key, f"{key}={as_plain_yaml(OmegaConf.select(config, key))}: {asked[name]} takes {name}; {REMEDIES[name]}"
+        )
+        for name, (key, is_computed) in computed.items()
+        if name in asked and not is_computed
+    ]
 
 
 def _errors_of(check: Callable[[], object]) -> list[Finding]:

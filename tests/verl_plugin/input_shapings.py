@@ -1,0 +1,18 @@
+"""Shapings of the inputs that a run computes only if asked to."""
+
+import torch
+
+
+def towards_the_reference(log_prob: torch.Tensor, ref_log_prob: torch.Tensor) -> torch.Tensor:
+    """Return 1 for tokens that the reference policy finds more probable, else 1/2."""
+    return 0.5 + 0.5 * (ref_log_prob > log_prob)
+
+
+def hard_prompts(success_rate: torch.Tensor, *, at_most: float = 0.5) -> torch.Tensor:
+    """Return 1 for responses to prompts that at most this share of the group solves, else 1/2."""
+    return 0.5 + 0.5 * (success_rate <= at_most)
+
+
+def both(log_prob: torch.Tensor, ref_log_prob: torch.Tensor, success_rate: torch.Tensor) -> torch.Tensor:
+    """Return 1 + the success rate, and 2 more where the policy is the reference."""
+    return 1 + success_rate + 2 * ((log_prob - ref_log_prob).abs() < 1e-3)
