@@ -19,10 +19,11 @@ def failed(tmp_path_factory):
     run_dir, broken = directory / "run", directory / "broken"
     arguments = [
         "--config-name=kk_quickstart", "algorithm=tr_grpo", "agent=igrpo",
+        "+actor_rollout_ref.rollout.custom.igrpo.system=''",  # this vocabulary has it in 300 tokens
         f"data.train_files={directory}/data/train.parquet", f"data.val_files={directory}/data/test.parquet",
         f"actor_rollout_ref.model.path={CHECKPOINT}", "data.train_batch_size=4", "data.max_prompt_length=260",
         "actor_rollout_ref.actor.ppo_mini_batch_size=4", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16",
-        "actor_rollout_ref.rollout.n=4", "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
         "actor_rollout_ref.rollout.max_model_len=440", f"reward.custom_reward_function.path={REWARD}",
         f"+reward.custom_reward_function.reward_kwargs.broken_by={broken}", "trainer.total_training_steps=3",
         "trainer.test_freq=-1", "trainer.save_freq=2", f"trainer.default_local_dir={run_dir}",

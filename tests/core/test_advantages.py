@@ -14,6 +14,7 @@ from verl_trgrpo.core import (
     DifficultyOptions,
     OutcomeOptions,
     difficulty_weighted_advantages,
+    expected_accuracy,
     group_relative_advantages,
     outcome_advantages,
     rejection_advantages,
@@ -175,7 +176,7 @@ def tensors(groups):
     return rewards, mask, labels
 
 
-def by_hand(groups, anchor, scale, correct_from=1.0):
+def by_hand(groups, anchor, scale, correct_from):
     expected = []
     for scores in groups.values():
         rate = sum(score >= correct_from for score in scores) / len(scores)
@@ -186,28 +187,42 @@ def by_hand(groups, anchor, scale, correct_from=1.0):
     return torch.tensor(expected, dtype=torch.float64)
 
 
-def accuracy(groups, correct_from=1.0):
-    scores = [score for scores in groups.values() for score in scores]
-    return sum(score >= correct_from for score in scores) / len(scores)
-
-
-@pytest.mark.parametrize(("forgetting", "correct_from"), [(0.1, 1.0), (0.5, -0.5), (1.0, 3.5)])
-def test_ha_dw_over_three_batches_with_a_history(forgetting, correct_from):
-    options = DifficultyOptions(forgetting=forgetting, scale=1.3, correct_from=correct_from)
-    history = None
-    expected = accuracy(BATCHES[0], correct_from)  # the first batch has nothing but itself to be compared with
-    for groups in BATCHES:
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # Of accuracies 8/12, 3/8 and 0 the mean of the last two, or of all
+        (DifficultyOptions(window=2), [2 / 3, (2 / 3 + 3 / 8) / 2, 3 / 16]),
+        (DifficultyOptions(), [2 / 3, (2 / 3 + 3 / 8) / 2, (2 / 3 + 3 / 8) / 3]),
+        (DifficultyOptions(belief="constant", forgetting=0.1, scale=1.0), [2 / 3, 2 / 3, 0.9 * 2 / 3 + 0.1 * 3 / 8]),
+        (DifficultyOptions(belief="constant", forgetting=1.0), [2 / 3, 2 / 3, 3 / 8]),
+        (DifficultyOptions(window=1, correct_from=-0.5), [11 / 12, 1.0, 1 / 2]),
+        (DifficultyOptions(belief="spread", window=2), [2 / 3, 2 / 3, (2 / 3 + 3 / 8) / 2]),
+    ],
+)
+def test_ha_dw_over_three_batches_with_a_history(options, expected):
+    history = []
+    for groups, anchor in zip(BATCHES, expected, strict=True):
         rewards, mask, labels = tensors(groups)
         advantages, history = difficulty_weighted_advantages(rewards, mask, labels, options, history)
-        by_formula = by_hand(groups, expected, 1.3, correct_from)[:, None] * mask
+        by_formula = by_hand(groups, anchor, options.scale, options.correct_from)[:, None] * mask
         torch.testing.assert_close(advantages, by_formula, rtol=1e-9, atol=1e-12)
-        expected = (1 - forgetting) * expected + forgetting * accuracy(groups, correct_from)
-        assert history == pytest.approx(expected)
+
+
+def test_a_belief_moves_by_eta_times_its_own_spread():
+    """Eq. 9 to 11 by hand: C <- (1 - eta_t) C + eta_t y, eta_t = eta std(last m C), at most 1."""
+    options = DifficultyOptions(belief="spread", window=3, forgetting=2.0)
+    expected, following = expected_accuracy([0.9, 0.2, 0.5, 0.8], 0.1, options)
+    eta = 2.0 * statistics.pstdev([0.9, 0.2, 0.5, 0.8])
+    assert expected == 0.8 and following == pytest.approx([0.5, 0.8, (1 - eta) * 0.8 + eta * 0.1])
+    assert expected_accuracy([0.0, 1.0, 1.0], 0.0, DifficultyOptions("spread", 3, 99.0))[1][-1] == 0.0
+    assert expected_accuracy([0.5, 0.5, 0.5], 1.0, options)[1][-1] == 0.5, "without spread it stays"
 
 
 def test_wrong_options_are_all_named():
-    with pytest.raises(ValueError, match=r"(?s)forgetting=0.*scale=-1.0.*correct_from=nan"):
-        DifficultyOptions(forgetting=0, scale=-1.0, correct_from=math.nan)
+    with pytest.raises(ValueError, match=r"(?s)belief='mean'.*window=0.*forgetting=0.*scale=-1.0.*correct_from=nan"):
+        DifficultyOptions(belief="mean", window=0, forgetting=0, scale=-1.0, correct_from=math.nan)
+    with pytest.raises(ValueError, match="window=1"):
+        DifficultyOptions(belief="spread", window=1, forgetting=5.0)
     with pytest.raises(ValueError, match=r"(?s)positive=-1.*correct_from='x'"):
         OutcomeOptions(positive=-1, correct_from="x")
 
@@ -216,7 +231,7 @@ def test_a_success_rate_is_over_responses_that_have_tokens():
     """One right response and an empty one: the prompt was solved whenever it was answered."""
     rewards = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     mask = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 1]], dtype=torch.bool)
-    advantages, _ = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], DifficultyOptions(), None)
+    advantages, _ = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], DifficultyOptions(scale=1.0))
     # Two of three were right. Group a: rate 1, an easy prompt, whose successes weigh less.
     normalized = 0.5 / (statistics.stdev([1.0, 0.0]) + 1e-6)
     assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(1 - 2 / 3)))

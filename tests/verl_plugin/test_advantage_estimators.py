@@ -5,6 +5,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from verl.protocol import DataProto
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
 from verl_trgrpo.core import DifficultyOptions, difficulty_weighted_advantages, rejection_advantages
@@ -42,14 +43,14 @@ def test_w_reinforce_takes_its_options():
     assert advantages_of("w_reinforce", OmegaConf.create({}))[0, 0].item() == pytest.approx(0.1)
 
 
-def test_ha_dw_remembers_within_a_run_and_forgets_between_runs():
-    options = DifficultyOptions(forgetting=0.5)
-    config = OmegaConf.create({"algorithm": {"ha_dw": {"forgetting": 0.5}}})
+def test_ha_dw_remembers_the_batches_before(monkeypatch):
+    monkeypatch.setattr(get_adv_estimator_fn("ha_dw"), "state", {})
+    config = OmegaConf.create({"ha_dw": {"belief": "constant", "forgetting": 0.5}})
+    options = DifficultyOptions(belief="constant", forgetting=0.5)
     second_scores = [1.0, 1.0, 1.0, 0.0, 1.0, 0.0]
-    first, history = difficulty_weighted_advantages(rewards_of(SCORES), MASK, UIDS, options, None)
+    first, history = difficulty_weighted_advantages(rewards_of(SCORES), MASK, UIDS, options)
     second, _ = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options, history)
-    assert torch.equal(advantages_of("ha_dw", config.algorithm), first)
-    assert torch.equal(advantages_of("ha_dw", config.algorithm, second_scores), second)
-    fresh, _ = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options, None)
+    assert torch.equal(advantages_of("ha_dw", config), first)
+    assert torch.equal(advantages_of("ha_dw", config, second_scores), second)
+    fresh, _ = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options)
     assert not torch.equal(second, fresh)
-    assert torch.equal(advantages_of("ha_dw", config.copy().algorithm, second_scores), fresh)

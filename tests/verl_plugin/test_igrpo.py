@@ -51,7 +51,7 @@ def respond(tokenizer, texts, rows, *overrides):
         with initialize_config_module("verl.trainer.config", version_base=None):
             config = compose(
                 "trgrpo_trainer",
-                ["agent=igrpo", "data.max_prompt_length=200", f"actor_rollout_ref.model.path={CHECKPOINT}", *overrides],
+                ["agent=igrpo", "data.max_prompt_length=500", f"actor_rollout_ref.model.path={CHECKPOINT}", *overrides],
             )
         parts = {"trainer_config": DictConfigWrap(config), "data_config": DictConfigWrap(config.data), "processor": None,
                  "dataset_cls": RLHFDataset, "hf_model_type": "qwen2", "tools": ToolListWrap([])}  # fmt: skip
@@ -69,6 +69,7 @@ def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer
     trained_on = sorted(tokenizer.decode(output.response_ids) for output in outputs)
     assert trained_on == answers, "drafts are not trained on"
     assert all(REQUEST in tokenizer.decode(output.prompt_ids) for output in outputs)
+    assert [DraftOptions().system in prompt for prompt in prompts] == [False] * 3 + [True] * 2
     found = outputs[0].extra_fields["igrpo"]
     assert found == {"draft_score": 1.0, "drafts_mean": pytest.approx(1 / 3), "draft_fits": 1.0}
 
@@ -78,6 +79,22 @@ def test_drafts_are_scored_in_the_form_that_the_prompt_asks_for(tokenizer):
     drafts = ["Answer: 3", "Answer: 7"]
     [output], _ = respond(tokenizer, [*drafts, "8"], [ROW | {"raw_prompt": asked}], f"{CUSTOM}.drafts=2")
     assert output.extra_fields["igrpo"]["draft_score"] == 1.0
+
+
+def test_the_rules_join_the_system_message_of_the_prompt(tokenizer):
+    row = ROW | {"raw_prompt": [{"role": "system", "content": "Be brief."}, *ROW["raw_prompt"]]}
+    _, prompts = respond(tokenizer, ["1", "2"], [row], f"{CUSTOM}.drafts=1", f"+{CUSTOM}.system=Improve on it.")
+    assert ["Be brief.\n\nImprove on it.<" in prompt for prompt in prompts] == [False, True]
+    _, prompts = respond(tokenizer, ["1", "2"], [ROW], f"{CUSTOM}.drafts=1", f"+{CUSTOM}.system=''")
+    assert "system" not in prompts[1] and REQUEST in prompts[1]
+
+
+def test_drafts_and_responses_share_the_budget_of_grpo():
+    rollout = compose_run(overrides=["agent=igrpo"]).config.actor_rollout_ref.rollout
+    assert rollout.n + rollout.custom.igrpo.drafts == compose_run().config.actor_rollout_ref.rollout.n == 8
+    assert (rollout.n, rollout.temperature) == (4, 0.7)
+    halved = compose_run(overrides=["agent=igrpo", "actor_rollout_ref.rollout.n=8"]).config.actor_rollout_ref.rollout
+    assert halved.custom.igrpo.drafts == 8
 
 
 def test_groups_have_drafts_of_their_own(tokenizer):
@@ -93,7 +110,7 @@ def test_validation_is_single_shot(tokenizer):
 
 def test_a_draft_that_does_not_fit_the_prompt_is_left_out(tokenizer):
     one = f"{CUSTOM}.drafts=1"
-    [output], prompts = respond(tokenizer, ["knight " * 300, r"\boxed{7}"], [ROW], one)
+    [output], prompts = respond(tokenizer, ["knight " * 600, r"\boxed{7}"], [ROW], one)
     assert len(prompts) == 2 and REQUEST not in prompts[1]
     assert output.extra_fields["igrpo"]["draft_fits"] == 0.0
 
@@ -101,9 +118,9 @@ def test_a_draft_that_does_not_fit_the_prompt_is_left_out(tokenizer):
 def test_wrong_input_is_named(tokenizer):
     with pytest.raises(ValueError, match=r"extra_info\.split"):
         respond(tokenizer, [], [ROW | {"extra_info": {}}])
-    with pytest.raises(ValueError, match=r"(?s)drafts=0.*request='x'"):
-        DraftOptions(drafts=0, request="x")
-    with pytest.raises(ValueError, match=r"unknown key draft;.*drafts, request"):
+    with pytest.raises(ValueError, match=r"(?s)drafts=0.*request='x'.*system=None"):
+        DraftOptions(drafts=0, request="x", system=None)
+    with pytest.raises(ValueError, match=r"unknown key draft;.*drafts, request, system"):
         DraftOptions.of({"draft": 3})
 
 

@@ -37,6 +37,7 @@ ALGORITHMS = {
     "dapo": GRPO | CLIP_HIGHER,
     "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
     "ha_dw": GRPO | {"estimator": "ha_dw"},
+    "tepo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0)},
     "w_reinforce": GRPO | {"estimator": "w_reinforce"},
     "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,
     "dppo_kl": GRPO | {"loss_mode": "dppo_kl"} | DPPO_KL,
@@ -170,5 +171,5 @@ def test_the_estimator_s_node_is_what_it_takes_and_is_checked_when_it_is_built()
     rewards = torch.ones(4, 2)
     arguments = {"token_level_rewards": rewards, "response_mask": rewards, "index": np.array(list("aabb"))}
     assert not core_algos.get_adv_estimator_fn("ha_dw")(**arguments, config=config)[0].any()
-    with pytest.raises(Exception, match="forgetting=2"):
-        omega_conf_to_dataclass(compose("trgrpo_trainer", "algorithm=ha_dw", "algorithm.ha_dw.forgetting=2").algorithm)
+    with pytest.raises(Exception, match="window=0"):
+        omega_conf_to_dataclass(compose("trgrpo_trainer", "algorithm=ha_dw", "algorithm.ha_dw.window=0").algorithm)

@@ -7,6 +7,7 @@ groups; the reward R of a response is the sum of its token rewards, and its adva
 from __future__ import annotations
 
 import logging
+import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
@@ -17,27 +18,47 @@ from verl_trgrpo.common.findings import raise_invalid, range_errors
 
 logger = logging.getLogger(__name__)
 
+# Values of DifficultyOptions.belief.
+BELIEFS = ("window", "spread", "constant")
+
 
 @dataclass(frozen=True)
 class DifficultyOptions:
     """Hold the options of HA-DW.
 
     Args:
-        forgetting: eta in (0, 1], the share of the newest batch in the moving average of the policy's accuracy.
-        scale: lambda > 0, a factor of all weights.
+        belief: how the accuracy C that is expected of the policy follows from past batches, one of ``BELIEFS``; see
+            ``expected_accuracy``.
+        window: number of batches that are remembered, at least 1, and at least 2 with ``spread``.
+        forgetting: eta; with ``constant`` in (0, 1], with ``spread`` above 0. ``window`` does not use it.
+        scale: lambda > 0, a factor of all weights. The paper's best is 1.3, the authors' code has 1.5.
         correct_from: a response is right if its reward is at least this.
 
     Raises:
         ValueError: a value out of range; all are listed.
     """
 
+    belief: str = "window"
+    window: int = 10
     forgetting: float = 0.1
-    scale: float = 1.0
+    scale: float = 1.3
     correct_from: float = 1.0
 
     def __post_init__(self) -> None:
-        ranges = {"forgetting": "(0, 1]", "scale": "(0, inf)", "correct_from": "(-inf, inf)"}
-        raise_invalid(range_errors(vars(self), ranges))
+        messages = []
+        if self.belief not in BELIEFS:
+            messages.append(f"belief={self.belief!r} is unknown; choose one of {', '.join(BELIEFS)}")
+        least = 2 if self.belief == "spread" else 1
+        if type(self.window) is not int or self.window < least:
+            messages.append(
+                f"window={self.window!r} is not an integer of at least {least}, which belief={self.belief} needs"
+            )
+        ranges = {
+            "forgetting": "(0, inf)" if self.belief == "spread" else "(0, 1]",
+            "scale": "(0, inf)",
+            "correct_from": "(-inf, inf)",
+        }
+        raise_invalid([*messages, *range_errors(vars(self), ranges)])
 
 
 @dataclass(frozen=True)
@@ -109,50 +130,75 @@ def rejection_advantages(
     return _at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
 
 
+def expected_accuracy(
+    history: Sequence[float], accuracy: float, options: DifficultyOptions
+) -> tuple[float, list[float]]:
+    """Return the accuracy C that HA-DW compares a batch with, and the history for the next batch.
+
+    ``window`` is the authors' public code (github.com/yangfengkai/HA-DW) and the paper's Appendix F: C is the mean accuracy
+    of the last batches, the present one among them. ``spread`` is the paper's Eq. 9 to 11: C is what past batches have
+    left, and moves by C <- (1 - eta_t) C + eta_t y, where eta_t is eta times the standard deviation of the last `window`
+    values of C, here at most 1. The paper's window and eta were not seen, nor how it begins: here C is the mean of all
+    batches until the window is full. C of ``spread`` hardly moves any more once its spread is small. ``constant`` takes
+    eta itself for eta_t. The first batch is compared with its own accuracy.
+
+    Args:
+        history: accuracies (``window``) or values of C (``spread``, ``constant``) of past batches, oldest first.
+        accuracy: y in [0, 1], the share of right responses in the present batch.
+        options: belief, window and eta.
+    """
+    if options.belief == "window":
+        accuracies = [*history, accuracy][-options.window :]
+        return statistics.fmean(accuracies), accuracies
+    expected = history[-1] if history else accuracy
+    if options.belief == "constant":
+        share = options.forgetting
+    elif len(history) < options.window:
+        share = 1 / (len(history) + 1)
+    else:
+        share = min(1.0, options.forgetting * statistics.pstdev(history))
+    return expected, [*history, (1 - share) * expected + share * accuracy][-options.window :]
+
+
 @torch.no_grad()
 def difficulty_weighted_advantages(
     token_level_rewards: torch.Tensor,
     response_mask: torch.Tensor,
     index: Sequence[Hashable] | np.ndarray | torch.Tensor,
     options: DifficultyOptions,
-    expected: float | None,
+    history: Sequence[float] = (),
     epsilon: float = 1e-6,
     normalize_by_std: bool = True,
-) -> tuple[torch.Tensor, float | None]:
+) -> tuple[torch.Tensor, list[float]]:
     """Weight GRPO's advantages by lambda exp(-sgn(A) (q - C)), q the share of right responses in a group (HA-DW).
 
-    This is the weight of arXiv 2601.08521 with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are harder than
-    expected (q < C) good responses weigh more (up to e) and bad ones less; on easier prompts the other way round. The
-    formula is that of a public summary (huggingface/trl, pull request 4872, not merged); the paper could not be read. It
-    makes eta proportional to the standard deviation of recent C; here eta is constant, because a deviation of 0 would stop
-    C for good and how the paper avoids that was not found.
+    This is the weight of arXiv 2601.08521, Eq. 12 to 16, with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are
+    harder than expected (q < C) good responses weigh more (up to e) and bad ones less; on easier prompts the other way
+    round. The authors' public code and summaries of the paper were read. That code has mean rewards for q and C, which
+    rewards of 0 and 1 make the same.
 
     Other arguments and errors are those of ``group_relative_advantages``.
 
     Args:
-        options: forgetting eta, scale lambda and the reward that counts as right.
-        expected: C in [0, 1], the accuracy expected of the policy; None before the first batch, which is then compared
-            with its own accuracy.
+        options: the way to C, scale lambda and the reward that counts as right.
+        history: what the call for the batch before returned; empty before the first.
 
     Returns:
-        the advantages, and C for the next batch: (1 - eta) C + eta y after a batch of accuracy y.
+        the advantages, and the history for the next batch (see ``expected_accuracy``).
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = _normalized_in_groups(returns, groups, epsilon, normalize_by_std)
     # veRL fills a batch up with empty responses, each in its own group, which are not the policy's.
     present = response_mask.bool().any(dim=-1).double()
     if not present.any():
-        return _at_valid_tokens(advantages, response_mask), expected
+        return _at_valid_tokens(advantages, response_mask), list(history)
     right = torch.where(returns >= options.correct_from, present, 0.0)
     zeros = right.new_zeros(int(groups.max()) + 1)
     sizes = zeros.index_add(0, groups, present).clamp(min=1)
     success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
-    accuracy = float(right.sum() / present.sum())
-    if expected is None:
-        expected = accuracy
+    expected, following = expected_accuracy(history, float(right.sum() / present.sum()), options)
     weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
-    weighted = _at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask)
-    return weighted, (1 - options.forgetting) * expected + options.forgetting * accuracy
+    return _at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), following
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ that handles several trajectories per session. Choose ``algorithm.adv_estimator=
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,11 +31,42 @@ from verl_trgrpo.core import (
 )
 
 
-def _register(name: str, compute: Callable[..., torch.Tensor]) -> None:
-    """Register `compute`, which takes rewards, mask, index, epsilon and config, under the signature that veRL calls."""
+class Batch(NamedTuple):
+    """Hold what veRL hands to an estimator; see the module."""
 
-    @register_adv_est(name)
-    def estimate(
+    rewards: torch.Tensor
+    mask: torch.Tensor
+    index: np.ndarray
+    epsilon: float
+    config: Any
+
+    @property
+    def normalizes_by_std(self) -> bool:
+        return True if self.config is None else self.config.get("norm_adv_by_std_in_grpo", True)
+
+    def options(self, name: str) -> dict[str, Any]:
+        """Return the options of an estimator in veRL's ``algorithm`` node, unchecked."""
+        given = (self.config.get(name) if self.config is not None else None) or {}
+        return {key: value for key, value in given.items() if key != "_target_"}
+
+
+class Estimator:
+    """Compute advantages under the signature that veRL calls, and keep what has to be known of the batches before.
+
+    veRL calls it once per batch, in the trainer's process. ``estimator_state`` saves `state` with each checkpoint.
+
+    Args:
+        compute: returns the advantages of a batch.
+        remembers: `compute` changes the state, whose values JSON can hold.
+    """
+
+    def __init__(self, compute: Callable[[Batch, dict[str, Any]], torch.Tensor], remembers: bool = False) -> None:
+        self.remembers = remembers
+        self.state: dict[str, Any] = {}
+        self._compute = compute
+
+    def __call__(
+        self,
         token_level_rewards: torch.Tensor,
         response_mask: torch.Tensor,
         index: np.ndarray,
@@ -43,56 +74,41 @@ def _register(name: str, compute: Callable[..., torch.Tensor]) -> None:
         config: Any = None,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        advantages = compute(token_level_rewards, response_mask, index, epsilon, config)
+        batch = Batch(token_level_rewards, response_mask, index, epsilon, config)
+        advantages = self._compute(batch, self.state)
         return advantages, advantages
 
 
-def _tr_grpo(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, epsilon: float, config: Any) -> torch.Tensor:
-    return group_relative_advantages(rewards, mask, index, epsilon, normalize_by_std=_normalizes_by_std(config))
+def _tr_grpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    return group_relative_advantages(
+        batch.rewards, batch.mask, batch.index, batch.epsilon, normalize_by_std=batch.normalizes_by_std
+    )
 
 
-def _reinforce_rej(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, *_: Any) -> torch.Tensor:
-    return rejection_advantages(rewards, mask, index)
+def _reinforce_rej(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    return rejection_advantages(batch.rewards, batch.mask, batch.index)
 
 
-def _w_reinforce(rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, _: float, config: Any) -> torch.Tensor:
-    return outcome_advantages(rewards, mask, index, OutcomeOptions(**_options(config, "w_reinforce")))
+def _w_reinforce(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    options = OutcomeOptions(**batch.options("w_reinforce"))
+    return outcome_advantages(batch.rewards, batch.mask, batch.index, options)
 
 
-class HistoryAwareEstimator:
-    """Estimate HA-DW's advantages; veRL calls it once per batch in the trainer's process, and it keeps the accuracy between.
-
-    A new ``config`` object means a new run and starts a new history. veRL saves nothing of an estimator, so a resumed run
-    starts a new history as well, with the accuracy of its first batch.
-    """
-
-    def __init__(self) -> None:
-        self._run: Any = None
-        self._expected: float | None = None
-
-    def __call__(
-        self, rewards: torch.Tensor, mask: torch.Tensor, index: np.ndarray, epsilon: float, config: Any
-    ) -> torch.Tensor:
-        if config is not self._run:
-            self._run, self._expected = config, None
-        options = DifficultyOptions(**_options(config, "ha_dw"))
-        advantages, self._expected = difficulty_weighted_advantages(
-            rewards, mask, index, options, self._expected, epsilon, _normalizes_by_std(config)
-        )
-        return advantages
+def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
+    options = DifficultyOptions(**batch.options("ha_dw"))
+    advantages, state["history"] = difficulty_weighted_advantages(
+        batch.rewards,
+        batch.mask,
+        batch.index,
+        options,
+        state.get("history", ()),
+        batch.epsilon,
+        batch.normalizes_by_std,
+    )
+    return advantages
 
 
-def _options(config: Any, name: str) -> dict[str, Any]:
-    """Return the options of an estimator in veRL's ``algorithm`` node, unchecked."""
-    given = (config.get(name) if config is not None else None) or {}
-    return {key: value for key, value in given.items() if key != "_target_"}
-
-
-def _normalizes_by_std(config: Any) -> bool:
-    return True if config is None else config.get("norm_adv_by_std_in_grpo", True)
-
-
-_register("tr_grpo", _tr_grpo)
-_register("reinforce_rej", _reinforce_rej)
-_register("w_reinforce", _w_reinforce)
-_register("ha_dw", HistoryAwareEstimator())
+register_adv_est("tr_grpo")(Estimator(_tr_grpo))
+register_adv_est("reinforce_rej")(Estimator(_reinforce_rej))
+register_adv_est("w_reinforce")(Estimator(_w_reinforce))
+register_adv_est("ha_dw")(Estimator(_ha_dw, remembers=True))

@@ -1,8 +1,9 @@
 """Run iGRPO's two stages as an agent loop (arXiv 2602.09000, of which abstract and summaries were read).
 
-Stage 1 samples drafts of a prompt's answer and keeps the one with the highest reward; stage 2 appends it to the prompt, and
-GRPO, with any loss of this project, trains on the group of responses to that. Drafts are not trained on. Validation is single
-shot, on the prompt alone, as the model will be used.
+Stage 1 samples N drafts of a prompt's answer and keeps the one with the highest reward; stage 2 appends it to the prompt, and
+GRPO, with any loss of this project, trains on the group of G responses to that. Drafts are not trained on. N and G share the
+budget of GRPO's group: N + G responses for a prompt, half of them drafts. Validation is single shot, on the prompt alone, as the
+model will be used.
 
 All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples.
 """
@@ -29,8 +30,11 @@ class DraftOptions:
     """Hold the options at ``actor_rollout_ref.rollout.custom.igrpo``.
 
     Args:
-        drafts: number of drafts for each prompt of a step, beside ``rollout.n`` responses; >= 1.
-        request: appended to the last message; {draft} is replaced by the best one. Its wording is this project's.
+        drafts: N, the number of drafts for each prompt of a step, beside ``rollout.n`` responses; >= 1.
+        request: appended to the last message; {draft} is replaced by the best one.
+        system: appended to the system message, which is added where a prompt has none; an empty string adds nothing. It has
+            the rules of the paper's prompt (Appendix C) as summaries give them: a draft is guidance and not the truth, and is to
+            be improved on and not repeated. The wording of both is this project's.
 
     Raises:
         ValueError: a wrong value; all are listed.
@@ -38,6 +42,11 @@ class DraftOptions:
 
     drafts: int = 4
     request: str = "\n\nAn earlier attempt:\n{draft}\n\nWrite a better answer, in the same form."
+    system: str = (
+        "The question comes with an earlier attempt at an answer. Take it as a hint that may be wrong, not as the truth: check "
+        "every step of it. Keep what holds, correct what does not, and write a complete answer of your own that improves on "
+        "the attempt. Do not repeat the attempt, and do not mention it."
+    )
 
     def __post_init__(self) -> None:
         messages = []
@@ -45,6 +54,8 @@ class DraftOptions:
             messages.append(f"drafts={self.drafts!r} is not a whole number of at least 1")
         if not isinstance(self.request, str) or "{draft}" not in self.request:
             messages.append(f"request={self.request!r} is not a string that contains {{draft}}")
+        if not isinstance(self.system, str):
+            messages.append(f"system={self.system!r} is not a string")
         raise_invalid([f"rollout.custom.igrpo.{message}" for message in messages])
 
     @classmethod
@@ -144,6 +155,10 @@ class DraftAgentLoop(SingleTurnAgentLoop):
 
     def _with_draft(self, messages: Sequence[Mapping[str, Any]], draft: str) -> list[dict[str, Any]]:
         *before, last = (dict(message) for message in messages)
+        if self._options.system and before and before[0]["role"] == "system":
+            before[0]["content"] += f"\n\n{self._options.system}"
+        elif self._options.system:
+            before.insert(0, {"role": "system", "content": self._options.system})
         return [*before, last | {"content": last["content"] + self._options.request.replace("{draft}", draft)}]
 
     def _length(self, messages: Sequence[Mapping[str, Any]]) -> int:

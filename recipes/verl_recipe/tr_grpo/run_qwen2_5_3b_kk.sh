@@ -46,6 +46,7 @@ python3 -m verl.trainer.main_ppo \
     '+trainer.v1.sampler.sampler_kwargs.sync_refill_failed_groups=${oc.select:trainer.v1.sampler.sync_refill_failed_groups,false}' \
     '+trainer.v1.sampler.sampler_kwargs.batch_size=${data.train_batch_size}' \
     +trainer.v1.sampler.sampler_kwargs.poll_interval=2.0 \
+    trainer.checkpoint_callback_class=verl_trgrpo.verl_plugin.estimator_state.EstimatorStateCallback \
     trainer.logger='["console"]' \
     trainer.project_name=tr_grpo \
     trainer.experiment_name="qwen2.5-3b-kk-$ALGORITHM" \

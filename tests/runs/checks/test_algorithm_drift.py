@@ -28,7 +28,7 @@ def findings(*overrides, source="trgrpo_trainer"):
         ("tr_grpo_reverse", f"{LOSS}.shaping.reverse=false", ["true", "algorithm=tr_grpo"]),
         ("reinforce_rej", "algorithm.adv_estimator=grpo", ["reinforce_rej", "algorithm=grpo"]),
         ("tr_dapo_clip", f"{LOSS}.loss_mode=aspo", ["tr_grpo"]),
-        ("ha_dw", "algorithm.ha_dw.scale=2.0", ["1.0"]),
+        ("ha_dw", "algorithm.ha_dw.scale=2.0", ["1.3"]),
         ("cppo", f"{ACTOR}.clip_ratio_high=5", ["10000"]),
     ],
 )
