@@ -53,6 +53,9 @@ def test_a_platform_that_the_user_chooses_is_respected():
 def test_a_stock_configuration_is_not_named_after_an_algorithm_that_was_not_chosen():
     assert compose("ppo_trainer", STOCK).config.trainer.experiment_name == "gsm8k"  # veRL's own
     assert compose("ppo_trainer", [*STOCK, "+algorithm=dr_grpo"]).config.trainer.experiment_name == "dr_grpo"
+    with_weights = compose("ppo_trainer", [*STOCK, "+algorithm=gspo", "shaping=linear"])
+    assert with_weights.config.trainer.experiment_name == "gspo-linear"
+    assert compose(overrides=["algorithm=tr_grpo", "shaping=linear"]).config.trainer.experiment_name == "tr_grpo"
 
 
 GROUPS = "defaults: [ppo_trainer, agent: single_turn, _self_, algorithm: grpo]"

@@ -152,27 +152,6 @@ def test_aspo_is_a_loss_of_its_own():
     assert ours[0] != evaluate("tr_grpo", actor(uniform()), torch.float64, "token-mean")[0]
 
 
-@pytest.mark.parametrize("kind", ["dppo_tv", "dppo_kl"])
-def test_dppo_with_token_weights(kind):
-    """Uniform weights change nothing; others multiply each token's gradient, which is veRL's own."""
-    stock = actor(PolicyLossConfig(loss_mode=kind))
-    loss, gradient, metrics = evaluate(kind, stock, torch.float64, "token-mean")
-    same_loss, same, own = evaluate(f"tr_{kind}", actor(uniform(loss_mode=f"tr_{kind}")), torch.float64, "token-mean")
-    torch.testing.assert_close((same_loss, same), (loss, gradient))
-    assert metrics.items() <= own.items() and float(own["actor/tr_weight_mean"]) == 1.0
-    weighted = TRGRPOPolicyLossConfig(shaping=make_shaping("linear", alpha=1.0), loss_mode=f"tr_{kind}")
-    _, found, own = evaluate(f"tr_{kind}", actor(weighted), torch.float64, "token-mean")
-    _, log_prob, _, mask = batch(torch.float64)
-    probs = log_prob.exp().clamp(max=1)
-    torch.testing.assert_close(found, torch.where(mask, gradient * probs, 0.0))
-    assert float(own["actor/tr_weight_mean"]) == pytest.approx(probs[mask].mean().item())
-    is_weights = torch.rand(mask.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    _, corrected, _ = evaluate(f"tr_{kind}", actor(weighted), torch.float64, "token-mean", is_weights)
-    torch.testing.assert_close(corrected, found * is_weights)
-    with pytest.raises(ValueError, match=f"loss_mode=tr_{kind} does not"):
-        TRGRPOPolicyLossConfig(loss_mode=f"tr_{kind}", placement="inside")
-
-
 def test_weights_through_rollout_correction_on_stock_vanilla_agree():
     """The other way to carry token weights, without a loss of one's own: they multiply the clipped loss there, too."""
     _, log_prob, _, mask = batch(torch.float64)

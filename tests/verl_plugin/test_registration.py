@@ -1,5 +1,6 @@
 """The plugin as an installed distribution: entry points, registries and configuration groups in fresh processes."""
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 import torch
 from verl.trainer.ppo import core_algos
 from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.config import PolicyLossConfig
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
 from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, available_shapings, make_shaping
+from verl_trgrpo.runs.compose import algorithm_settings, flat
 
 GRPO = {
     "loss_mode": "vanilla", "estimator": "grpo", "divided_by_std": True, "aggregation": "token-mean", "entropy": False,
@@ -24,6 +27,9 @@ TR_GRPO = GRPO | {
 }  # fmt: skip
 CLIP_HIGHER = {"clip": (0.2, 0.28, 3.0)}
 DPPO_TV, DPPO_KL = {"clip": (0.15, 0.15, 1e4)}, {"clip": (0.05, 0.05, 1e4)}
+
+# Words for veRL's older trainer only.
+REFUSED = ("remax", "optimal_token_baseline")
 
 
 def shaped(name, **changes):
@@ -41,6 +47,19 @@ ALGORITHMS = {
     "w_reinforce": GRPO | {"estimator": "w_reinforce"},
     "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,
     "dppo_kl": GRPO | {"loss_mode": "dppo_kl"} | DPPO_KL,
+    "gspo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0), "aggregation": "seq-mean-token-mean"},
+    "sapo": GRPO | {"loss_mode": "sapo", "aggregation": "seq-mean-token-mean"},
+    "cispo": GRPO | {"loss_mode": "cispo", "clip": (10.0, 0.2, 3.0)},
+    "clip_cov": GRPO | {"loss_mode": "clip_cov", "clip": (1.0, 1.0, 3.0)},
+    "kl_cov": GRPO | {"loss_mode": "kl_cov"},
+    "gpg": GRPO | {"loss_mode": "gpg", "estimator": "gpg"},
+    "dro": GRPO | {"loss_mode": "dro"},
+    "gmpo": GRPO | {"loss_mode": "geo_mean", "clip": (0.4, 0.4, 3.0)},
+    **{
+        name: GRPO | {"estimator": name}
+        for name in ("rloo", "opo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", *REFUSED)
+    },
+    "grpo_passk": GRPO | {"estimator": "grpo_passk", "divided_by_std": False},
     "tr_grpo": TR_GRPO,
     "grpo_sg": TR_GRPO,
     "tr_grpo_published": TR_GRPO | {"placement": "inside", "kl": "literal"},
@@ -137,21 +156,64 @@ def test_every_algorithm_and_every_shaping_has_a_file():
 ALONE = {*available_shapings()} - {row["shaping"].name for row in ALGORITHMS.values() if "shaping" in row}
 
 
-@pytest.mark.parametrize("name", sorted(ALONE | {"top_entropy"}))
-def test_any_shaping_by_one_word(name):
-    actor = actor_of(compose("trgrpo_trainer", "algorithm=aspo", f"shaping={name}", "normalize=token_mean"))
+@pytest.mark.parametrize(("name", "algorithm"), [*((name, "aspo") for name in sorted(ALONE)), ("top_entropy", "gspo")])
+def test_any_shaping_by_one_word(name, algorithm):
+    actor = actor_of(compose("trgrpo_trainer", f"algorithm={algorithm}", f"shaping={name}", "normalize=token_mean"))
+    assert actor.policy_loss.loss_mode == {"aspo": "aspo", "gspo": "tr_gspo"}[algorithm]
     assert (actor.policy_loss.shaping, actor.policy_loss.normalize) == (make_shaping(name), "token_mean")
     assert actor.calculate_entropy is (name == "top_entropy")
 
 
-def test_every_algorithm_has_a_row_in_the_readme():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert [name for name in ALGORITHMS if f"`{name}`" not in readme] == []
+def kind_of(word):
+    """What an algorithm's file changes of GRPO, in the words of the page of all algorithms."""
+    settings = algorithm_settings(word)
+    changes = {
+        "loss": settings[f"{LOSS}.loss_mode"] not in ("vanilla", "tr_grpo"),
+        "estimator": settings["algorithm.adv_estimator"] != "grpo",
+        "weights": settings.get(f"{LOSS}.shaping.name", "uniform") != "uniform",
+    }
+    return ", ".join(kind for kind, changed in changes.items() if changed) or "settings"
 
 
-def test_a_loss_without_token_weights_is_refused_where_they_are_configured():
-    with pytest.raises(Exception, match="loss_mode=gspo ignores shaping"):
-        actor_of(compose("ppo_trainer", "+algorithm=tr_grpo", f"{LOSS}.loss_mode=gspo"))
+def test_the_page_of_all_algorithms_says_what_their_files_say():
+    lines = (Path(__file__).parents[2] / "docs/algorithms.md").read_text().partition("\n## ")[0].splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| `") and not line.startswith("| `algorithm=`")]
+    words = {word: row for row in rows for word in re.findall(r"`(\w+)`", row[0])}
+    assert {*words} == {*ALGORITHMS}
+    for word, (_, kind, source, *_) in words.items():
+        file = resources.files("verl_trgrpo.config") / f"algorithm/{word}.yaml"
+        assert kind == kind_of(word), word
+        assert source.partition(",")[0] in file.read_text(), word
+
+
+WEIGHTED_WORDS = {"gspo": "tr_gspo", "dppo_kl": "tr_dppo_kl", "dapo": "tr_grpo", "rloo": "tr_grpo"}
+
+
+@pytest.mark.parametrize("word", WEIGHTED_WORDS)
+def test_a_shaping_gives_weights_to_any_algorithm_and_changes_nothing_else(word):
+    with_weights = compose("ppo_trainer", f"+algorithm={word}", "shaping=sigmoid")
+    without = compose("ppo_trainer", f"+algorithm={word}")
+    actor, stock = actor_of(with_weights), actor_of(without)
+    assert actor.policy_loss.shaping == make_shaping("sigmoid") and actor.policy_loss.normalize == "none"
+    assert (actor.policy_loss.loss_mode, stock.policy_loss.loss_mode) == (
+        WEIGHTED_WORDS[word],
+        ALGORITHMS[word]["loss_mode"],
+    )
+    assert type(stock.policy_loss) is PolicyLossConfig
+    settings, stock_settings = flat(with_weights), flat(without)
+    changed = {key for key in settings | stock_settings if settings.get(key) != stock_settings.get(key)}
+    assert {key.removeprefix(f"{LOSS}.").partition(".")[0] for key in changed if key.startswith(LOSS)} == {
+        "_target_", "shaping", "placement", "prob_source", "normalize", "kl",
+    }  # fmt: skip
+    outside = {key for key in changed if not key.startswith(LOSS)}
+    assert outside == {"actor_rollout_ref.actor.calculate_entropy", "trainer.experiment_name"}
+    assert actor.calculate_entropy is False
+
+
+@pytest.mark.parametrize(("word", "loss_mode"), [("gmpo", "geo_mean"), ("grpo", "bypass_mode")])
+def test_a_loss_without_token_weights_is_refused_where_they_are_configured(word, loss_mode):
+    with pytest.raises(Exception, match=f"loss_mode={loss_mode}: .*shaping"):
+        actor_of(compose("ppo_trainer", f"+algorithm={word}", "shaping=sigmoid", f"{LOSS}.loss_mode={loss_mode}"))
 
 
 def test_a_shaping_of_your_own():

@@ -67,8 +67,9 @@ def compose(
 ) -> ComposedRun:
     """Compose a recipe, or a primary configuration, with Hydra overrides.
 
-    Where nothing else names the run, it is named after its recipe, if it has one, and its algorithm: the name is that of the
-    run directory, and two algorithms must not continue each other's checkpoints.
+    Where nothing else names the run, it is named after its recipe, if it has one, its algorithm, and its shaping if the
+    algorithm has none of its own: the name is that of the run directory, and two algorithms must not continue each other's
+    checkpoints.
 
     Args:
         source: a recipe file (its name ends in .yaml or has a slash), which may use the configurations of veRL, of this
@@ -93,7 +94,7 @@ def compose(
         config, choices = _compose(source, recipe, [*chosen, *overrides])
     naming = []
     unnamed = OmegaConf.select(config, "trainer.experiment_name") in _UNNAMED
-    name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"))))
+    name = "-".join(filter(None, (recipe.stem if recipe else "", choices.get("algorithm"), _added_shaping(choices))))
     if unnamed and name and not chosen_value(overrides, "trainer.experiment_name"):
         # What refers to the name is resolved when it is read, so there is no need to compose again.
         config.trainer.experiment_name = name
@@ -103,6 +104,15 @@ def compose(
     )
     arguments = (*primary, *options, *chosen, *naming, *overrides)
     return ComposedRun(config, arguments, choices, frozenset(added_keys(overrides) - set(choices)))
+
+
+def _added_shaping(choices: Mapping[str, str]) -> str | None:
+    """Return the shaping of a run whose algorithm has none of its own."""
+    algorithm, shaping = choices.get("algorithm"), choices.get("shaping")
+    if not shaping or not (OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml").is_file():
+        return None
+    own = algorithm_settings(str(algorithm))
+    return None if "actor_rollout_ref.actor.policy_loss.shaping.name" in own else shaping
 
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
@@ -130,9 +140,12 @@ def _defaults(source: str, choices: tuple[tuple[str, str], ...]) -> DictConfig:
 
 
 @cache
-def algorithm_settings(algorithm: str) -> Mapping[str, Any]:
-    """Return the dotted keys that an option of the group ``algorithm`` sets, and their values as they are written."""
-    config = _hydra_compose(OWN_CONFIGS, f"algorithm/{algorithm}", [])
+def algorithm_settings(algorithm: str, *options: str) -> Mapping[str, Any]:
+    """Return the dotted keys that an option of the group ``algorithm`` sets, and their values as they are written.
+
+    With `options` of the groups that it brings along, such as ``shaping=power``, in the place of its own.
+    """
+    config = _hydra_compose(OWN_CONFIGS, f"algorithm/{algorithm}", list(options))
     with open_dict(config):
         del config["hydra"]
     return flat(config)

@@ -6,10 +6,17 @@ and ``register`` in every worker of veRL, and the names of losses; so this modul
 
 from pathlib import Path
 
-# veRL's own losses that take token weights: their names here, and veRL's. Not in `config`, which imports veRL, which imports
-# the losses before `config` is complete.
-WEIGHTED = {"tr_dppo_tv": "dppo_tv", "tr_dppo_kl": "dppo_kl"}
-LOSS_MODES = ("tr_grpo", "aspo", *WEIGHTED)
+# veRL's own losses with token weights, and their names here: those that multiply the loss of each token by
+# ``rollout_is_weights`` after their own clip. vanilla is the loss of TR-GRPO. Not in `config`, which imports veRL, which
+# imports the losses before `config` is complete.
+_TOKEN_WISE = ("dppo_tv", "dppo_kl", "gspo", "sapo", "cispo", "clip_cov", "kl_cov", "gpg", "dro")
+WEIGHTED = {"vanilla": "tr_grpo"} | {name: f"tr_{name}" for name in _TOKEN_WISE}
+LOSS_MODES = ("tr_grpo", "aspo", *(f"tr_{name}" for name in _TOKEN_WISE))
+# Those that do not, and why.
+WITHOUT_WEIGHTS = {
+    "geo_mean": "takes the geometric mean of a response's weights, one number for all of its tokens",
+    "bypass_mode": "computes weights of its own and ignores all others",
+}
 
 
 def register_resolvers() -> None:

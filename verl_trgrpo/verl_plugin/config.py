@@ -17,7 +17,7 @@ from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
 from verl_trgrpo.core import ClipRange, DifficultyOptions, HighEntropyClip, OutcomeOptions, TokenWeighting
-from verl_trgrpo.verl_plugin import LOSS_MODES
+from verl_trgrpo.verl_plugin import LOSS_MODES, WEIGHTED, WITHOUT_WEIGHTS
 
 # The attribute in which the wrapped ppo_loss passes what a policy loss does not get, as keyword arguments of Tokens.of_batch:
 # of its copy of the actor's configuration, the only argument of a policy loss that can carry it.
@@ -28,7 +28,8 @@ TOKEN_INPUTS = "_token_inputs"
 class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     """Extend veRL's policy-loss options by those of :class:`~verl_trgrpo.core.TokenWeighting`.
 
-    The configuration's ``_target_`` names it; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`.
+    The configuration's ``_target_`` names it; ``shaping`` is built by :func:`verl_trgrpo.core.make_shaping`. A loss of
+    veRL's becomes the same loss with token weights: ``loss_mode=gspo`` is ``tr_gspo`` here, ``vanilla`` is ``tr_grpo``.
 
     Args:
         high_entropy_clip: clip range of the tokens of high entropy for ``loss_mode=aspo``; None for one range.
@@ -42,15 +43,8 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     high_entropy_clip: HighEntropyClip | None = None
 
     def __post_init__(self) -> None:
-        from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
-
         super().__post_init__()
-        # veRL itself refuses a loss that is not registered.
-        if self.loss_mode in POLICY_LOSS_REGISTRY and self.loss_mode not in LOSS_MODES:
-            raise ValueError(
-                f"policy_loss.loss_mode={self.loss_mode} ignores shaping, placement, prob_source, normalize and kl; leave it at "
-                f"{' or '.join(LOSS_MODES)}, or choose another algorithm"
-            )
+        object.__setattr__(self, "loss_mode", weighted_loss_mode(self.loss_mode))  # veRL's options are frozen
         if self.loss_mode != "tr_grpo" and self.placement != "outside":
             raise ValueError(
                 f"placement={self.placement!r} puts the weight into TR-GRPO's clip, which loss_mode={self.loss_mode} does not "
@@ -60,6 +54,25 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
             raise ValueError(
                 f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set it to null"
             )
+
+
+def weighted_loss_mode(name: str) -> str:
+    """Return the registered name of the policy loss `name` with token weights; a name that nobody registered stays as it is.
+
+    Raises:
+        ValueError: a loss that has no place for the weight of a token, or one of another plugin.
+    """
+    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
+
+    found = WEIGHTED.get(name, name)
+    # veRL itself refuses a loss that is not registered.
+    if found in LOSS_MODES or found not in POLICY_LOSS_REGISTRY:
+        return found
+    reason = WITHOUT_WEIGHTS.get(name, "is not known to multiply the loss of each token by a weight")
+    raise ValueError(
+        f"policy_loss.loss_mode={name}: {reason}, so shaping, placement, prob_source, normalize and kl would be ignored; "
+        f"remove the shaping, or set loss_mode to {', '.join((*WEIGHTED, 'aspo'))}"
+    )
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Register the policy losses ``tr_grpo`` and ``aspo`` with veRL, and veRL's own DPPO losses with token weights."""
+"""Register the policy losses ``tr_grpo`` and ``aspo`` with veRL, and veRL's own losses with token weights as ``tr_NAME``."""
 
 from __future__ import annotations
 
@@ -60,8 +60,10 @@ def _weighted_verl_loss(
 ) -> _Result:
     """Compute veRL's policy loss `name` with token weights; metrics are veRL's own, and the mean weight.
 
-    The weights are passed as ``rollout_is_weights``, by which that loss multiplies token by token after its own clip: the
-    same as ``placement=outside``.
+    The weights, times those of a rollout correction, are passed as ``rollout_is_weights``, by which that loss multiplies
+    token by token after its own clip: the same as ``placement=outside``. Read in veRL 0.9.1's ``core_algos.py`` for each of
+    ``WEIGHTED``. What a loss adds to a token counts with it: the penalty of ``kl_cov`` and of ``dro``. What a loss decides
+    before, it decides without the weights: clips, the covariances of ``clip_cov`` and ``kl_cov``, the ratio of ``gspo``.
     """
     weighting = plugin_config.token_weighting_of(config.policy_loss)
     tokens = Tokens.of_batch(**tensors, **plugin_config.token_inputs_of(config))
@@ -107,5 +109,6 @@ def _register(name: str, compute: Callable[..., _Result]) -> None:
 
 _register("tr_grpo", partial(_own_loss, surrogate="ppo"))
 _register("aspo", partial(_own_loss, surrogate="aspo"))
-for _own_name, _verl_name in WEIGHTED.items():
-    _register(_own_name, partial(_weighted_verl_loss, name=_verl_name))
+for _verl_name, _own_name in WEIGHTED.items():
+    if _verl_name != "vanilla":  # is tr_grpo
+        _register(_own_name, partial(_weighted_verl_loss, name=_verl_name))

@@ -78,6 +78,7 @@ def _wrap(ppo_loss: Any) -> Any:
         if not isinstance(weighting, TokenWeighting):
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _token_metrics(metrics)
+        plugin_config.weighted_loss_mode(config.policy_loss.loss_mode)
         plugin_config.check_kl(config)
         entropy = model_output.get("entropy")
         if entropy is not None:

@@ -51,6 +51,8 @@ def test_an_upper_clip_above_1_is_a_warning(algorithm):
         ["algorithm=dr_grpo", "data.max_response_length=7"],
         ["algorithm=tr_grpo", f"{LOSS}.placement=inside", "shaping=linear", f"{ACTOR}.clip_ratio_high=1"],
         ["algorithm=aspo", "shaping=sigmoid"],
+        ["algorithm=gspo", "shaping=sigmoid"],
+        ["algorithm=tr_grpo", f"{LOSS}.loss_mode=vanilla"],
     ],
 )
 def test_what_the_algorithm_leaves_open_is_not(overrides):

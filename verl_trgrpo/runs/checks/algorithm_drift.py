@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, selected, verl_defaults
+from verl_trgrpo.verl_plugin import WEIGHTED
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
@@ -36,7 +37,8 @@ def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
     findings = []
     for key, written in settings.items():
         value, meant = _plain(selected(config, key)), _resolved(config, key, written)
-        if value == meant or key.startswith(_OPEN.get(algorithm, ())):
+        same_loss = key == f"{_LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
+        if value == meant or same_loss or key.startswith(_OPEN.get(algorithm, ())):
             continue
         bases = [base for base in _BASES if base != algorithm and value is not None]
         like = [base for base in bases if _base_value(base, key) == value]

@@ -29,7 +29,7 @@ def loss_findings(config: DictConfig) -> list[Finding]:
     findings = _kl_findings(config)
     loss = actor.policy_loss
     # CISPO's lower bound is meant to be out of reach: veRL's example sets clip_ratio_low=10.
-    clip_findings = [] if loss.loss_mode == "cispo" else _errors_of(lambda: clip_range_of(actor))
+    clip_findings = [] if loss.loss_mode in ("cispo", "tr_cispo") else _errors_of(lambda: clip_range_of(actor))
     findings += clip_findings
     if not isinstance(loss, TokenWeighting):
         return findings

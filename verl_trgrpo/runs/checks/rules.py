@@ -34,6 +34,18 @@ _BYPASS = f"{_CORRECTION}.bypass_mode"
 _LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
 _REWARD_OPTIONS = "reward.reward_kwargs"
 _OVERLONG = f"{_REWARD_OPTIONS}.overlong_buffer_cfg"
+# Estimators that compare the responses of a group.
+_OF_GROUPS = (
+    "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
+    "optimal_token_baseline",
+)  # fmt: skip
+# Columns that veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1).
+_NOT_ON_V1 = {
+    "remax": "the reward of a greedy response to each prompt",
+    "gdpo": "the parts of the reward",
+    "optimal_token_baseline": "the sums of squared probabilities",
+    "tir_optimal_token_baseline": "the sums of squared probabilities",
+}
 
 
 class Values:
@@ -101,6 +113,15 @@ def _correction_rule(name: str) -> Rule:
     )
 
 
+def _updates_at_once(values: Values) -> bool:
+    """Return True if a GPU computes its share of an update in one micro-batch."""
+    micro, mini = values[f"{ACTOR}.ppo_micro_batch_size_per_gpu"], values[f"{ACTOR}.ppo_mini_batch_size"]
+    gpus = values["trainer.n_gpus_per_node"] * values["trainer.nnodes"] // sequence_parallel(values.config)
+    return (
+        not values[f"{ACTOR}.use_dynamic_bsz"] and micro is not None and micro * gpus >= mini * values[f"{ROLLOUT}.n"]
+    )
+
+
 def _overlong(values: Values) -> bool:
     return bool(values[f"{_OVERLONG}.enable"])
 
@@ -150,9 +171,33 @@ RULES = (
         asked=lambda v: v[f"{_LOSS}.kl"] == "literal",
         level=Level.WARNING,
     ),
+    *(
+        Rule(
+            "algorithm.adv_estimator",
+            _never,
+            f"veRL's v1 trainer does not give it {column}, the first step would fail; set trainer.use_v1=false, or use rloo",
+            asked=lambda v, name=name: v["algorithm.adv_estimator"] == name,
+            v1=True,
+        )
+        for name, column in _NOT_ON_V1.items()
+    ),
+    Rule(
+        f"{_LOSS}.loss_mode",
+        _updates_at_once,
+        f"veRL adds up the means of micro-batches, so the gradient grows with their number; set {ACTOR}.use_dynamic_bsz=false "
+        f"and {ACTOR}.ppo_micro_batch_size_per_gpu to a GPU's share of ppo_mini_batch_size times rollout.n",
+        asked=lambda v: v[f"{_LOSS}.loss_mode"] == "geo_mean",
+        level=Level.WARNING,
+    ),
+    Rule(
+        f"{_LOSS}.loss_mode",
+        lambda v: v[f"{_LOSS}.dro_beta"],
+        "has no penalty without policy_loss.dro_beta; set that to a number above 0, such as 1.0",
+        asked=lambda v: v[f"{_LOSS}.loss_mode"] in ("dro", "tr_dro"),
+    ),
     Rule(
         f"{ROLLOUT}.n",
-        lambda v: v["algorithm.adv_estimator"] not in ("grpo", "tr_grpo", "reinforce_rej", "ha_dw"),
+        lambda v: v["algorithm.adv_estimator"] not in _OF_GROUPS,
         "{algorithm.adv_estimator} compares the responses of a group, and a group of one has none to compare; use 5 or more",
         asked=lambda v: v[f"{ROLLOUT}.n"] == 1,
     ),

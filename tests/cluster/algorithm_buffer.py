@@ -1,0 +1,52 @@
+"""Replay buffer that gives every step of one training its own algorithm, so that many algorithms share one start of veRL.
+
+For ``trainer.v1.sampler.custom_sampler``, which veRL's trainer loads in its own process and calls at the beginning of a step.
+"""
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+
+class AlgorithmBuffer:
+    """The project's replay buffer, after it has put the next algorithm of a plan in force.
+
+    Args:
+        arguments: of veRL's ``ReplayBuffer``; ``sampler_kwargs.plan`` is a JSON file with, for each step, an option of the
+            group ``algorithm`` and overrides of the groups that it brings along.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        self._arguments = arguments
+        self._trainer = arguments["refill_fn"].__self__
+        self._start = self._trainer.config.copy()
+        self._plan = json.loads(Path(arguments["sampler_kwargs"]["plan"]).read_text())
+        self._buffer: Any = None
+
+    def sample(self, global_steps: int, **arguments: Any) -> Any:
+        if global_steps == 1 or self._plan[global_steps - 1] != self._plan[global_steps - 2]:
+            self._switch(self._plan[global_steps - 1])
+        return self._buffer.sample(global_steps=global_steps, **arguments)
+
+    def _switch(self, choices: list[str]) -> None:
+        """Put an algorithm in force where it is read: in the trainer, in its buffer, and in the workers' loss."""
+        from verl.trainer.ppo.core_algos import get_kl_controller
+        from verl.utils.config import omega_conf_to_dataclass
+        from verl.workers import engine_workers
+
+        from verl_trgrpo.runs.compose import algorithm_settings
+        from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
+
+        config = self._start.copy()
+        OmegaConf.set_struct(config, False)
+        for key, value in algorithm_settings(*choices).items():
+            OmegaConf.update(config, key, value, force_add=True)
+        self._trainer.config = config
+        self._trainer.kl_ctrl_in_reward = get_kl_controller(config.algorithm.kl_ctrl)
+        options = {**self._arguments["sampler_kwargs"], "filter_groups": config.algorithm.filter_groups}
+        self._buffer = replay_buffer(**{**self._arguments, "sampler_kwargs": options})
+        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        self._trainer.actor_rollout_wg.set_loss_fn(functools.partial(engine_workers.ppo_loss, config=actor))

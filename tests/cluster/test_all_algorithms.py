@@ -1,0 +1,64 @@
+"""Every word of the group ``algorithm``, and every shaping on a loss of veRL's, in one training that changes its loss."""
+
+import json
+import math
+from importlib import resources
+from itertools import cycle
+
+import pytest
+
+from tests.cluster.training import Attempt, overrides
+from tests.verl_plugin.test_registration import REFUSED
+from verl_trgrpo.runs.compose import algorithm_settings
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.verl_plugin import WEIGHTED
+
+CONFIG = resources.files("verl_trgrpo.config")
+LOSSES = [name for name in WEIGHTED if name != "vanilla"]
+
+
+def words(group):
+    return sorted(file.name.removesuffix(".yaml") for file in (CONFIG / group).iterdir())
+
+
+# What trains for two steps: each word of the directory by itself, and each shaping with the next of veRL's losses.
+TRAINED = [
+    *((word,) for word in words("algorithm") if word not in REFUSED),
+    *(
+        (loss, f"shaping={name}")
+        for loss, name in zip(cycle(LOSSES), words("shaping"), strict=False)
+        if name != "custom"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_run, tmp_path_factory):
+    """Steps of all of them, two for each, and how the training ended."""
+    run_dir, plan = tmp_path_factory.mktemp("algorithms") / "run", tmp_path_factory.mktemp("plan") / "plan.json"
+    plan.write_text(json.dumps([choice for choice in TRAINED for _ in range(2)]))
+    sampler = "trainer.v1.sampler"
+    arguments = [
+        *overrides(tiny_run, run_dir, 2 * len(TRAINED)), "algorithm=grpo",
+        # Two updates per step, and the log-probabilities of a reference model for whatever asks for them.
+        "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.actor.use_kl_loss=true",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8", "actor_rollout_ref.actor.optim.lr=1e-4",
+        f"{sampler}.custom_sampler.path={CONFIG.parent.parent / 'tests/cluster/algorithm_buffer.py'}",
+        f"{sampler}.custom_sampler.name=AlgorithmBuffer", f"+{sampler}.sampler_kwargs.plan={plan}",
+        f"{sampler}.sampler_kwargs.poll_interval=0.1", "trainer.save_freq=-1", "trainer.total_epochs=1000",
+    ]  # fmt: skip
+    with Attempt(run_dir, arguments) as attempt:
+        ended = attempt.end()
+    steps = MetricsLog(run_dir).read()
+    last = TRAINED[min((len(steps) - 1) // 2, len(TRAINED) - 1)] if steps else None
+    assert ended.code == 0, f"after {len(steps)} steps, the last of {last}:\n{ended.output[-3000:]}"
+    return dict(zip(TRAINED, zip(steps[::2], steps[1::2], strict=True), strict=True))
+
+
+@pytest.mark.parametrize("choice", TRAINED, ids=" ".join)
+def test_two_steps_move_the_policy(trained, choice):
+    shaped = "actor_rollout_ref.actor.policy_loss.shaping.name" in algorithm_settings(*choice)
+    for step in trained[choice]:
+        assert math.isfinite(step.metrics["actor/pg_loss"])
+        assert 0 < step.metrics["actor/grad_norm"] < math.inf
+        assert ("actor/tr_weight_mean" in step.metrics) is shaped
