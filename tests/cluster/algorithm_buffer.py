@@ -37,16 +37,19 @@ class AlgorithmBuffer:
         from verl.utils.config import omega_conf_to_dataclass
         from verl.workers import engine_workers
 
-        from verl_trgrpo.runs.compose import algorithm_settings
+        from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings
         from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
 
         config = self._start.copy()
         OmegaConf.set_struct(config, False)
         for key, value in algorithm_settings(*choices).items():
             OmegaConf.update(config, key, value, force_add=True)
+        # The start has resolved what the buffer takes from the algorithm.
+        sampler, defaults = config.trainer.v1.sampler, OmegaConf.load(OWN_CONFIGS / "run_defaults.yaml")
+        sampler.sampler_kwargs = defaults.trainer.v1.sampler.sampler_kwargs
+        sampler.sampler_kwargs.poll_interval = 0.1
         self._trainer.config = config
         self._trainer.kl_ctrl_in_reward = get_kl_controller(config.algorithm.kl_ctrl)
-        options = {**self._arguments["sampler_kwargs"], "filter_groups": config.algorithm.filter_groups}
-        self._buffer = replay_buffer(**{**self._arguments, "sampler_kwargs": options})
+        self._buffer = replay_buffer(**{**self._arguments, "sampler_kwargs": sampler.sampler_kwargs})
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
         self._trainer.actor_rollout_wg.set_loss_fn(functools.partial(engine_workers.ppo_loss, config=actor))

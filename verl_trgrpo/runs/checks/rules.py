@@ -39,12 +39,13 @@ _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
     "optimal_token_baseline",
 )  # fmt: skip
-# Columns that veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1).
+# What veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1), and what else to
+# choose.
 _NOT_ON_V1 = {
-    "remax": "the reward of a greedy response to each prompt",
-    "gdpo": "the parts of the reward",
-    "optimal_token_baseline": "the sums of squared probabilities",
-    "tir_optimal_token_baseline": "the sums of squared probabilities",
+    "remax": ("the reward of a greedy response to each prompt", "algorithm=rloo"),
+    "gdpo": ("the parts of the reward", "algorithm=gdpo, this project's"),
+    "optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
+    "tir_optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
 }
 
 
@@ -175,11 +176,11 @@ RULES = (
         Rule(
             "algorithm.adv_estimator",
             _never,
-            f"veRL's v1 trainer does not give it {column}, the first step would fail; set trainer.use_v1=false, or use rloo",
+            f"veRL's v1 trainer does not give it {column}, the first step would fail; use {other}, or trainer.use_v1=false",
             asked=lambda v, name=name: v["algorithm.adv_estimator"] == name,
             v1=True,
         )
-        for name, column in _NOT_ON_V1.items()
+        for name, (column, other) in _NOT_ON_V1.items()
     ),
     Rule(
         f"{_LOSS}.loss_mode",

@@ -60,12 +60,17 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         findings = []
         for key in nodes:
             found = _build_findings(key, selected(config, key))
-            findings += found
+            # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
+            findings += [one for one in found if not any(_reason(inner) in one.message for inner in findings)]
             if found and key.startswith(f"{_ACTOR}."):
                 OmegaConf.update(config, key, selected(defaults, key), merge=False)
         if need_reference_policy(config):
             findings += _build_findings("actor_rollout_ref.ref", _reference(config))
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
+
+
+def _reason(finding: Finding) -> str:
+    return finding.message.removeprefix(f"{finding.where}: ")
 
 
 def _is_local(name: Any) -> bool:
