@@ -13,7 +13,14 @@ from verl.workers.config import PolicyLossConfig
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
-from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, available_shapings, make_shaping
+from verl_trgrpo.core import (
+    DifficultyOptions,
+    HighEntropyClip,
+    LoptiOptions,
+    NTHROptions,
+    available_shapings,
+    make_shaping,
+)
 from verl_trgrpo.runs.compose import algorithm_settings, flat
 
 GRPO = {
@@ -86,6 +93,9 @@ ALGORITHMS = {
     "aspo_entropy_clip": shaped(
         "uniform", loss_mode="aspo", entropy=True, high_entropy_clip=HighEntropyClip(0.8, 0.4, 0.4)
     ),
+    "lopti": shaped("uniform", lopti=LoptiOptions(threshold=0.4)),
+    "ar_lopti": TR_GRPO | {"shaping": make_shaping("linear", alpha=0.3), "prob_source": "old", "lopti": LoptiOptions()},
+    "nthr": shaped("uniform", nthr=NTHROptions()),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 

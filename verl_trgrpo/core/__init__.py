@@ -10,6 +10,7 @@ from verl_trgrpo.core.advantages import (
     outcome_advantages,
     rejection_advantages,
 )
+from verl_trgrpo.core.lopti import LoptiOptions
 from verl_trgrpo.core.losses import (
     ClipRange,
     HighEntropyClip,
@@ -21,6 +22,7 @@ from verl_trgrpo.core.losses import (
     weighted_kl,
 )
 from verl_trgrpo.core.metrics import TokenStatistic, group_metrics
+from verl_trgrpo.core.nthr import NTHROptions
 from verl_trgrpo.core.shaping import Shaping, available_shapings, make_shaping, register_shaping
 from verl_trgrpo.core.tokens import Tokens
 
@@ -28,6 +30,8 @@ __all__ = [
     "ClipRange",
     "DifficultyOptions",
     "HighEntropyClip",
+    "LoptiOptions",
+    "NTHROptions",
     "OutcomeOptions",
     "PolicyLoss",
     "Shaping",

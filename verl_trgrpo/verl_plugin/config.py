@@ -16,7 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
-from verl_trgrpo.core import ClipRange, DifficultyOptions, HighEntropyClip, OutcomeOptions, TokenWeighting
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.core import (
+    ClipRange,
+    DifficultyOptions,
+    HighEntropyClip,
+    LoptiOptions,
+    NTHROptions,
+    OutcomeOptions,
+    TokenWeighting,
+)
 from verl_trgrpo.verl_plugin import LOSS_MODES, WEIGHTED, WITHOUT_WEIGHTS
 
 # The attribute in which the wrapped ppo_loss passes what a policy loss does not get, as keyword arguments of Tokens.of_batch:
@@ -33,6 +42,8 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
     Args:
         high_entropy_clip: clip range of the tokens of high entropy for ``loss_mode=aspo``; None for one range.
+        lopti: update twice per batch, with rare tokens and with the others; None means once.
+        nthr: scale advantages by the influence of tokens before the update; None means not.
 
     Raises:
         ValueError: what ``TokenWeighting`` refuses, a ``loss_mode`` without token weights, ``placement=inside`` with a
@@ -41,6 +52,8 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
     loss_mode: str = "tr_grpo"
     high_entropy_clip: HighEntropyClip | None = None
+    lopti: LoptiOptions | None = None
+    nthr: NTHROptions | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,6 +67,10 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
             raise ValueError(
                 f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set it to null"
             )
+        if self.lopti is not None or self.nthr is not None:
+            from verl_trgrpo.verl_plugin import train_mini_batch
+
+            train_mini_batch.install()
 
 
 def weighted_loss_mode(name: str) -> str:
@@ -142,6 +159,33 @@ def check_kl(actor: Any) -> None:
             f"policy_loss.kl={kind!r} is built on the k3 estimator but actor.kl_loss_type={actor.kl_loss_type!r}; "
             "set it to low_var_kl, or policy_loss.kl=plain"
         )
+
+
+def check_batch_updates(actor: Any) -> None:
+    """Check that an actor's options fit its Lopti and NTHR, if it has them.
+
+    Args:
+        actor: veRL's ``ActorConfig``.
+
+    Raises:
+        ValueError: a way to average that divides a pass of Lopti by its own tokens, or a model whose output layer NTHR cannot
+            see whole; all are listed.
+    """
+    messages = []
+    if getattr(actor.policy_loss, "lopti", None) is not None and actor.loss_agg_mode == "seq-mean-token-mean":
+        messages.append(
+            "loss_agg_mode=seq-mean-token-mean divides each pass of policy_loss.lopti by the response's tokens in that pass, "
+            "which makes rare tokens weigh more; set it to token-mean"
+        )
+    if getattr(actor.policy_loss, "nthr", None) is not None:
+        hidden = "hides hidden states and logits from policy_loss.nthr; set it to"
+        if actor.strategy not in ("fsdp", "fsdp2"):
+            messages.append(f"strategy={actor.strategy} {hidden} fsdp2")
+        if actor.use_fused_kernels:
+            messages.append(f"use_fused_kernels=true {hidden} false")
+        if (parts := getattr(actor.engine, "ulysses_sequence_parallel_size", 1)) > 1:
+            messages.append(f"ulysses_sequence_parallel_size={parts} {hidden} 1")
+    raise_invalid(messages)
 
 
 def reward_function(config: DictConfig) -> Callable[..., Any]:

@@ -23,7 +23,8 @@ from verl_trgrpo.runs.environment import training_environment
 
 ROWS = 16
 
-Batch = dict[str, list[torch.Tensor]]
+# Columns of the batch; of tensors, but for the group's label in `uid`.
+Batch = dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Case:
         rows: first row of the batch that takes part, and the one after the last.
         rewards: of each response, in groups of four; the advantages are what veRL's trainer computes of them with the
             configuration of `loss`, in place of the batch's.
+        mini_batches: updates of one pass over the batch.
     """
 
     loss: tuple[str, ...]
@@ -44,6 +46,7 @@ class Case:
     model: tuple[str, ...] = ()
     rows: tuple[int, int] = (0, ROWS)
     rewards: tuple[float, ...] = ()
+    mini_batches: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,15 @@ class Update:
 
     Args:
         metrics: what veRL's trainer logs.
-        gradient: flat, over all ranks, before clipping.
+        gradient: flat, over all ranks, before clipping; of the last update.
         traffic: collective operations of one rank by name: calls, and bytes of the tensors given to them.
+        weights: parameters after the update, by name.
     """
 
     metrics: dict[str, float]
     gradient: torch.Tensor
     traffic: dict[str, tuple[int, int]]
+    weights: dict[str, torch.Tensor]
 
 
 class Traffic(TorchDispatchMode):
@@ -144,7 +149,7 @@ def run_ranks(batch: Batch, cases: Sequence[Case], world_size: int) -> list[Upda
 
 
 def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
-    """One rank's part; the learning rate is 0, so that all cases see the same weights."""
+    """One rank's part; the learning rate is 0 unless a case's `model` says otherwise, so that cases see the same weights."""
     os.environ["RANK"] = str(rank)
     worker, built, found = None, None, []
     for case in cases:
@@ -198,15 +203,18 @@ def gradient_of(optimizer: torch.optim.Optimizer) -> torch.Tensor:
     return torch.cat([getattr(p.grad, "full_tensor", lambda p=p: p.grad)().flatten() for p in parameters])
 
 
-def asked(batch: Batch, own: slice, rows: int, layout: int, entropy: bool = False) -> Any:
+def asked(batch: Batch, own: slice, rows: int, layout: int, entropy: bool = False, mini_batches: int = 1) -> Any:
     """What veRL's trainer hands to a rank for one update: its `own` of `rows` responses, cut as `Case.layout` says."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
-    nested = {name: torch.nested.as_nested_tensor(values[own], layout=torch.jagged) for name, values in batch.items()}
+    tensors = {name: values[own] for name, values in batch.items() if name != "uid"}
+    nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in tensors.items()}
     data = TensorDict(nested, batch_size=own.stop - own.start)
+    if "uid" in batch:
+        tu.assign_non_tensor_stack(data, "uid", batch["uid"][own])
     tu.assign_non_tensor(
-        data, calculate_entropy=entropy, global_batch_size=rows, mini_batch_size=rows, epochs=1,
+        data, calculate_entropy=entropy, global_batch_size=rows // mini_batches, mini_batch_size=rows // mini_batches, epochs=1,
         dataloader_kwargs={"shuffle": False}, temperature=1.0, use_dynamic_bsz=layout > ROWS,
         micro_batch_size_per_gpu=layout, max_token_len_per_gpu=layout,
     )  # fmt: skip
@@ -233,6 +241,19 @@ def advantages_of(rewards: Sequence[float], options: Any) -> list[float]:
     return data.batch["advantages"][:, 0].tolist()
 
 
+def advantages_in(batch: Batch, advantages: Sequence[float]) -> list[torch.Tensor]:
+    """The column of one advantage for each response."""
+    return [torch.full_like(row, one) for row, one in zip(batch["advantages"], advantages, strict=True)]
+
+
+def grouped(rewards: Sequence[float], size: int) -> Batch:
+    """The columns by which a worker knows rewards, one for each response, and groups of `size` neighbours."""
+    return {
+        "uid": [str(row // size) for row in range(len(rewards))],
+        "rm_scores": [torch.tensor([0.0, one]) for one in rewards],
+    }
+
+
 def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     """One update of this rank's share of the rows."""
     from verl.utils import tensordict_utils as tu
@@ -240,8 +261,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
 
     if case.rewards:
         advantages = advantages_of(case.rewards, configuration(*case.model, *case.loss).algorithm)
-        given = [torch.full_like(row, one) for row, one in zip(batch["advantages"], advantages, strict=True)]
-        batch = {**batch, "advantages": given}
+        batch = {**batch, "advantages": advantages_in(batch, advantages), **grouped(case.rewards, 4)}
     worker.set_loss_fn(loss_function(*case.model, *case.loss))
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()
@@ -249,7 +269,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     seen: list[torch.Tensor] = []
     traffic = Traffic()
     entropy = typed_configuration(*case.model, *case.loss)[1].calculate_entropy
-    data = asked(batch, slice(start, start + share), end - first, case.layout, entropy)
+    data = asked(batch, slice(start, start + share), end - first, case.layout, entropy, case.mini_batches)
 
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         traffic.counting = False
@@ -262,6 +282,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
             output = worker.train_mini_batch(data)
     finally:
         hook.remove()
-    [gradient] = seen
     metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
-    return Update(metrics, gradient, traffic.found)
+    parameters = worker.engine.module.named_parameters()
+    weights = {name: getattr(p, "full_tensor", lambda p=p: p)().detach().clone() for name, p in parameters}
+    return Update(metrics, seen[-1], traffic.found, weights)

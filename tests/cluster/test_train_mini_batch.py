@@ -1,0 +1,191 @@
+"""Lopti and NTHR through veRL's worker on one rank and on two, against a plain loop: same weights after the update, in fp32."""
+
+import math
+
+import pytest
+import torch
+
+from tests.demos.models import load
+from tests.verl_plugin.cpu.invariance_worker import (
+    ROWS,
+    Case,
+    advantages_in,
+    grouped,
+    make_batch,
+    run_ranks,
+)
+from verl_trgrpo.demos.puzzles import CHECKPOINT
+
+ACTOR = "actor_rollout_ref.actor"
+LOPTI = f"{ACTOR}.policy_loss.lopti"
+# Plain gradient descent, whose steps are linear in the gradient: Adam's first step would turn rounding into signs.
+RATE, STEPS = 0.3, 10
+DESCENT = (
+    f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr={RATE}", f"{ACTOR}.optim.lr_scheduler_type=cosine",
+    f"{ACTOR}.optim.min_lr_ratio=0.0", f"{ACTOR}.optim.total_training_steps={STEPS}",
+)  # fmt: skip
+KL, BONUS, QUANTILE = 0.5, 0.1, 0.3
+PENALTIES = (
+    f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef={KL}", f"{ACTOR}.kl_loss_type=low_var_kl",
+    f"{ACTOR}.entropy_coeff={BONUS}", f"{ACTOR}.calculate_entropy=true",
+)  # fmt: skip
+# A group of 1, 3, 0 and 2 right responses, interleaved, so that two ranks have half of each.
+REWARDS = (0.0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0)
+GROUPS = [str(row % 4) for row in range(ROWS)]
+
+
+PADDED = (
+    "actor_rollout_ref.model.use_remove_padding=false",
+    "actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+)
+SWITCHED = (f"{LOPTI}.quantile={QUANTILE}", f"{LOPTI}.rare_first=false", *PENALTIES)
+BOTH = ("algorithm=nthr", f"+{LOPTI}={{_target_: verl_trgrpo.core.LoptiOptions}}")
+
+
+def case(number, *loss, layout, model=(), mini_batches=1):
+    """Cases of equal models would share weights: a seed makes each another."""
+    return Case(loss, layout, (*DESCENT, f"{ACTOR}.fsdp_config.seed={number}", *model), mini_batches=mini_batches)
+
+
+CASES = {
+    "lopti": case(1, "algorithm=lopti", layout=2),
+    "switched": case(2, "algorithm=ar_lopti", *SWITCHED, layout=4, mini_batches=2),
+    "nthr": case(3, "algorithm=nthr", layout=4, model=PADDED),
+    "nthr and lopti": case(4, *BOTH, layout=300),
+}
+
+
+@pytest.fixture(scope="module")
+def batch():
+    made = make_batch()
+    by_group = {"0": (0.8, -0.4), "1": (0.4, -1.2), "2": (0.0, 0.0), "3": (1.0, -1.0)}
+    advantages = [by_group[group][0 if reward else 1] for group, reward in zip(GROUPS, REWARDS, strict=True)]
+    return {**made, **grouped(REWARDS, 4), "uid": GROUPS, "advantages": advantages_in(made, advantages)}
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def ranks(request, batch):
+    return request.param, dict(zip(CASES, run_ranks(batch, list(CASES.values()), request.param), strict=True))
+
+
+class Loop:
+    """Plain gradient descent on the tiny model."""
+
+    def __init__(self, batch, alpha=0.0, penalties=False):
+        """`alpha` of the weights alpha p_old + 1 - alpha; `penalties` are KL loss and entropy."""
+        self.batch, self.alpha, self.penalties = batch, alpha, penalties
+        self.model = load(CHECKPOINT)[1].float().train(False)
+        self.weights = dict(self.model.named_parameters())
+        self.start = {name: p.detach().clone() for name, p in self.weights.items()}
+
+    def update(self, rows, chosen, advantages):
+        """One step: the tokens of `rows` that are `chosen`, divided by all tokens of these rows."""
+        total = 0.0
+        for row in rows:
+            ids, n = self.batch["input_ids"][row], len(self.batch["responses"][row])
+            old, mask = self.batch["old_log_probs"][row], self.batch["response_mask"][row] * chosen[row]
+            logits = self.model(input_ids=ids[None]).logits[0, -n - 1 : -1]
+            log_prob = logits.log_softmax(-1).gather(-1, ids[-n:, None]).squeeze(-1)
+            ratio, gain = (log_prob - old).exp(), advantages[row]
+            lower = torch.where(gain < 0, 3.0 * gain, -math.inf)  # dual clip
+            surrogate = torch.maximum(torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain), lower)
+            loss = -(self.alpha * old.exp() + 1 - self.alpha) * surrogate
+            if self.penalties:
+                reference = self.batch["ref_log_prob"][row] - log_prob
+                entropy = torch.distributions.Categorical(logits=logits).entropy()
+                loss = loss + KL * (reference.exp() - reference - 1) - BONUS * entropy
+            total = total + (loss * mask).sum()
+        (total / sum(self.batch["response_mask"][row].sum() for row in rows)).backward()
+        with torch.no_grad():
+            for p in self.weights.values():
+                p -= RATE * p.grad
+                p.grad = None
+
+    def check(self, update):
+        """The worker has moved the weights as this loop has."""
+        assert update.weights.keys() == self.weights.keys()
+        moved = torch.cat([(p.detach() - self.start[name]).flatten() for name, p in self.weights.items()])
+        found = torch.cat([(update.weights[name] - self.start[name]).flatten() for name in self.weights])
+        assert moved.norm() > 0.01
+        assert (found - moved).norm() < 1e-3 * moved.norm()
+        # One step of the schedule, however many updates.
+        assert update.metrics["lr"] == pytest.approx(RATE * (1 + math.cos(math.pi / STEPS)) / 2)
+
+
+def rare_below(batch, threshold):
+    return [old.exp() < threshold for old in batch["old_log_probs"]]
+
+
+def share(batch, chosen):
+    total = sum(mask.sum() for mask in batch["response_mask"])
+    return float(sum((mask * one).sum() for mask, one in zip(batch["response_mask"], chosen, strict=True)) / total)
+
+
+def others(chosen):
+    return [~one for one in chosen]
+
+
+def test_rare_tokens_are_updated_before_the_others(batch, ranks):
+    update, loop, rare = ranks[1]["lopti"], Loop(batch), rare_below(batch, 0.4)
+    for chosen in (rare, others(rare)):
+        loop.update(range(ROWS), chosen, batch["advantages"])
+    loop.check(update)
+    assert 0.05 < update.metrics["actor/lopti_rare_frac"] == pytest.approx(share(batch, rare))
+
+
+def test_the_other_order_by_a_quantile_with_weights_mini_batches_and_the_pass_s_kl_and_entropy(batch, ranks):
+    world, updates = ranks
+    pairs = zip(batch["old_log_probs"], batch["response_mask"], strict=True)
+    rare = rare_below(batch, torch.cat([old[mask.bool()] for old, mask in pairs]).exp().quantile(QUANTILE))
+    # Each rank takes half of its rows for the first mini-batch.
+    own = ROWS // world
+    halves = [[row for row in range(ROWS) if (row % own < own // 2) is first] for first in (True, False)]
+    loop = Loop(batch, alpha=0.3, penalties=True)
+    for chosen in (others(rare), rare):
+        for rows in halves:
+            loop.update(rows, chosen, batch["advantages"])
+    loop.check(updates["switched"])
+    assert updates["switched"].metrics["actor/lopti_rare_frac"] == pytest.approx(QUANTILE, abs=1e-3)
+
+
+@torch.no_grad()
+def nthr_factors(batch):
+    """The published rule, pair of tokens by pair of tokens, and the share of selected tokens of wrong responses."""
+    model = load(CHECKPOINT)[1].float()
+    factors, selected = [torch.ones(len(old)) for old in batch["old_log_probs"]], []
+    for group in sorted(set(GROUPS)):
+        rows = [row for row in range(ROWS) if GROUPS[row] == group]
+        right = [row for row in rows if REWARDS[row] == 1]
+        if not 0 < len(right) < len(rows):
+            continue
+        masks = {row: batch["response_mask"][row].bool() for row in rows}
+        vocabulary = sorted({int(token) for row in rows for token in batch["responses"][row][masks[row]]})
+        tokens = {}
+        for row in rows:
+            ids, n = batch["input_ids"][row], len(batch["responses"][row])
+            hidden = model.model(input_ids=ids[None]).last_hidden_state[0, -n - 1 : -1]
+            error = torch.nn.functional.one_hot(ids[-n:], model.config.vocab_size) - model.lm_head(hidden).softmax(-1)
+            tokens[row] = error[masks[row]][:, vocabulary].double(), hidden[masks[row]].double()
+        influence = {
+            row: sum(((g @ tokens[one][0].T) * (h @ tokens[one][1].T)).sum(-1) for one in right)
+            for row, (g, h) in tokens.items()
+        }
+        tau = min(influence[row].mean() for row in right)
+        for row in set(rows) - set(right):
+            chosen = influence[row] > tau
+            selected.append(chosen)
+            factors[row][masks[row]] = torch.where(chosen, 2 * abs(0.5 - len(right) / len(rows)), 1.0)
+    return factors, float(torch.cat(selected).float().mean())
+
+
+@pytest.mark.parametrize("name", ["nthr", "nthr and lopti"])
+def test_nthr_scales_what_the_sums_over_pairs_of_tokens_select(batch, ranks, name):
+    factors, selected = nthr_factors(batch)
+    update, loop = ranks[1][name], Loop(batch)
+    advantages = [row * factor for row, factor in zip(batch["advantages"], factors, strict=True)]
+    rare = rare_below(batch, 0.5)
+    for chosen in (rare, others(rare)) if "lopti" in name else ([True] * ROWS,):
+        loop.update(range(ROWS), chosen, advantages)
+    loop.check(update)
+    assert 0.01 < selected < 0.99
+    assert update.metrics["actor/nthr_selected_frac"] == pytest.approx(selected, abs=2e-3)

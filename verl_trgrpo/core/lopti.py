@@ -1,0 +1,38 @@
+"""Hold the options of Lopti: update with the rare tokens of a batch first, then with the others (arXiv 2505.12929)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_trgrpo.common.findings import raise_invalid, range_errors
+
+
+@dataclass(frozen=True)
+class LoptiOptions:
+    """Hold the options of Lopti.
+
+    Seen in the authors' code (github.com/zhyang2226/AR-Lopti, ``ray_trainer.py`` 1253-1290): rare tokens have an old
+    probability below the threshold; each pass updates with the whole batch, its mini-batches included, with advantages, KL
+    and entropy of the other tokens 0, all divided by the number of all tokens; old log-probabilities stay those before both.
+    Different there: the learning-rate scheduler steps after each pass, here once per batch.
+
+    Args:
+        threshold: eta in (0, 1), the old probability below which a token is rare. The authors' scripts have 0.5 with
+            Advantage Reweighting and 0.4 without.
+        quantile: in (0, 1), the share of the batch's tokens that are rare; replaces the threshold.
+        rare_first: update with the rare tokens first, as published; false means last.
+
+    Raises:
+        ValueError: a value out of range; all are listed.
+    """
+
+    threshold: float = 0.5
+    quantile: float | None = None
+    rare_first: bool = True
+
+    def __post_init__(self) -> None:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        messages = range_errors(given, {"threshold": "(0, 1)", "quantile": "(0, 1)"})
+        if not isinstance(self.rare_first, bool):
+            messages.append(f"rare_first={self.rare_first!r} is not a boolean; give true or false")
+        raise_invalid(messages)
