@@ -17,6 +17,7 @@ from verl_trgrpo.runs.checks.types import NAMES
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
+BATCH_UPDATES = "verl_trgrpo/verl_plugin/train_mini_batch.py"
 MANAGER = "verl_trgrpo/verl_plugin/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
@@ -28,6 +29,11 @@ CALLED = {
     "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer.sample": (("self", "global_steps", "partition_id"), V1_TRAINER),
     "verl.trainer.ppo.v1.replay_buffer.ReplayBufferAsync.sample": (("self", "global_steps"), V1_TRAINER),
     "transfer_queue.kv_batch_get": (("keys", "partition_id", "select_fields"), V1_TRAINER),
+    "verl.workers.engine_workers.TrainingWorker.train_mini_batch": (("self", "data"), BATCH_UPDATES),
+    "verl.workers.engine_workers.TrainingWorker.infer_batch": (("self", "data"), BATCH_UPDATES),
+    "verl.workers.engine.BaseEngine.lr_scheduler_step": (("self",), BATCH_UPDATES),
+    "verl.workers.engine.BaseEngine.get_data_parallel_group": (("self",), BATCH_UPDATES),
+    "verl.utils.tensordict_utils.get_tensordict": (("tensor_dict", "non_tensor_dict"), BATCH_UPDATES),
     "verl.workers.engine.FSDPEngineWithLMHead._build_fsdp_module": (("self", "module"), PRIVATE_ENGINE),
     "verl.workers.engine_workers.initialize_global_process_group_ray": (("backend",), PRIVATE_ENGINE),
     "verl.trainer.ppo.core_algos.register_policy_loss": (("name",), "verl_trgrpo/verl_plugin/policy_loss.py"),
@@ -89,6 +95,37 @@ def test_workers_call_the_loss_that_is_wrapped():
 
     assert engine_workers.ppo_loss is losses.ppo_loss, f"veRL's workers have another ppo_loss; see {WRAPPER}"
     assert losses.ppo_loss.has_token_weights, f"ppo_loss is not wrapped where veRL's workers find it; see {WRAPPER}"
+
+
+def test_an_update_is_one_call_that_steps_the_scheduler_and_obeys_the_masks():
+    """What two passes and a forward pass before them need of the workers."""
+    from verl.workers import engine_workers
+    from verl.workers.engine.fsdp import transformer_impl
+    from verl.workers.utils import losses
+
+    worker = engine_workers.TrainingWorker
+    for owner, lines in {
+        worker.train_mini_batch: ("self.train_batch(mini_batch_td)", "update_lr_scheduler=batch_idx == total_num_iterations"),
+        worker.train_batch: ("self.engine.lr_scheduler_step()", "loss_function=self.loss_fn"),
+        engine_workers.ActorRolloutRefWorker: (
+            "self.actor.train_mini_batch(data=data)", "partial(ppo_loss, config=actor_config)",
+            "actor_config: ActorConfig = omega_conf_to_dataclass(self.config.actor)",
+        ),
+        worker.infer_batch: ('key="compute_loss"', "if key not in data.keys()"),
+        transformer_impl.FSDPEngine.forward_backward_batch: ('batch_num_tokens = data["loss_mask"].sum()',),
+        losses.ppo_loss: ('data["response_mask"]',),
+    }.items():  # fmt: skip
+        source = inspect.getsource(inspect.unwrap(owner))
+        missing = [line for line in lines if line not in source]
+        assert not missing, f"{owner.__qualname__} of veRL {verl.__version__} is without {missing}; see {BATCH_UPDATES}"
+
+
+def test_a_batch_tells_the_worker_groups_and_rewards():
+    from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
+
+    source = inspect.getsource(trainer_base.PPOTrainer._compute_advantage) + inspect.getsource(agent_loop_tq)
+    for text in ('fields = ["uid", "response_mask", "rm_scores"', 'field["loss_mask"] = field["response_mask"]'):
+        assert text in source, f"batches of veRL {verl.__version__} are without {text}; see {BATCH_UPDATES}"
 
 
 def test_a_metric_of_a_rank_is_what_its_values_say():

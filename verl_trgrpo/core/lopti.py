@@ -31,8 +31,8 @@ class LoptiOptions:
     rare_first: bool = True
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        messages = range_errors(given, {"threshold": "(0, 1)", "quantile": "(0, 1)"})
+        ranges = {"threshold": "(0, 1)"} | ({} if self.quantile is None else {"quantile": "(0, 1)"})
+        messages = range_errors(vars(self), ranges)
         if not isinstance(self.rare_first, bool):
             messages.append(f"rare_first={self.rare_first!r} is not a boolean; give true or false")
         raise_invalid(messages)

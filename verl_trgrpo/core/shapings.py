@@ -72,11 +72,8 @@ def power(probs: torch.Tensor, *, gamma: float = 0.5, lower: float = 0.1) -> tor
 def threshold(probs: torch.Tensor, *, eta: float = 0.5, lower: float = 1.0, upper: float = 1.4) -> torch.Tensor:
     """Return ``upper`` from p = eta on, else ``lower``; eta 0.5 is the split of Lopti (arXiv 2505.12929).
 
-    Lopti itself updates twice per batch, first with the tokens whose old probability is below eta, then with the others;
-    in the authors' public code (github.com/zhyang2226/AR-Lopti, ``ray_trainer.py``) the advantages of the other tokens are
-    0 in each pass, and old log-probabilities stay those before both. A loss or an estimator of veRL cannot do that: veRL
-    computes all advantages of a batch once, makes one call of ``PPOTrainer._update_actor``, and does not tell the loss
-    which pass it is in. Here both sets get different weights in one update.
+    Lopti itself updates twice per batch, with one set and then with the other (``algorithm=lopti``,
+    :class:`~verl_trgrpo.core.LoptiOptions`); here both get different weights in one update.
     """
     return torch.full_like(probs, lower).masked_fill_(probs >= eta, upper)
 

@@ -66,3 +66,18 @@ def test_the_lower_bound_of_cispo_may_be_out_of_reach(sound_run):
     given = (f"{ACTOR}.clip_ratio_low=10", f"{ACTOR}.clip_ratio_high=0.2", "algorithm=grpo")
     assert findings(sound_run, *given, f"{LOSS}.loss_mode=cispo") == []
     assert len(findings(sound_run, *given)) == 1
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "refused"),
+    [
+        ("lopti", {f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean"}),
+        ("nthr", {f"{ACTOR}.use_fused_kernels": "true", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": "2"}),
+    ],
+)
+def test_what_two_passes_or_hidden_states_do_not_allow_is_refused(sound_run, algorithm, refused):
+    given = [f"{key}={value}" for key, value in refused.items()]
+    found = findings(sound_run, f"algorithm={algorithm}", *given)
+    assert summary(found) == [(ACTOR, Level.ERROR)] * len(refused)
+    assert all(pair.rpartition(".")[2] in finding.message for pair, finding in zip(given, found, strict=True))
+    assert findings(sound_run, f"algorithm={algorithm}") == findings(sound_run, "algorithm=grpo", *given) == []

@@ -19,7 +19,8 @@ _LOSS = f"{_ACTOR}.policy_loss"
 # Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
 _OPEN = {
     "tr_grpo": (f"{_LOSS}.placement", f"{_LOSS}.prob_source", f"{_LOSS}.kl"),
-    "aspo": (f"{_LOSS}.shaping.",),  # any shaping multiplies with the flipped ratio
+    # Any shaping goes with them.
+    **dict.fromkeys(("aspo", "lopti", "nthr"), (f"{_LOSS}.shaping.",)),
 }
 
 
