@@ -246,3 +246,7 @@ def test_w_reinforce_gives_right_and_wrong_their_own_advantages():
     assert torch.equal(found, expected)
     found = outcome_advantages(rewards, mask, ["a", "a", "b"], OutcomeOptions(positive=0.0, correct_from=0.5))
     assert torch.equal(found[:, 0], torch.tensor([0.0, 0.0, -1.0]))
+    for value in (float("nan"), float("inf"), -float("inf")):
+        rewards[0, 1] = value
+        found = outcome_advantages(rewards, mask, ["a", "a", "b"], OutcomeOptions())
+        assert found[0, :2].isnan().all() and torch.equal(found[1:], expected[1:]), "not right or wrong"

@@ -1,6 +1,7 @@
 """The process that checks a run and then trains it: one import of veRL, and the promises of a training process."""
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.files import BusyError, lock, name_holder
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.runs.driver import Driver
 from verl_trgrpo.runs.environment import training_environment
 from verl_trgrpo.runs.process import TrainingProcess
+from verl_trgrpo.runs.train import run_training
 from verl_trgrpo.runs.validate import check
 
 
@@ -91,3 +93,14 @@ def test_a_driver_that_dies_while_it_checks_is_an_error(sound_run):
         checking.kill()
         with pytest.raises(RuntimeError, match="exit code -9"):
             driver.check(composed(sound_run, platform="cpu"))
+
+
+def test_a_training_is_refused_for_what_its_machine_lacks(sound_run, tmp_path):
+    """A search server that does not answer, and a tracker that is not installed."""
+    url = "actor_rollout_ref.rollout.custom.search.url=http://127.0.0.1:9"  # nothing listens there
+    overrides = [*sound_run, "agent=search_tags", url, "trainer.logger=[console,vemlp_wandb]", "platform=cpu"]
+    with pytest.raises(InvalidInputError) as refused:
+        run_training(overrides, stream=io.StringIO())
+    tracker, server = refused.value.messages
+    assert tracker.startswith("trainer.logger=vemlp_wandb:") and server.startswith(f"{url}:")
+    assert not (tmp_path / "run").exists()

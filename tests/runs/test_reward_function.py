@@ -52,6 +52,16 @@ def test_a_reward_that_cannot_be_loaded_is_an_error(tmp_path, text, reason, with
     assert found.level is Level.ERROR and f"path={file}" in found.message and reason in found.message
 
 
+def test_an_option_that_no_reward_has_is_an_error():
+    options = "+reward.custom_reward_function.reward_kwargs"
+    config = composed(
+        [f"{options}={{default_reward: math, default_rewrd: kk, overlong_buffer_cfg: {{len: 3}}}}"]
+    ).config
+    found = reward_function.reward_findings(config)
+    assert [finding.where.rpartition(".")[2] for finding in found] == ["default_rewrd", "overlong_buffer_cfg"]
+    assert "default_reward?" in found[0].message and "reward.reward_kwargs.overlong_buffer_cfg" in found[1].message
+
+
 def test_verls_own_loader_wraps_errors_as_assumed(tmp_path):
     (tmp_path / "reward.py").write_text("import no_such_library\n")
     assert "ModuleNotFoundError: No module named 'no_such_library'" in finding(tmp_path / "reward.py").message

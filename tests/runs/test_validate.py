@@ -16,6 +16,8 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 MODEL = "actor_rollout_ref.model.path"
+# Of a machine that has them, wherever the tests run.
+GPUS = "+ray_kwargs.ray_init.num_gpus=8"
 
 
 @pytest.fixture
@@ -68,14 +70,14 @@ def test_one_mistake_is_one_finding(sound_run):
 
 
 def test_what_is_not_on_this_machine_is_not_checked():
-    report = validate(PUZZLES, need_files=False)
+    report = validate(PUZZLES, [GPUS], need_files=False)
     assert report.ok and report.total_steps is None
     keys = ["data.train_files", "data.val_files", MODEL, "data.max_prompt_length"]
     assert summary(report.findings) == [(key, Level.NOT_CHECKED) for key in keys]
 
 
 def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, capsys):
-    assert main(["validate", PUZZLES, "--show", *data]) == 0
+    assert main(["validate", PUZZLES, "--show", *data, GPUS]) == 0
     shown = capsys.readouterr().out
     assert "data.train_batch_size: 64  (veRL: 1024)\n" in shown and "ppo_epochs" not in shown
     assert "steps: 50\n" in shown and "no errors, 0 warnings, 2 not checked" in shown

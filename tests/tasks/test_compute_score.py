@@ -174,6 +174,17 @@ def test_a_user_adds_a_data_source(registry):
         compute_score("capitals", "paris", "Paris", casesensitive=True)
 
 
+@pytest.mark.parametrize("returned", [1.0, {"score": 1.0}, None])
+def test_a_reward_that_returns_no_score_is_named_with_what_it_returned(registry, returned):
+    def score_oddly(response, ground_truth, extra_info):
+        return returned
+
+    register_reward("odd")(score_oddly)
+    with pytest.raises(TypeError, match=r"'odd'.*score_oddly") as raised:
+        compute_score("odd", "x", "y")
+    assert repr(returned) in str(raised.value) and "Score" in str(raised.value)
+
+
 @pytest.mark.parametrize("names", [["kk"], ["new", "kk_logic"], [], ["  "]])
 def test_a_data_source_cannot_be_taken_over(registry, names):
     before = known_data_sources()

@@ -112,6 +112,24 @@ def test_a_response_is_cut_off_if_it_fills_its_room_without_an_end(score, tokeni
     assert score([letter] * ROOM, from_loop={"cut_off": False})[1]["cut_off"] == 0.0
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("returned", ["{'acc': 1.0}", "None", "'1.0'", "(1.0, {})", "{'score': None}"])
+def test_a_reward_that_returns_no_score_is_named_with_what_it_returned(score, tmp_path, kind, returned):
+    (tmp_path / "mine.py").write_text(f"{kind} mine(extra_info, **_):\n    return {returned}\n")
+    own = [f"reward.custom_reward_function.path={tmp_path / 'mine.py'}", "reward.custom_reward_function.name=mine"]
+    with pytest.raises(TypeError, match=r"reward function \S*mine returned") as raised:
+        score("x", *own)
+    assert str(eval(returned)) in str(raised.value)
+
+
+@pytest.mark.parametrize("returned", ["np.float32(0.5)", "{'score': np.float32(0.5)}", "torch.tensor([0.5])"])
+def test_numbers_that_verl_cannot_put_into_a_tensor_are_converted(score, tmp_path, returned):
+    (tmp_path / "mine.py").write_text(f"import numpy as np, torch\ndef mine(**_):\n    return {returned}\n")
+    own = [f"reward.custom_reward_function.path={tmp_path / 'mine.py'}", "reward.custom_reward_function.name=mine"]
+    found, _ = score("x", *own)
+    assert type(found) is float and found == 0.5
+
+
 def test_every_reward_reports_it_and_the_row_stays_as_it_is(score, tmp_path):
     (tmp_path / "mine.py").write_text("def mine(extra_info, **_):\n    return float(extra_info['cut_off']) + 2\n")
     own = [f"reward.custom_reward_function.path={tmp_path / 'mine.py'}", "reward.custom_reward_function.name=mine"]

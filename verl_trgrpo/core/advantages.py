@@ -213,11 +213,13 @@ def outcome_advantages(
     There is no baseline, so the share of wrong responses sets the size of the gradient; with lambda 0 only wrong responses
     teach (negative sample reinforcement). Abstract and public code were read.
 
-    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect.
+    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect. A reward that is not
+    finite gives NaN.
     """
     returns, _ = _grouped_returns(token_level_rewards, response_mask, index)
-    right = returns >= options.correct_from
-    return _at_valid_tokens(torch.where(right, options.positive, -1.0).to(returns.dtype), response_mask)
+    advantages = torch.where(returns >= options.correct_from, options.positive, -1.0).to(returns.dtype)
+    # A reward that is not finite is neither right nor wrong; the loss refuses NaN, as with the other estimators.
+    return _at_valid_tokens(torch.where(returns.isfinite(), advantages, torch.nan), response_mask)
 
 
 def _grouped_returns(

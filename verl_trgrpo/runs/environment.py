@@ -28,6 +28,15 @@ def accelerator_found() -> bool:
     return torch.accelerator.is_available()
 
 
+def accelerator_count() -> int:
+    """Return the number of GPUs or other accelerators that torch can use in this process."""
+    if built_for_cpus():
+        return 0
+    import torch
+
+    return torch.accelerator.device_count()
+
+
 def built_for_cpus() -> bool:
     """Return True if torch was built for CPUs alone and nothing extends it."""
     return version("torch").endswith("+cpu") and not entry_points(group="torch.backends")

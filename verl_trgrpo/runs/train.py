@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import TextIO
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
-from verl_trgrpo.runs.checks.parallel import missing_trackers
+from verl_trgrpo.runs.checks.machine import machine_findings
 from verl_trgrpo.runs.checks.resume import resume_findings
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.driver import Driver
@@ -134,17 +133,13 @@ def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
 
 
 def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | None:
-    """Raise the errors of a report and print its warnings; return the number of steps, at most, where it is known."""
-    problems = report.messages(Level.ERROR)
-    if run.config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
-        problems.append(
-            "actor_rollout_ref.rollout.name=vllm but vLLM is not installed; "
-            'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
-        )
-    for name, package in missing_trackers(run.config).items():
-        problems.append(f"trainer.logger={name}: {package} is not installed; pip install {package}, or leave it out")
-    raise_invalid(problems)
-    for warning in report.messages(Level.WARNING):
+    """Raise the errors of a report and of this machine, and print warnings; return the number of steps, at most, if known."""
+    raise_invalid(report.messages(Level.ERROR))
+    needed = (
+        [] if is_finished(run.config, run.directory, report.total_steps) else machine_findings(run.config, trains=True)
+    )
+    raise_invalid([finding.message for finding in needed if finding.level is Level.ERROR])
+    for warning in (*report.messages(Level.WARNING), *(each.message for each in needed)):
         print(f"warning: {warning}", file=stream, flush=True)
     return report.total_steps
 

@@ -120,7 +120,8 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
         from verl_trgrpo.runs.checks.lengths import length_findings
         from verl_trgrpo.runs.checks.loss import loss_findings
-        from verl_trgrpo.runs.checks.parallel import machine_findings, parallel_findings
+        from verl_trgrpo.runs.checks.machine import machine_findings
+        from verl_trgrpo.runs.checks.parallel import parallel_findings
         from verl_trgrpo.runs.checks.resume import saving_findings
         from verl_trgrpo.runs.checks.reward_function import reward_findings
         from verl_trgrpo.runs.checks.rules import rule_findings
@@ -138,7 +139,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             *batch_findings(config, rows),
             *parallel_findings(config),
             *warm_up_findings(config, steps),
-            *machine_findings(config),
+            *machine_findings(config, trains=False),
             *length_findings(config),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),

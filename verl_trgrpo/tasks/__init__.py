@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.registry import (
     DefaultReward,
     GroundTruthError,
@@ -67,7 +68,7 @@ def compute_score(
 
     Raises:
         ValueError: unknown data source or default, an option that no reward has, or a reward that returned NaN or infinity.
-        TypeError: `solution_str` is not a string.
+        TypeError: `solution_str` is not a string, or the reward returned something else than a `Score`.
     """
     try:
         fields = score_response(
@@ -93,7 +94,7 @@ def score_response(
     Raises:
         GroundTruthError: the reward cannot read the ground truth; the message has the reason.
         ValueError: as `compute_score`.
-        TypeError: `response` is not a string.
+        TypeError: `response` is not a string, or the reward returned something else than a `Score`.
     """
     reward = find_reward(data_source, default_reward)
     if not isinstance(response, str):
@@ -102,7 +103,14 @@ def score_response(
         own = options_of(reward)
         _refuse_unknown(options.keys() - own - _FROM_VERL)
         options = {name: value for name, value in options.items() if name in own}
-    fields = reward(response, ground_truth, extra_info or {}, **options).as_dict()
+    score = reward(response, ground_truth, extra_info or {}, **options)
+    if not isinstance(score, Score):
+        name = f"{getattr(reward, '__module__', '')}.{getattr(reward, '__qualname__', reward)}"
+        raise TypeError(
+            f"the reward of the data source {data_source!r}, {name}, returned {shorten(score)}, not a verl_trgrpo.tasks.Score; "
+            "return Score(score, acc)"
+        )
+    fields = score.as_dict()
     # One NaN would spread to the advantages of its whole group.
     if not all(map(isfinite, fields.values())):
         raise ValueError(

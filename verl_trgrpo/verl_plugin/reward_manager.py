@@ -1,4 +1,4 @@
-"""Extend veRL's reward managers: they hand the prompt to the reward, and report whether the response was cut off.
+"""Extend veRL's reward managers: they hand the prompt to the reward, check its result, and report responses that are cut off.
 
 veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manager`` with ``source: importlib``, which asks for
 ``getattr(module, name)``: each of veRL's managers (`naive`, `dapo`, ...) is found here, extended, under its own name.
@@ -6,16 +6,21 @@ veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manag
 
 from __future__ import annotations
 
-from functools import cache
+import inspect
+from collections.abc import Callable
+from functools import cache, partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import torch
 from omegaconf import DictConfig, OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from verl_trgrpo.common.answer_form import CUT_OFF, PROMPT, opens_thinking, reward_input
+from verl_trgrpo.common.text import shorten
 
 
 def template_options(config: DictConfig) -> dict[str, Any]:
@@ -26,11 +31,44 @@ def template_options(config: DictConfig) -> dict[str, Any]:
     return options | ({"chat_template": own} if own else {})
 
 
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reward function, a coroutine function if `function` is one, that raises for a result without a score.
+
+    Raises:
+        TypeError: by the returned function, for anything but a number and a dict with a number under ``score``.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        async def ask(**arguments: Any) -> Any:
+            return _usable(await function(**arguments), function)
+    else:
+
+        def ask(**arguments: Any) -> Any:
+            return _usable(function(**arguments), function)
+
+    return ask
+
+
+def _usable(result: Any, function: Callable[..., Any]) -> Any:
+    score = result.get("score") if isinstance(result, dict) else result
+    if isinstance(score, (int, float)):
+        return result
+    if isinstance(score, (Real, np.bool_)) or (isinstance(score, torch.Tensor) and score.numel() == 1):
+        # veRL cannot put NumPy's numbers into a tensor.
+        return {**result, "score": float(score)} if isinstance(result, dict) else float(score)
+    while isinstance(function, partial):  # veRL adds reward_kwargs
+        function = next(filter(callable, function.args), function.func)
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
+    raise TypeError(
+        f"the reward function {name} returned {shorten(result)}; return a number, or a dict with a number under 'score'"
+    )
+
+
 class _PromptMixin(RewardManagerBase):
     """Goes in front of one of veRL's managers."""
 
-    def __init__(self, config: DictConfig, tokenizer: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(config, tokenizer, *args, **kwargs)
+    def __init__(self, config: DictConfig, tokenizer: Any, compute_score: Any, **kwargs: Any) -> None:
+        super().__init__(config, tokenizer, compute_score and _checked(compute_score), **kwargs)
         self._thinking_opened = opens_thinking(tokenizer, **template_options(config))
         self._rollout = config.actor_rollout_ref.rollout
 

@@ -1,4 +1,4 @@
-"""Parallel sizes against the model's attention heads, and trackers that are not installed."""
+"""Parallel sizes against the model's attention heads."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.parallel import machine_findings, parallel_findings
+from verl_trgrpo.runs.checks.parallel import parallel_findings
 
 TENSOR = "actor_rollout_ref.rollout.tensor_model_parallel_size"
 SEQUENCE = "actor_rollout_ref.actor.ulysses_sequence_parallel_size"
@@ -42,9 +42,3 @@ def test_heads_that_cannot_be_split_are_an_error(tmp_path, heads, key, size):
 )
 def test_heads_that_can_be_split_or_are_not_known_are_not(tmp_path, heads, size):
     assert found(tmp_path, heads, f"{TENSOR}={size}") == []
-
-
-def test_a_tracker_that_is_not_installed_is_not_checked():
-    [finding] = machine_findings(composed(["trainer.logger=[console,vemlp_wandb]"]).config)
-    assert summary([finding]) == [("trainer.logger", Level.NOT_CHECKED)] and "vemlp_wandb" in finding.message
-    assert machine_findings(composed(["trainer.logger=[console,file]"]).config) == []

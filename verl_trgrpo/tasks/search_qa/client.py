@@ -16,7 +16,7 @@ import random
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -153,6 +153,23 @@ def shared_client(options: SearchOptions) -> SearchClient:
     if options not in clients:
         clients[options] = SearchClient(options)
     return clients[options]
+
+
+def failures_of_servers(options: SearchOptions) -> dict[str, str]:
+    """Ask each server for one search, without retries; return why those that did not answer did not, by address."""
+
+    async def ask(url: str) -> str:
+        client = SearchClient(replace(options, url=url, retries=0))
+        try:
+            return (await client.search("capital of France")).failure
+        finally:
+            await client.close()
+
+    async def ask_all() -> list[str]:
+        return await asyncio.gather(*map(ask, options.urls))
+
+    found = zip(options.urls, asyncio.run(ask_all()), strict=True)
+    return {url: failure for url, failure in found if failure}
 
 
 def _with_path(url: str) -> str:

@@ -1,0 +1,36 @@
+"""Say where veRL's trainer reads what scripts for its older versions set elsewhere."""
+
+from __future__ import annotations
+
+# Options of veRL's reward managers. Its YAML files do not have the section.
+MANAGER_OPTIONS = "reward.reward_kwargs"
+# Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.
+OLD_SECTIONS = ("custom_reward_function", "reward_model", "sandbox_fusion")
+
+_OVERLONG = ("overlong_buffer_cfg", "overlong_buffer")
+# What became of old keys, as in veRL's migrate_legacy_reward_impl; the first that begins a key counts.
+_MOVED = {
+    "reward_model.reward_kwargs": MANAGER_OPTIONS,
+    "reward_model.reward_manager": "reward.reward_manager.name",
+    "reward_model.reward_loop_source": "reward.reward_manager.source",
+    "reward_model.reward_loop_module_path": "reward.reward_manager.module.path",
+    "reward_model.reward_loop_class_name": "reward.reward_manager.name",
+    "reward_model.num_workers": "reward.num_workers",
+    "reward_model.model.path": "reward.reward_model.model_path",
+    **{section: f"reward.{section}" for section in OLD_SECTIONS},
+    "actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
+    "critic.grad_clip": "critic.optim.clip_grad",
+}
+
+
+def place_of(key: str) -> str:
+    """Return the dotted key that veRL reads in place of `key`; "" where it reads `key` itself, or nothing is known of it."""
+    parts = key.split(".")
+    found = ""
+    if name := next((each for each in _OVERLONG if each in parts), ""):
+        found = ".".join([MANAGER_OPTIONS, _OVERLONG[0], *parts[parts.index(name) + 1 :]])
+    elif parts[-1] == "max_resp_len":
+        found = f"{MANAGER_OPTIONS}.max_resp_len"
+    elif old := next((old for old in _MOVED if f"{key}.".startswith(f"{old}.")), ""):
+        found = _MOVED[old] + key.removeprefix(old)
+    return "" if found == key else found
