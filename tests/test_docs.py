@@ -1,12 +1,13 @@
 """What the documentation shows runs as it stands."""
 
+import ast
+import math
 import re
 from pathlib import Path
 
 import pytest
-import torch
 
-from verl_trgrpo.core import make_shaping
+from tests.fresh import run_fresh
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -26,11 +27,33 @@ def test_the_loss_without_verl():
     assert names["log_prob"].grad.abs().sum() > 0 and names["result"].metrics["tr_weight_mean"] >= 1
 
 
-def test_a_shaping_of_one_s_own(tmp_path, monkeypatch):
-    [code] = [block for block in python_blocks("shapings.md") if "my_package/shapings.py" in block]
-    (tmp_path / "my_package").mkdir()
-    (tmp_path / "my_package/shapings.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    cosine = make_shaping("my_package.shapings.cosine", floor=0.3)
-    assert cosine(torch.tensor([0.0, 1.0])).tolist() == pytest.approx([0.3, 1.0])
-    assert make_shaping("my_package.shapings.certain_and_rare").inputs == ("probs", "entropy", "advantages")
+OWN = """
+import sys
+sys.path.insert(0, {directory!r})
+import numpy, torch, verl
+from types import SimpleNamespace
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
+from verl_trgrpo import make_shaping
+
+print(make_shaping("cosine", floor=0.3)(torch.tensor([0.0, 0.5, 1.0])).tolist())
+print(make_shaping("certain_and_rare").inputs)
+groups, mask = numpy.array(["a", "b", "a", "a", "b"]), torch.tensor([[1.0, 1.0]] * 4 + [[1.0, 0.0]])
+rewards = torch.tensor([[0.0, 3.0], [0.0, 1.0], [0.0, 1.0], [0.0, 7.0], [2.0, 0.0]])
+print(get_adv_estimator_fn("median")(token_level_rewards=rewards, response_mask=mask, index=groups, config=None)[0].tolist())
+config = SimpleNamespace(clip_ratio=0.2, global_batch_info={{}})
+old, new = torch.tensor([[0.5, 0.4]]).log(), torch.tensor([[0.6, 0.9]]).log()
+loss, metrics = get_policy_loss_fn("quadratic")(old, new, torch.tensor([[2.0, 5.0]]), torch.tensor([[1.0, 0.0]]), config=config)
+print([loss.item(), metrics["actor/weight_mean"]])
+"""
+
+
+def test_methods_of_one_s_own_give_what_their_formulas_say(tmp_path):
+    (tmp_path / "my_methods.py").write_text("\n\n".join(python_blocks("write_your_own.md")))
+    code = OWN.format(directory=str(tmp_path))
+    lines = run_fresh(code, {"VERL_USE_EXTERNAL_MODULES": "my_methods"}).out.splitlines()[-4:]
+    weights, inputs, advantages, quadratic = map(ast.literal_eval, lines)
+    assert weights == pytest.approx([0.3, 0.65, 1.0])
+    assert inputs == ("probs", "entropy", "advantages")
+    assert advantages == [[0, 0], [-0.5, -0.5], [-2, -2], [4, 4], [0.5, 0]]
+    weight = 0.3 + 0.7 * (1 - math.cos(math.pi * 0.6)) / 2
+    assert quadratic == pytest.approx([weight * (-2 * 1.2 + 2 * 0.2**2 / (2 * 0.2)), weight])

@@ -20,9 +20,8 @@ def test_actions_are_pinned_to_a_commit_and_permissions_are_given_one_by_one(pat
 
 
 def test_ci_runs_the_fast_tests_on_every_python_that_the_package_declares():
-    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["test"]["strategy"]["matrix"][
-        "include"
-    ]
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    jobs = workflow["jobs"]["test"]["strategy"]["matrix"]["include"]
     declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert sorted(job["python"] for job in jobs if "test-fast" in job["targets"]) == sorted(declared)
     assert {"lint", "test-cluster"} <= {target for job in jobs for target in job["targets"].split()}

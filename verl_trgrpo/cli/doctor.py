@@ -22,6 +22,8 @@ _REQUIREMENTS = (
     "tensordict>=0.8,<=0.10,!=0.9.0",
     "hydra-core>=1.3",
 )
+# veRL imports a model of trl, which later releases do not have, in every training as soon as trl is installed.
+_IF_INSTALLED = ("trl<1.13",)
 _TRAINING_EXTRAS = '"verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
 
 # Seconds that a check of imports may take; importing vLLM from a cold disk is slow.
@@ -69,11 +71,13 @@ def examine() -> Iterator[Check]:
 
     supported = (3, 10) <= sys.version_info[:2] <= (3, 12)
     yield Check("Python", supported, platform.python_version(), "use Python 3.10, 3.11 or 3.12")
-    for text in _REQUIREMENTS:
+    for text in (*_REQUIREMENTS, *_IF_INSTALLED):
         needed = Requirement(text)
         try:
             found = importlib.metadata.version(needed.name)
         except importlib.metadata.PackageNotFoundError:
+            if text in _IF_INSTALLED:
+                continue
             yield Check(needed.name, False, "not installed", f"pip install {_TRAINING_EXTRAS}")
         else:
             ok = needed.specifier.contains(found, prereleases=True)
