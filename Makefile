@@ -36,7 +36,7 @@ help:
 	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
 	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
 	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
-	@echo "make gpu-check    loss, estimator, every algorithm and short trainings on the GPU of this environment, against its processor"
+	@echo "make gpu-check    PYTHON=python: every algorithm on the GPU of that environment against its processor, and short trainings"
 	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
 	@echo "make doctor       is this machine ready?"
@@ -111,6 +111,11 @@ test-all: install
 .PHONY: bench
 bench: install
 	$(BIN)/python benchmarks/run_all.py $(BENCHFLAGS)
+
+# In the environment with the GPU's torch, not in .venv, which has the processor's: make gpu-check PYTHON=python
+.PHONY: gpu-check
+gpu-check:
+	$(PYTHON) benchmarks/gpu_check.py $(GPUFLAGS)
 
 .PHONY: results
 results: install

@@ -1,0 +1,36 @@
+"""The notebook runs from top to bottom, on the tiny model that ships."""
+
+import ast
+
+import pytest
+
+from tests.cluster.training import LIMIT, ROOT
+
+nbformat = pytest.importorskip("nbformat", reason='nbclient is not installed: pip install -e ".[dev]"')
+nbclient = pytest.importorskip("nbclient", reason='nbclient is not installed: pip install -e ".[dev]"')
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    return nbformat.read(ROOT / "examples/token_weights.ipynb", as_version=4)
+
+
+def test_it_is_committed_without_outputs(notebook):
+    nbformat.validate(notebook)
+    assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
+
+
+def test_it_shows_tokens_and_trains_with_three_shapings(notebook, tmp_path):
+    executed = nbclient.NotebookClient(
+        notebook.copy(), timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
+    data = [output.data for output in outputs if "data" in output]
+    pages = [one["text/html"] for one in data if "text/html" in one and "p = " in one["text/html"]]
+    assert len(pages) == 1 and pages[0].count("<p ") == 2 and pages[0].count("w = 1.") > 20
+    assert sum("image/png" in one for one in data) == 2
+    last = ast.literal_eval(data[-1]["text/plain"])
+    assert list(last) == ["GRPO", "TR-GRPO", "mine"]
+    assert last["GRPO"]["mean weight"] == 1 < last["TR-GRPO"]["mean weight"] <= 1.4
+    assert 0.3 <= last["mine"]["mean weight"] < 1
+    assert all(0 <= run["accuracy"] <= 1 and 0 < run["unlikely"] < 1 and run["entropy"] > 0 for run in last.values())
