@@ -36,6 +36,11 @@ def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
     assert report.total_steps == 50 // 8 * report.config.trainer.total_epochs
 
 
+@pytest.mark.parametrize("word", ["taco", "rsi", "ipo_mask", "fipo", "stare", "gtpo", "aspo_entropy_clip"])
+def test_an_algorithm_of_token_weights_by_its_word_has_no_findings(sound_run, word):
+    assert validate("trgrpo_trainer", [*sound_run, f"algorithm={word}"]).findings == ()
+
+
 def test_the_quickstart_s_own_configuration_has_no_findings(data):
     assert validate("kk_quickstart", [*data, f"{MODEL}={CHECKPOINT}", "platform=cpu"]).findings == ()
 

@@ -13,6 +13,13 @@ def hard_prompts(success_rate: torch.Tensor, *, at_most: float = 0.5) -> torch.T
     return 0.5 + 0.5 * (success_rate <= at_most)
 
 
-def both(log_prob: torch.Tensor, ref_log_prob: torch.Tensor, success_rate: torch.Tensor) -> torch.Tensor:
-    """Return 1 + the success rate, and 2 more where the policy is the reference."""
-    return 1 + success_rate + 2 * ((log_prob - ref_log_prob).abs() < 1e-3)
+def both(
+    log_prob: torch.Tensor, ref_log_prob: torch.Tensor, success_rate: torch.Tensor, advantages: torch.Tensor
+) -> torch.Tensor:
+    """Return 1 + the success rate, and 2 more where the policy is the reference.
+
+    A rate that is not that of the token's own group gives 100 more, if it shows: a group of right and wrong responses has
+    advantages.
+    """
+    strange = (success_rate > 0) & (success_rate < 1) & (advantages == 0)
+    return 1 + success_rate + 2 * ((log_prob - ref_log_prob).abs() < 1e-3) + 100 * strange

@@ -28,6 +28,7 @@ CALLED = {
     "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer": (("trainer_mode", "sampler_kwargs", "poll_interval"), V1_TRAINER),
     "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer.sample": (("self", "global_steps", "partition_id"), V1_TRAINER),
     "verl.trainer.ppo.v1.replay_buffer.ReplayBufferAsync.sample": (("self", "global_steps"), V1_TRAINER),
+    "transfer_queue.kv_batch_put": (("keys", "partition_id", "fields"), V1_TRAINER),
     "transfer_queue.kv_batch_get": (("keys", "partition_id", "select_fields"), V1_TRAINER),
     "verl.workers.engine_workers.TrainingWorker.train_mini_batch": (("self", "data"), BATCH_UPDATES),
     "verl.workers.engine_workers.TrainingWorker.infer_batch": (("self", "data"), BATCH_UPDATES),

@@ -44,7 +44,9 @@ def _fraction(number: int, parts: int) -> int:
     return max(1, int(number) // int(parts))
 
 
-def _asks_for(given: str, shaping: str) -> bool:
+def _asks_for(given: str, shaping: str | None) -> bool:
+    if shaping is None:  # a loss without token weights
+        return False
     # Imports torch, for which Hydra's plugin discovery need not wait.
     from verl_trgrpo.core.shaping import asks_for
 
