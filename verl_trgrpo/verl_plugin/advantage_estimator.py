@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
     rewards: torch.Tensor
     mask: torch.Tensor
-    index: np.ndarray
+    groups: np.ndarray
     epsilon: float
     config: Any
 
@@ -81,17 +81,17 @@ class Estimator:
 
 def _tr_grpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     return group_relative_advantages(
-        batch.rewards, batch.mask, batch.index, batch.epsilon, normalize_by_std=batch.normalizes_by_std
+        batch.rewards, batch.mask, batch.groups, batch.epsilon, normalize_by_std=batch.normalizes_by_std
     )
 
 
 def _reinforce_rej(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
-    return rejection_advantages(batch.rewards, batch.mask, batch.index)
+    return rejection_advantages(batch.rewards, batch.mask, batch.groups)
 
 
 def _w_reinforce(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     options = OutcomeOptions(**batch.options("w_reinforce"))
-    return outcome_advantages(batch.rewards, batch.mask, batch.index, options)
+    return outcome_advantages(batch.rewards, batch.mask, batch.groups, options)
 
 
 def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
@@ -99,7 +99,7 @@ def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     advantages, state["history"] = difficulty_weighted_advantages(
         batch.rewards,
         batch.mask,
-        batch.index,
+        batch.groups,
         options,
         state.get("history", ()),
         batch.epsilon,

@@ -39,12 +39,13 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if inspect.iscoroutinefunction(function):
 
-        async def ask(**arguments: Any) -> Any:
+        async def ask_async(**arguments: Any) -> Any:
             return _usable(await function(**arguments), function)
-    else:
 
-        def ask(**arguments: Any) -> Any:
-            return _usable(function(**arguments), function)
+        return ask_async
+
+    def ask(**arguments: Any) -> Any:
+        return _usable(function(**arguments), function)
 
     return ask
 

@@ -34,7 +34,7 @@ def install() -> None:
     from verl.workers.engine_workers import TrainingWorker
 
     if not hasattr(TrainingWorker.train_mini_batch, _MARK):
-        TrainingWorker.train_mini_batch = _wrap(TrainingWorker.train_mini_batch)
+        TrainingWorker.train_mini_batch = _wrap(TrainingWorker.train_mini_batch)  # type: ignore[method-assign]
 
 
 def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ def _gathered(worker: Any, value: Any) -> list[Any]:
     return values
 
 
-def _with_values(nested: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+def _with_values(nested: Any, values: torch.Tensor) -> torch.Tensor:
     return torch.nested.nested_tensor_from_jagged(values.to(nested.dtype), nested.offsets())
 
 

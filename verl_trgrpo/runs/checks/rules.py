@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
@@ -93,6 +94,10 @@ def filled(reason: str, values: Values) -> str:
     return re.sub(r"\{([\w.]+)\}", lambda found: f"{found[1]}={as_plain_yaml(values[found[1]])}", reason)
 
 
+def _estimator_is(name: str, values: Values) -> bool:
+    return bool(values["algorithm.adv_estimator"] == name)
+
+
 def _never(values: Values) -> bool:
     """Return False: nothing makes the setting work."""
     return False
@@ -177,7 +182,7 @@ RULES = (
             "algorithm.adv_estimator",
             _never,
             f"veRL's v1 trainer does not give it {column}, the first step would fail; use {other}, or trainer.use_v1=false",
-            asked=lambda v, name=name: v["algorithm.adv_estimator"] == name,
+            asked=partial(_estimator_is, name),
             v1=True,
         )
         for name, (column, other) in _NOT_ON_V1.items()

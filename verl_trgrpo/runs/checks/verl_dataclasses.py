@@ -58,7 +58,7 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         has_critic = need_critic(config) and _is_local(selected(config, "critic.model.path"))
         if has_critic:
             nodes.append("critic")
-        findings = []
+        findings: list[Finding] = []
         for key in nodes:
             found = _build_findings(key, selected(config, key))
             # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
