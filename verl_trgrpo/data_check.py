@@ -1,4 +1,4 @@
-"""Check that Parquet files have what veRL's `RLHFDataset` and the rewards need; any files, not only those built here."""
+"""Check that data files have what veRL's `RLHFDataset` and the rewards need; any files, not only those built here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from verl_trgrpo.common.findings import Finding, Level, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
@@ -18,26 +20,20 @@ from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
     UnreadableError,
-    column_findings,
     display_names,
     extra_info_of,
     ground_truth_of,
     is_chat,
-    load_tokenizer,
     prompt_findings,
-    prompt_length,
-    read_rows,
-    read_schema,
     row_keys,
     tag_findings,
     truth_findings,
 )
 from verl_trgrpo.data.sources import named_like_test
+from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, open_as_verl
 from verl_trgrpo.tasks.gold_check import are_equal_truths, reward_findings
 from verl_trgrpo.tasks.registry import DefaultReward
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
@@ -57,9 +53,10 @@ class CheckOptions:
     """Files to check.
 
     Args:
-        train: Parquet files to train on.
-        test: Parquet files to test on.
+        train: files to train on (.parquet, .json, .jsonl).
+        test: files to test on.
         tokenizer: local directory of a model; prompt lengths are then in tokens of its chat template.
+        template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs.
         max_prompt_length: limit in tokens; needs the tokenizer.
         prompt_key: column of the prompts, veRL's data.prompt_key.
         reward: data source whose reward scores the rows whose own data source has none.
@@ -75,6 +72,7 @@ class CheckOptions:
     train: tuple[Path, ...] = ()
     test: tuple[Path, ...] = ()
     tokenizer: Path | None = None
+    template: tuple[str, ...] = ()
     max_prompt_length: int | None = None
     prompt_key: str = "prompt"
     reward: DefaultReward | None = None
@@ -90,9 +88,28 @@ class CheckOptions:
             messages.append("a file is given more than once; name each file once")
         if self.max_prompt_length is not None and self.max_prompt_length < 1:
             messages.append(f"max_prompt_length={self.max_prompt_length}: must be at least 1 token")
+        if self.tokenizer is not None and not self.tokenizer.is_dir():
+            messages.append(f"tokenizer={self.tokenizer} is not a directory; give the directory of a local model")
+        if self.template and self.tokenizer is None:
+            messages.append(f"template={' '.join(self.template)}: needs a tokenizer; give one with --tokenizer")
         if self.reward and self.no_rewards:
             messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of them out")
         raise_invalid(messages)
+
+    @property
+    def prompts(self) -> RolloutPrompts | None:
+        """Return what makes token ids of prompts; None without a tokenizer.
+
+        Raises:
+            ValueError: the tokenizer cannot be loaded.
+        """
+        if self.tokenizer is None:
+            return None
+        options = OmegaConf.from_dotlist([*self.template])
+        model = {"path": str(self.tokenizer)}
+        return RolloutPrompts(
+            OmegaConf.create({"actor_rollout_ref": {"model": model}, "data": {"apply_chat_template_kwargs": options}})
+        )
 
 
 @dataclass(frozen=True)
@@ -183,7 +200,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
     Raises:
         ValueError: the tokenizer cannot be loaded.
     """
-    tokenizer = load_tokenizer(options.tokenizer) if options.tokenizer else None
+    prompts = options.prompts
     names = display_names([*options.train, *options.test])
     report = Report(options.all)
     checks: list[RowCheck] = [content_findings]
@@ -191,20 +208,20 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
         report.skip(("data source", "reward of gold"), "--no-rewards")
     else:
         checks.append(partial(reward_findings, default=options.reward))
-    if tokenizer is None:
+    if prompts is None:
         report.skip(("chat template",), "no --tokenizer")
-    if tokenizer is None or options.max_prompt_length is None:
+    if prompts is None or options.max_prompt_length is None:
         report.skip(("prompt length",), "requires --tokenizer and --max-prompt-length")
     seen = SeenPrompts(options.reward, compare_truths=not options.no_rewards)
     read: dict[str, int] = {}
     # Train files first, because test rows are compared with them.
     for role, paths in ((TRAIN, options.train), (TEST, options.test)):
-        counts = _open_files({path: names[path] for path in paths}, options.prompt_key, report)
-        if not counts:
+        files = _open_files({path: names[path] for path in paths}, options.prompt_key, report)
+        if not files:
             report.skip(("overlap",), f"no {role} file; name one with --{role}")
-        for path, count in counts.items():
-            lengths = PromptLengths(tokenizer, options.max_prompt_length)
-            rows = progress(_prompt_renamed(path, options.prompt_key), count, names[path])
+        for path, file in files.items():
+            lengths = PromptLengths(prompts, options.max_prompt_length)
+            rows = progress(_prompt_renamed(file, options.prompt_key), file.rows, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
             found = _check_rows(rows, path, names[path], role, all_checks, report)
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
@@ -215,30 +232,30 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
     return report
 
 
-def _prompt_renamed(path: Path, prompt_key: str) -> Iterator[dict[str, Any]]:
+def _prompt_renamed(file: DataFile, prompt_key: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with the column `prompt_key` under the name prompt."""
     columns = [prompt_key if column == "prompt" else column for column in COLUMNS]
-    for row in read_rows(path, columns):
+    for row in file.read(columns):
         yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
 
 
-def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> dict[Path, int]:
-    """Check the columns of files, and return the number of rows of those that can be read."""
-    schemas, counts = {}, {}
+def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> dict[Path, DataFile]:
+    """Check the columns of files, and return those that can be read."""
+    files: dict[Path, DataFile] = {}
     for path, name in names.items():
         try:
-            schema, count = read_schema(path)
+            files[path] = file = open_as_verl(path)
         except UnreadableError as error:
             report.add("file", [Finding.error(name, str(error))])
             continue
-        counts[path] = count
-        if count:  # `datasets` leaves out files without rows
-            schemas[name] = schema
-        else:
+        if not file.rows:
             report.add("file", [Finding.error(name, "it has no rows")])
-        report.add("columns", column_findings(name, schema, prompt_key))
-    report.add("columns", concatenation_findings(schemas))
-    return counts
+        report.add("columns", column_findings(name, file.schema, prompt_key))
+        if "extra_info" not in file.schema.names:
+            message = "missing column extra_info; veRL then gives every row the index 0"
+            report.add("columns", [Finding.warning(name, message)])
+    report.add("columns", concatenation_findings({names[path]: file for path, file in files.items()}))
+    return files
 
 
 def _check_rows(
@@ -329,20 +346,20 @@ class PromptLengths:
     """Measure the prompts of one file in tokens of a tokenizer's chat template.
 
     Args:
-        tokenizer: with a chat template; None to measure nothing.
+        prompts: makes token ids of prompts; None to measure nothing.
         limit: in tokens, or None.
     """
 
-    def __init__(self, tokenizer: Any, limit: int | None) -> None:
-        self._tokenizer, self._limit = tokenizer, limit
+    def __init__(self, prompts: RolloutPrompts | None, limit: int | None) -> None:
+        self._prompts, self._limit = prompts, limit
         self._lengths: list[int] = []
 
     def findings(self, row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
         """Check that the chat template takes the prompt, and that it is not too long."""
-        if self._tokenizer is None or not is_chat(row.get("prompt")):
+        if self._prompts is None or not is_chat(row.get("prompt")):
             return
         try:
-            length = prompt_length(self._tokenizer, row["prompt"])
+            length = len(self._prompts.of(row).token_ids)
         except ValueError as error:
             yield "chat template", Finding.error(where, str(error))
             return
@@ -359,41 +376,3 @@ class PromptLengths:
         ranks = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
         values = {name: ordered[max(0, math.ceil(rank * len(ordered)) - 1)] for name, rank in ranks.items()}
         return f"; tokens of a prompt: {', '.join(f'{name} {value}' for name, value in values.items())}"
-
-
-def concatenation_findings(schemas: Mapping[str, pa.Schema]) -> Iterator[Finding]:
-    """Check that files, given as name -> schema, have the same types as the first, as veRL concatenates them."""
-    names = [*schemas]
-    for name in names[1:]:
-        if difference := first_difference(schemas[names[0]], schemas[name]):
-            path, here, there = difference
-            shown = f"{path} is {here} in {names[0]} and {there} here"
-            if "missing" in (here, there):
-                yield Finding.warning(name, f"{shown}; veRL fills in null")
-            else:
-                yield Finding.error(name, f"{shown}; veRL cannot load them together, cast one of them")
-
-
-def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:
-    """Return path and types of the first difference between two schemas, regardless of the order of fields, or None.
-
-    A type is "missing" if only the other schema has the field. Differing types come before missing fields.
-    """
-    ours, theirs = dict(_leaf_types("", one)), dict(_leaf_types("", other))
-    pairs = [(path, ours.get(path, "missing"), theirs.get(path, "missing")) for path in dict.fromkeys([*ours, *theirs])]
-    different = [pair for pair in pairs if pair[1] != pair[2] and "null" not in pair]
-    return min(different, key=lambda pair: "missing" in pair, default=None)
-
-
-def _leaf_types(path: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
-    """Yield path and type of every field without fields below it."""
-    import pyarrow as pa
-
-    for field in fields:
-        kind, here = field.type, f"{path}.{field.name}" if path else field.name
-        if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-            kind, here = kind.value_type, f"{here}[]"
-        if pa.types.is_struct(kind):
-            yield from _leaf_types(here, kind)
-        else:
-            yield here, str(kind)

@@ -1,6 +1,7 @@
 """`check_files`: every planted defect of rows, columns and files is found, and clean files have no finding."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,6 +82,7 @@ def test_wrong_options_are_reported_together(tmp_path):
     for options, named in (
         ({"reward": "math", "no_rewards": True}, ["no file", "reward=math"]),
         ({"train": (here,), "test": (here,)}, ["more than once"]),
+        ({"train": (here,), "template": ("a=1",)}, ["template=a=1", "--tokenizer"]),
         ({"train": (tmp_path / "a.parquet",), "max_prompt_length": 0}, ["max_prompt_length=0", "a.parquet"]),
     ):
         with pytest.raises(ValueError) as caught:
@@ -481,6 +483,22 @@ def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
     assert found["chat template"].status == "ok"
     fits = results(data, tokenizer=tokenizer, max_prompt_length=118, no_rewards=True)
     assert fits["prompt length"].status == "ok"
+
+
+def test_options_of_the_chat_template_count(tmp_path, tokenizer):
+    own = shutil.copytree(tokenizer, tmp_path / "own")
+    (own / "chat_template.jinja").write_text("{% if not enable_thinking %}no thoughts{% endif %}x")
+    data = write(tmp_path / "data.parquet", clean(count=1))
+    assert "max 12" in report(data, tokenizer=own, no_rewards=True).files[0]
+    assert "max 1" in report(data, tokenizer=own, template=("enable_thinking=true",), no_rewards=True).files[0]
+
+
+def test_json_files_are_checked_row_by_row(tmp_path):
+    rows = clean()
+    rows[2]["prompt"] = user(" ")
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = results(tmp_path / "data.jsonl")
+    assert found["prompt"].examples[0].startswith("data.jsonl row 2: ") and found["columns"].status == "ok"
 
 
 def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer):

@@ -4,7 +4,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import composed
 from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, evaluate, load_evaluable_rows
+from verl_trgrpo.runs.run_directory import write_config
+from verl_trgrpo.verl_plugin.prompts import default_agent_of
 
 
 def write(path, rows):
@@ -95,3 +98,41 @@ def test_an_option_that_one_row_uses_is_none(tmp_path, given, used):
     options = EvalOptions(model=str(tmp_path / "none"), data=(path,), out=tmp_path / "out", **given)
     with pytest.raises((ValueError, OSError), match="none"):  # the model
         evaluate(options)
+
+
+def test_prompts_are_those_of_the_run_that_made_the_checkpoint(tmp_path):
+    data = write(tmp_path / "a.parquet", [raw_row()])
+    checkpoint = tmp_path / "run" / "global_step_3" / "actor"
+    checkpoint.mkdir(parents=True)
+
+    def settings(**given):
+        return EvalOptions(model=str(checkpoint), data=(data,), **given).prompt_settings("merged")
+
+    assert "data" not in settings()
+    overrides = ["agent=search_tags", "+data.apply_chat_template_kwargs.enable_thinking=false"]
+    write_config(composed(overrides).config, tmp_path / "run")
+    assert settings().data.apply_chat_template_kwargs == {"enable_thinking": False}
+    assert settings().actor_rollout_ref.model.path == "merged"
+    assert default_agent_of(settings()) == "trgrpo_search"
+    given = settings(template=("enable_thinking=true", "effort=low"))
+    assert given.data.apply_chat_template_kwargs == {"enable_thinking": True, "effort": "low"}
+
+
+def test_rows_without_a_name_search_where_the_run_of_the_checkpoint_does(tmp_path):
+    data = write(tmp_path / "a.parquet", [raw_row()])
+    checkpoint = tmp_path / "run" / "global_step_3"
+    checkpoint.mkdir(parents=True)
+    write_config(composed(["agent=search_tags"]).config, tmp_path / "run")
+    options = EvalOptions(model=str(checkpoint), data=(data,), out=tmp_path / "out", search=("max_searches=4",))
+    with pytest.raises(ValueError, match="checkpoint"):  # the rows use the option, and the checkpoint is incomplete
+        evaluate(options)
+
+
+def test_rows_may_have_the_prompt_in_another_column_and_the_loop_of_the_run(tmp_path):
+    asked = [{"role": "user", "content": "Why?"}]
+    path = write(
+        tmp_path / "a.parquet", [raw_row(question=asked), raw_row(question=asked, agent_name="single_turn_agent")]
+    )
+    [rows] = load_evaluable_rows([path], None, 0, default_agent="trgrpo_search", prompt_key="question")
+    assert [row.agent_name for row in rows] == ["trgrpo_search", "single_turn_agent"]
+    assert rows[0].messages == asked

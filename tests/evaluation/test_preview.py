@@ -44,6 +44,10 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
     async def answer(options, model, jobs, store, progress):
         """Stand in for vLLM: the first sample of each prompt is right."""
         assert model == str(CHECKPOINT) and options.sampling.k == 8
+        # Prompts are rendered as in the run.
+        settings = options.prompt_settings(model)
+        assert settings.data.apply_chat_template_kwargs == {"enable_thinking": False}
+        assert settings.actor_rollout_ref.model.path == str(CHECKPOINT)
         for job in jobs:
             right = f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
             text = right if job.sample == 0 else "no answer at all"
@@ -51,7 +55,8 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
 
     monkeypatch.setattr(preview_module, "make_responses", answer)
     words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
-             f"actor_rollout_ref.model.path={CHECKPOINT}", "--prompts", "3", "--samples", "8"]  # fmt: skip
+             f"actor_rollout_ref.model.path={CHECKPOINT}", "+data.apply_chat_template_kwargs.enable_thinking=false",
+             "--prompts", "3", "--samples", "8"]  # fmt: skip
     assert main(["preview", "kk_quickstart", *words]) == 0
     shown = capsys.readouterr().out
     assert "24 responses to 3 prompts: mean reward" in shown

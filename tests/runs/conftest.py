@@ -11,7 +11,11 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 def sound_run(tmp_path) -> list[str]:
     """A tiny model and 50 rows each for training and validation; the run directory is ``tmp_path / "run"``."""
     train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
-    rows = {"prompt": [{"role": "user", "content": "x"}], "data_source": "kk_3ppl", "reward_model": "x"}
+    rows = {
+        "prompt": [{"role": "user", "content": "x"}],
+        "data_source": "kk_3ppl",
+        "reward_model": {"ground_truth": "x"},
+    }
     for path in (train, test):
         pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), path)
     return [

@@ -23,7 +23,11 @@ GPUS = "+ray_kwargs.ray_init.num_gpus=8"
 @pytest.fixture
 def data(tmp_path):
     """Overrides with data files that exist."""
-    columns = {"prompt": [{"role": "user", "content": "x"}], "data_source": "kk_3ppl", "reward_model": "x"}
+    columns = {
+        "prompt": [{"role": "user", "content": "x"}],
+        "data_source": "kk_3ppl",
+        "reward_model": {"ground_truth": "x"},
+    }
     for part in ("train", "val"):
         table = pa.table({name: [value] * 640 for name, value in columns.items()})
         pq.write_table(table, tmp_path / f"{part}.parquet")

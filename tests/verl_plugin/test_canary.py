@@ -226,3 +226,30 @@ def test_engines_can_be_looked_up_by_device():
 
     engines = getattr(EngineRegistry, "_engines", {})
     assert "fsdp2" in engines.get("language_model", {}), f"veRL keeps its engines elsewhere; see {PRIVATE_ENGINE}"
+
+
+def test_reserved_columns_are_those_that_verl_s_agent_loops_use():
+    """A column of a data file replaces a field of the rollout, or is an argument of a function that gets the whole row."""
+    import inspect
+
+    from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
+
+    from verl_trgrpo.data.verl_files import RESERVED_COLUMNS
+
+    worker = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+    loop = inspect.signature(worker._run_agent_loop).parameters
+    ends = inspect.signature(worker._agent_loop_postprocess).parameters
+    named = {name for name, parameter in {**loop, **ends}.items() if parameter.kind is not parameter.VAR_KEYWORD}
+    arguments = {name for name in named if not name.startswith("_ray")}
+    source = inspect.getsource(worker._run_prompt)
+    assert "session_id=i, **prompt" in source and "field.update(kwargs)" in inspect.getsource(
+        worker._agent_loop_postprocess
+    )
+    output = AgentLoopOutput(
+        prompt_ids=[0], response_ids=[0], response_mask=[1], response_logprobs=[0.0], routed_experts=[[[0]]], reward_score=0.0,
+        num_turns=2, metrics=AgentLoopMetrics(), multi_modal_data={}, mm_processor_kwargs={}, mm_processor_output=[],
+        extra_fields={"teacher_ids": [0], "teacher_logprobs": [0.0]},
+    )  # fmt: skip
+    fields = {*output.as_dict()} - {"multi_modal_data"}  # dropped
+    assert arguments - {"agent_name"} | {"session_id"} | fields <= {*RESERVED_COLUMNS}

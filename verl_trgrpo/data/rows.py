@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import first_line, shorten
+from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN
 
 if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
     import pyarrow as pa
@@ -41,9 +42,6 @@ COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 REQUIRED_COLUMNS = ("data_source", "prompt", "reward_model")
 
 ROLES = ("system", "user", "assistant")
-
-SINGLE_TURN = "single_turn_agent"
-"""The agent loop of rows without an agent_name."""
 
 # A chat template adds these tags, so a message must not contain them. "<s>" is not listed: in mathematics it is a
 # generated group, and next to "</s>" the latter is found.
@@ -174,14 +172,20 @@ def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[d
         raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
 
 
-def load_rows(path: Path) -> list[Row]:
+def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "prompt") -> list[Row]:
     """Return all rows of a data file, checked.
+
+    Args:
+        path: of the file.
+        default_agent: agent loop of the rows without an agent_name.
+        prompt_key: name of the column of the prompts.
 
     Raises:
         ValueError: the file cannot be read, has no rows, or has rows that veRL or a reward cannot use (the first few are
             named).
     """
-    rows = list(read_rows(path, (*COLUMNS, "agent_name")))
+    columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
+    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
     if not rows:
         raise ValueError(f"{path}: it has no rows; build it again")
     try:
@@ -195,7 +199,7 @@ def load_rows(path: Path) -> list[Row]:
             [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
             ground_truth_of(row),
             dict(extra_info_of(row)),
-            row.get("agent_name") or SINGLE_TURN,
+            row.get("agent_name") or default_agent,
         )
         for position, row in enumerate(rows)
     ]
@@ -220,21 +224,6 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
 
 
 # Checks
-
-
-def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Finding]:
-    """Check that a file has the columns that veRL and the rewards read; `prompt_key` is the name of the prompt's."""
-    import pyarrow as pa
-
-    required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
-    missing = [column for column in required if column not in schema.names]
-    if missing:
-        found = ", ".join(schema.names) or "no columns"
-        yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); see docs/data.md")
-    if "extra_info" not in schema.names:
-        yield Finding.warning(where, "missing column extra_info; veRL then gives every row the index 0")
-    elif not pa.types.is_struct(kind := schema.field("extra_info").type) and not pa.types.is_null(kind):
-        yield Finding.error(where, f"extra_info is {kind}; veRL needs a struct, such as one with split and index")
 
 
 def check_rows(rows: Iterable[RawRow]) -> None:
@@ -365,38 +354,3 @@ def row_keys(row: RawRow, task_key: str | None = None) -> tuple[str, ...]:
     """
     text = normalize_text("\n".join(content for _, content in spoken_messages(row.get("prompt"))))
     return (*(("text:" + text,) if text else ()), *(("task:" + task_key,) if task_key else ()))
-
-
-# Length of prompts
-
-
-def load_tokenizer(directory: Path) -> Any:
-    """Return the tokenizer in a local directory; nothing is downloaded and no code from the directory is executed.
-
-    Raises:
-        ValueError: there is none, or it has no chat template.
-    """
-    if not directory.is_dir():
-        raise ValueError(f"tokenizer={directory} is not a directory; give the directory of a local model")
-    try:
-        from transformers import AutoTokenizer  # slow import, needed here only
-
-        tokenizer = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers raises many unrelated types
-        raise ValueError(f"tokenizer={directory} cannot be loaded ({first_line(error)}); check it") from error
-    if not tokenizer.chat_template:
-        raise ValueError(f"tokenizer={directory} has no chat template; give that of an instruction-tuned model")
-    return tokenizer
-
-
-def prompt_length(tokenizer: Any, prompt: Any) -> int:
-    """Return the number of tokens of a prompt in the model's chat template.
-
-    Raises:
-        ValueError: the chat template refuses the prompt; the message has the reason.
-    """
-    try:
-        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-    except Exception as error:  # templates raise any type
-        raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error

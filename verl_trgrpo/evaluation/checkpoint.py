@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
+from verl_trgrpo.runs.run_directory import read_config
 
 _ORIGIN = "merged_from.json"
 _SHARDED = "fsdp_config.json"
@@ -49,6 +52,17 @@ def find_model(name: str) -> str:
         f"{path} is neither an FSDP checkpoint of veRL (global_step_N or its actor directory) nor a Hugging Face model "
         f"directory (config.json){hint}; python -m verl.model_merger makes the latter from one of Megatron"
     )
+
+
+def config_of_run(name: str) -> DictConfig | None:
+    """Return the configuration of the run that made the checkpoint `name`; None where it is not a run's checkpoint.
+
+    Raises:
+        ValueError: the recorded configuration is damaged.
+    """
+    path = Path(name).expanduser()
+    steps = [folder for folder in (path, *path.parents) if folder.name.startswith("global_step_")]
+    return read_config(steps[0].parent) if path.is_dir() and steps else None
 
 
 def model_label(name: str) -> str:

@@ -8,15 +8,19 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.rows import SINGLE_TURN, Row, load_rows
-from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model, model_label
+from verl_trgrpo.data.rows import Row, load_rows
+from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, fingerprint, merged_model, model_label
 from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, default_agent_of
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 REPORT, TABLE = "report.json", "report.txt"
 
@@ -65,6 +69,8 @@ class EvalOptions:
         out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
         tensor_parallel: accelerators that share one copy of the model.
         search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
+        template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs; if left out, those of the run
+            that made the checkpoint.
         reward: data source whose reward scores the rows whose own data source has none.
     """
 
@@ -80,6 +86,7 @@ class EvalOptions:
     out: Path | None = None
     tensor_parallel: int = 1
     search: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
     reward: DefaultReward | None = None
 
     def __post_init__(self) -> None:
@@ -120,6 +127,22 @@ class EvalOptions:
 
         return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
 
+    def prompt_settings(self, model: str) -> DictConfig:
+        """Return the settings that decide the prompts, with the tokenizer of `model`: those of the checkpoint's run, if any.
+
+        Raises:
+            ValueError: the record of the run is damaged.
+        """
+        from omegaconf import OmegaConf
+
+        from verl_trgrpo.verl_plugin.prompts import prompt_settings
+
+        found = prompt_settings(config_of_run(self.model) or OmegaConf.create(), model)
+        if self.template:
+            options = OmegaConf.from_dotlist([*self.template])
+            OmegaConf.update(found, "data.apply_chat_template_kwargs", options, merge=False, force_add=True)
+        return found
+
 
 def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[str, int]:
     """Make the missing responses, score all, and write ``report.json`` and ``report.txt`` into ``options.directory``.
@@ -140,7 +163,10 @@ def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[st
     from verl_trgrpo.evaluation.response_store import open_store
 
     import_external_modules()
-    rows = load_evaluable_rows(options.data, options.limit, options.seed, default_reward=options.reward)
+    default_agent = default_agent_of(options.prompt_settings(options.model))
+    rows = load_evaluable_rows(
+        options.data, options.limit, options.seed, default_reward=options.reward, default_agent=default_agent
+    )
     raise_invalid(unused_options(options, [row for file_rows in rows for row in file_rows]))
     model = find_model(options.model)
     digests = [file_sha256(path) for path in options.data]
@@ -180,7 +206,19 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
         **asdict(options.sampling),
         **{name: getattr(options, name) for name in ("seed", "limit")},
         "search": {name: value for name, value in options.search_settings.items() if name != "url"},
+        **_prompt_arguments(options, model),
     }
+
+
+def _prompt_arguments(options: EvalOptions, model: str) -> dict[str, Any]:
+    """Return the settings of the prompts where they are not the default, so that earlier evaluations can be continued."""
+    from omegaconf import OmegaConf
+
+    from verl_trgrpo.verl_plugin.prompts import prompt_settings
+
+    settings = options.prompt_settings(model)
+    plain = prompt_settings(OmegaConf.create(), model)
+    return {} if settings == plain else {"prompts": OmegaConf.to_container(settings, resolve=True)}
 
 
 def unused_options(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
@@ -202,11 +240,14 @@ def load_evaluable_rows(
     seed: int,
     own_rewards: bool = True,
     default_reward: DefaultReward | None = None,
+    default_agent: str = SINGLE_TURN,
+    prompt_key: str = "prompt",
 ) -> list[list[Row]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
 
     With `own_rewards`, every data source needs a reward of this package or one that was registered with it, or there is a
-    `default_reward` for those without.
+    `default_reward` for those without. Rows without an agent_name have the `default_agent`; `prompt_key` is the name of
+    the column of the prompts.
 
     Raises:
         InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.
@@ -214,7 +255,7 @@ def load_evaluable_rows(
     found, messages = [], []
     for path in paths:
         try:
-            rows = load_rows(path)
+            rows = load_rows(path, default_agent, prompt_key)
             _check_evaluable(path, rows, own_rewards, default_reward)
         except ValueError as error:
             messages.append(str(error))

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.answer_form import CUT_OFF, THINKING_OPENED, opens_thinking
+from verl_trgrpo.common.answer_form import CUT_OFF, THINKING_OPENED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.evaluate import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 logger = logging.getLogger(__name__)
 
@@ -107,17 +108,18 @@ class Generator:
     """
 
     def __init__(self, options: EvalOptions, model: str, jobs: Sequence[Job]) -> None:
-        from transformers import AutoConfig, AutoTokenizer
+        from transformers import AutoConfig
 
         self._options = options
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        prompts = RolloutPrompts(options.prompt_settings(model))
+        self._tokenizer, self._template = prompts.tokenizer, prompts.template
         # Further input of the rewards, kept with the responses: scoring does not load the tokenizer.
-        self._extra = {THINKING_OPENED: True} if opens_thinking(self._tokenizer) else {}
+        self._extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
-        self._prompts: dict[tuple[int, int], Any] = {
-            key: self._tokenizer.apply_chat_template(row.messages, add_generation_prompt=True, return_dict=False)
+        self._prompts = {
+            key: prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids
             for key, row in rows.items()
         }
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
@@ -168,7 +170,8 @@ class Generator:
 
         settings, turns = self._options.search_settings, _Turns(generate)
         rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": settings}}
-        config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": {}})
+        data = {"apply_chat_template_kwargs": self._template}
+        config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": data})
         wrapped = DictConfigWrap(config), DictConfigWrap(config.data)
         loop = SearchAgentLoop(wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None)
         output = await loop.run(self._sampling, raw_prompt=job.row.messages)

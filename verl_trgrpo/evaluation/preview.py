@@ -19,8 +19,10 @@ from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import EvalOptions, load_evaluable_rows
 from verl_trgrpo.evaluation.generation import Job, make_responses
 from verl_trgrpo.evaluation.response_store import Response, open_store
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files, default_reward
+from verl_trgrpo.runs.checks.data_files import default_reward
+from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
 from verl_trgrpo.tasks.registry import import_external_modules
+from verl_trgrpo.verl_plugin.prompts import default_agent_of, prompt_settings
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 # Characters of a response that are shown, counted from its end.
@@ -37,6 +39,17 @@ class Scored:
     info: dict[str, Any]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _RunOptions(EvalOptions):
+    """An evaluation whose prompts are those of the run with this configuration."""
+
+    config: DictConfig
+
+    def prompt_settings(self, model: str) -> DictConfig:
+        own_tokenizer = OmegaConf.select(self.config, "actor_rollout_ref.model.tokenizer_path")
+        return prompt_settings(self.config, own_tokenizer or model)
+
+
 def preview(config: DictConfig, prompts: int, samples: int, progress: Progress = no_progress) -> list[Scored]:
     """Sample responses to some training prompts as the run would, and score them with its reward function.
 
@@ -49,7 +62,8 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
     search: dict[Any, Any] = dict(OmegaConf.select(config, f"{_ROLLOUT}.custom.search") or {})
     with tempfile.TemporaryDirectory() as directory:
-        options = EvalOptions(
+        options = _RunOptions(
+            config=config,
             model=str(config.actor_rollout_ref.model.path),
             data=(Path(data_files(config, "data.train_files")[0]).expanduser(),),
             k=samples if rollout.temperature else 1,
@@ -63,7 +77,10 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
             search=tuple(f"{name}={value}" for name, value in search.items() if value is not None),
         )
         own = OmegaConf.select(config, f"{REWARD}.path") == OWN_REWARDS
-        [rows] = load_evaluable_rows(options.data, options.limit, options.seed, own, default_reward(config))
+        agent, prompt_key = default_agent_of(config), str(config.data.prompt_key)
+        [rows] = load_evaluable_rows(
+            options.data, options.limit, options.seed, own, default_reward(config), agent, prompt_key
+        )
         jobs = [Job(0, row, sample, "preview") for row in rows for sample in range(options.sampling.k)]
         with open_store(options.directory, {}, options.data) as store:
             model = merged_model(find_model(options.model), options.directory)

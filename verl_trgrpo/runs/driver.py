@@ -60,7 +60,7 @@ class Driver:
             )
 
     def check(self, run: ComposedRun) -> Report:
-        """Return what :func:`verl_trgrpo.runs.validate.check` returns for a run.
+        """Return what :func:`verl_trgrpo.runs.validate.check` returns for a run, and its first prompt if it is sound.
 
         Raises:
             RuntimeError: the process ended without a report; its own error is on standard error.
@@ -75,7 +75,7 @@ class Driver:
             if answer := stream.readline():
                 received = json.loads(answer)
                 findings = [Finding(Level(level), where, message) for level, where, message in received["findings"]]
-                return Report(run.config, tuple(findings), received["total_steps"])
+                return Report(run.config, tuple(findings), received["total_steps"], received["first_prompt"])
         raise RuntimeError(f"the check of the configuration ended with exit code {self._process.wait()}")
 
     def train(
@@ -135,14 +135,18 @@ def _answer(channel: socket.socket) -> dict[str, Any] | None:
 
     None if the launcher ended.
     """
+    from verl_trgrpo.runs.checks.lengths import first_prompt
     from verl_trgrpo.runs.validate import check
 
     with channel.makefile("rw") as stream:
         if not (received := stream.readline()):
             return None
-        report = check(_run_of(json.loads(received)))
+        run = _run_of(json.loads(received))
+        report = check(run)
         findings = [(finding.level.value, finding.where, finding.message) for finding in report.findings]
-        stream.write(json.dumps({"findings": findings, "total_steps": report.total_steps}) + "\n")
+        prompt = first_prompt(run.config) if report.ok else None
+        answer = {"findings": findings, "total_steps": report.total_steps, "first_prompt": prompt}
+        stream.write(json.dumps(answer) + "\n")
         stream.flush()
     # A byte at a time: the descriptors come with the byte after the line.
     line = b""

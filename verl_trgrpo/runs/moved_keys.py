@@ -20,6 +20,7 @@ _MOVED = {
     **{section: f"reward.{section}" for section in OLD_SECTIONS},
     "actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad",
     "critic.grad_clip": "critic.optim.clip_grad",
+    "data.tokenizer": "actor_rollout_ref.model.tokenizer_path",
 }
 
 

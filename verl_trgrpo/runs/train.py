@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
@@ -25,6 +25,7 @@ from verl_trgrpo.runs.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.runs.progress import RunProgress
 from verl_trgrpo.runs.repeated_validation import ResumeWatch
 from verl_trgrpo.runs.run_directory import (
+    FIRST_PROMPT,
     LAST_STEP,
     REPEATED,
     TRAINED,
@@ -85,8 +86,9 @@ def run_training(
     """
     with Driver(training_environment(_probably_on_cpu(overrides))) as driver:
         run = compose_here(source, overrides)
-        total_steps = _refuse_errors(run, driver.check(run), stream)
-        return launch(run, total_steps, stream, driver.train)
+        report = driver.check(run)
+        total_steps = _refuse_errors(run, report, stream)
+        return launch(run, total_steps, stream, driver.train, report.first_prompt)
 
 
 def _probably_on_cpu(overrides: Sequence[str]) -> bool:
@@ -96,7 +98,11 @@ def _probably_on_cpu(overrides: Sequence[str]) -> bool:
 
 
 def launch(
-    run: ComposedRun, total_steps: int | None, stream: TextIO = sys.stderr, start: Start = start_trainer
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO = sys.stderr,
+    start: Start = start_trainer,
+    first_prompt: dict[str, Any] | None = None,
 ) -> Outcome:
     """Train a run that has been checked, as `run_training` does.
 
@@ -105,6 +111,7 @@ def launch(
         total_steps: its largest possible number of steps; None if unknown.
         stream: receives notes and the progress bar.
         start: see :class:`~verl_trgrpo.runs.process.TrainingProcess`.
+        first_prompt: see :class:`~verl_trgrpo.runs.validate.Report`; for ``run.json``.
     """
     resumes = run.config.trainer.resume_mode == "auto"
     _check_continues(run, resumes)
@@ -117,7 +124,7 @@ def launch(
                 _check_continues(run, resumes)
             if not is_finished(run.config, run.directory, total_steps):
                 _refuse_other_contents(run)
-                log_file = _train(run, total_steps, stream, claim, start)
+                log_file = _train(run, total_steps, stream, claim, start, first_prompt)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
 
 
@@ -175,13 +182,20 @@ def _claimed(run_dir: Path) -> Iterator[int]:
         yield claim
 
 
-def _train(run: ComposedRun, total_steps: int | None, stream: TextIO, claim: int, start: Start) -> Path:
+def _train(
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO,
+    claim: int,
+    start: Start,
+    first_prompt: dict[str, Any] | None,
+) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
     checkpoint = _resumed_checkpoint(run)
     resumed = ResumeWatch(run.config, checkpoint, run_dir, stream)
-    _prepare(run, attempt, stream)
+    _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
     print(f"log: {log_file}", file=stream, flush=True)
@@ -228,7 +242,7 @@ def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | 
     return last_step
 
 
-def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
+def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[str, Any] | None) -> None:
     """Move abandoned checkpoints and metrics out of the way, then write ``config.yaml`` and ``run.json``.
 
     The order matters: the new ``config.yaml`` must not vouch for checkpoints that another configuration made.
@@ -246,7 +260,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO) -> None:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
-    write_record(run_dir, record | kept)
+    write_record(run_dir, record | kept | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -28,11 +28,13 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
+        first_prompt: the first training prompt as the model will see it, for the record of a run; `check` leaves it out.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
     total_steps: int | None
+    first_prompt: dict[str, Any] | None = field(default=None, compare=False)
 
     def messages(self, level: Level) -> list[str]:
         """Return the messages of one level."""

@@ -14,21 +14,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from verl_trgrpo.common.answer_form import CUT_OFF, PROMPT, opens_thinking, reward_input
 from verl_trgrpo.common.text import shorten
-
-
-def template_options(config: DictConfig) -> dict[str, Any]:
-    """Return the options with which a run renders its prompts, for ``apply_chat_template``."""
-    given = OmegaConf.select(config, "data.apply_chat_template_kwargs") or OmegaConf.create()
-    options: Any = OmegaConf.to_container(given, resolve=True)
-    own = OmegaConf.select(config, "actor_rollout_ref.model.custom_chat_template")
-    return options | ({"chat_template": own} if own else {})
+from verl_trgrpo.verl_plugin.prompts import template_options
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:

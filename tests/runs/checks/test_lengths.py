@@ -1,6 +1,7 @@
 """Lengths against the model, the micro-batches, the searches and the prompts."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.lengths import length_findings
+from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 LIMIT, MODEL = "data.max_prompt_length", f"actor_rollout_ref.model.path={CHECKPOINT}"
@@ -81,6 +82,7 @@ def test_prompts_that_fit(prompts):
         ([300, 400], [FILTER], Level.ERROR, "2 of 2"),
         ([3, 300], [NO_FILTER], Level.ERROR, "1 of 2"),
         ([3, 300], [NO_FILTER, "data.truncation=left"], Level.WARNING, "1 of 2"),
+        ([3, 300], [NO_FILTER, "data.truncation=right"], Level.ERROR, "data.truncation=right"),
         ([3] * 3000 + [300] * 3000, [FILTER], Level.WARNING, "2000 of 4000"),
         ([3] * 6000, [FILTER], Level.NOT_CHECKED, "4000 of the 6000"),
     ],
@@ -114,3 +116,82 @@ def test_without_a_tokenizer_prompts_are_not_checked(prompts):
     assert summary(prompts([3, 300], model, NO_FILTER)) == [
         (LIMIT, Level.NOT_CHECKED), ("data.filter_overlong_prompts", Level.WARNING),
     ]  # fmt: skip
+
+
+OWN = (
+    "{% for m in messages %}{{ m.content }}{% endfor %}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+    "{% if enable_thinking is defined and not enable_thinking %}{% for i in range(40) %}x{% endfor %}{% endif %}"
+)
+OWN = f"actor_rollout_ref.model.custom_chat_template='{OWN}'"
+THINKING = "+data.apply_chat_template_kwargs.enable_thinking=false"
+
+
+@pytest.mark.parametrize("filtered", [FILTER, NO_FILTER])
+def test_options_of_the_chat_template_count(prompts, filtered):
+    assert prompts([3, 5], OWN, filtered) == []
+    found = prompts([3, 5], OWN, THINKING, filtered)
+    assert summary(found) == [(LIMIT, Level.ERROR)] * 2 and all("2 of 2" in finding.message for finding in found)
+
+
+def test_tools_count_where_verl_lists_them(prompts, tmp_path):
+    name = "long_" * 20
+    schema = {
+        "type": "function",
+        "function": {"name": name, "description": "", "parameters": {"type": "object", "properties": {}}},
+    }
+    tools = {
+        "tools": [{"class_name": "verl.tools.base_tool.BaseTool", "config": {"type": "native"}, "tool_schema": schema}]
+    }
+    (tmp_path / "tools.yaml").write_text(json.dumps(tools))
+    key = f"{ROLLOUT}.multi_turn.tool_config_path={tmp_path}/tools.yaml"
+    loop = f"{ROLLOUT}.agent.default_agent_loop"
+    assert len(prompts([3], OWN, key, FILTER)) == 2, "the filter counts them for each loop"
+    assert prompts([3], OWN, key, NO_FILTER, f"{loop}=single_turn_agent") == []
+    assert len(prompts([3], OWN, key, NO_FILTER, f"{loop}=tool_agent")) == 2
+
+
+def test_a_tokenizer_of_its_own_counts(prompts, tmp_path):
+    other = shutil.copytree(CHECKPOINT, tmp_path / "other")
+    (other / "chat_template.jinja").write_text("{% for i in range(40) %}x{% endfor %}")
+    found = prompts([3], f"actor_rollout_ref.model.tokenizer_path={other}", FILTER)
+    assert summary(found) == [(LIMIT, Level.ERROR)] * 2
+
+
+@pytest.mark.parametrize(
+    ("column", "overrides", "part"),
+    [
+        ({"images": ["a.png"]}, [FILTER], "images"),
+        ({"pictures": ["a.png"]}, [FILTER, "data.image_key=pictures"], "pictures"),
+        ({"agent_name": "own"}, [NO_FILTER], "own"),
+    ],
+)
+def test_prompts_that_are_rendered_elsewhere_are_not_compared(tmp_path, column, overrides, part):
+    rows = [{"prompt": [{"role": "user", "content": "Alice"}], **column}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data.parquet")
+    found = findings(
+        MODEL, f"data.train_files={tmp_path}/data.parquet", f"{LIMIT}=20", "data.max_response_length=20", *overrides
+    )
+    assert summary(found) == [(LIMIT, Level.NOT_CHECKED)] and part in found[0].message
+
+
+def test_a_prompt_that_the_template_refuses_is_named(prompts, tmp_path):
+    template = OWN.replace("{% for m", "{{ messages[0].content.no_such() }}{% for m", 1)
+    found = prompts([3], template, FILTER)
+    assert summary(found) == [("data.train_files", Level.ERROR), ("data.val_files", Level.ERROR)]
+    assert f"{tmp_path}/data.parquet row 0" in found[0].message
+
+
+def test_json_lines_are_compared_too(tmp_path):
+    rows = [{"prompt": [{"role": "user", "content": "Alice " * count}]} for count in (3, 300)]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    files = [f"data.{split}_files={tmp_path}/data.jsonl" for split in ("train", "val")]
+    found = findings(*files, MODEL, f"{LIMIT}=20", "data.max_response_length=20", "data.train_batch_size=1", FILTER)
+    assert summary(found) == [(LIMIT, Level.WARNING)] * 2 and "1 of 2" in found[0].message
+
+
+def test_the_first_prompt_is_what_the_model_sees(prompts, tmp_path):
+    write(tmp_path / "data.parquet", [1])
+    shown = first_prompt(composed([MODEL, f"data.train_files={tmp_path}/data.parquet", OWN, THINKING]).config)
+    assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
+    assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
+    assert first_prompt(composed([MODEL, "data.train_files=none.parquet"]).config) is None

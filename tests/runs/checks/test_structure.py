@@ -106,6 +106,7 @@ actor_rollout_ref: {actor: {grad_clip: 0.5}, rollout: {custom: {serch: {topk: 3}
 custom_reward_function: {path: x.py}
 reward_model: {reward_manager: dapo}
 critic: {grad_clip: 0.5}
+data: {tokenizer: some/model}
 """
     wrong = {
         f"{ACTOR}.grad_clip": f"{ACTOR}.optim.clip_grad",
@@ -113,6 +114,7 @@ critic: {grad_clip: 0.5}
         "reward_model.reward_manager": "reward.reward_manager.name",
         "critic.grad_clip": "critic.optim.clip_grad",
         "actor_rollout_ref.rollout.custom.serch": "custom.search",
+        "data.tokenizer": "actor_rollout_ref.model.tokenizer_path",
     }
     found = {finding.where: finding for finding in key_findings(recipe(tmp_path, content))}
     assert found.keys() == wrong.keys()

@@ -11,9 +11,8 @@ from omegaconf import DictConfig, ListConfig
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, did_you_mean, first_line
+from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
 
 DATA = ("data.train_files", "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
@@ -26,16 +25,15 @@ MANAGER = "reward.reward_manager"
 # veRL's reward managers, extended.
 OWN_MANAGER = "pkg://verl_trgrpo.verl_plugin.reward_manager"
 RESUME_PATH = "trainer.resume_from_path"
+DATA_SET = "data.custom_cls.path"
 
 _CHECKPOINT_NAME = re.compile(r"global_step_[0-9]+")
-_JUDGE = "reward.reward_model"
-# Data sources without a reward that are named one by one.
-_MAX_SOURCES = 5
+JUDGE = "reward.reward_model"
 # Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (
     f"{REWARD}.path",
     f"{MANAGER}.module.path",
-    "data.custom_cls.path",
+    DATA_SET,
     "trainer.v1.sampler.custom_sampler.path",
 )
 
@@ -52,6 +50,9 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
     for key in DATA:
         if not data_files(config, key):
             findings.append(Finding.error(key, f"{key}: names no file; give a Parquet file"))
+        for name in data_files(config, key):
+            if name.startswith("~") and (whole := Path(name).expanduser()).is_file():
+                findings.append(Finding.error(key, f"{key}={name}: veRL does not expand ~ here; write {whole}"))
         for path in local_data_files(config, key):
             if path.is_dir():
                 findings.append(Finding.error(key, f"{key}={path}: is a directory; name the Parquet files in it"))
@@ -126,23 +127,30 @@ def looks_local(name: str) -> bool:
 
 
 def data_findings(config: DictConfig) -> list[Finding]:
-    """Check existing data files: columns, rows, data sources without a reward, and validation on training data."""
-    findings = _default_reward_findings(config)
+    """Check existing data files as veRL opens them: columns, rows, rewards, agent loops, and validation on training data."""
+    from verl_trgrpo.runs.checks.data_files import agent_loop_findings, default_reward_findings, split_findings
+
+    findings = default_reward_findings(config)
+    if own := own_data_set(config):
+        message = f"{DATA_SET}={own}: this class reads the files, so columns, rows and prompts were not checked"
+        return [*findings, Finding.not_checked(DATA_SET, message)]
+    loops, problems = agent_loop_findings(config)
+    findings += problems
     for key in DATA:
-        for file in data_files(config, key):
-            path = Path(file).expanduser()
-            if "://" in file:
-                findings.append(Finding.not_checked(key, f"{key}={file}: is not a local file"))
-            elif path.is_file() and path.suffix != ".parquet":
-                message = f"{key}={file}: is not a Parquet file, so columns and row count were not checked"
-                findings.append(Finding.not_checked(key, message))
-            elif path.is_file():
-                findings += _parquet_findings(key, path, config)
+        remote = [file for file in data_files(config, key) if "://" in file]
+        findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
+        findings += split_findings(key, config, loops)
     training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
     if shared := sorted(path for path in training & validation if path.is_file()):
         message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
         findings.append(Finding.warning("data.val_files", message))
     return findings
+
+
+def own_data_set(config: DictConfig) -> str | None:
+    """Return the file of the run's own data set class, which reads the data files in its own way; None without one."""
+    path = selected(config, DATA_SET)
+    return str(path) if path else None
 
 
 def has_own_manager(config: DictConfig) -> bool:
@@ -178,72 +186,6 @@ def columns_of(config: DictConfig, key: str) -> set[str] | None:
         return None
 
 
-def _parquet_findings(key: str, path: Path, config: DictConfig) -> list[Finding]:
-    """Read the columns that veRL and the rewards need to their last row: a damaged file may have a sound schema."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    needed = sorted({str(selected(config, "data.prompt_key")), "data_source", "reward_model"})
-    try:
-        columns = set(pq.read_schema(path).names)
-        if missing := sorted(set(needed) - columns):
-            message = f"{key}={path}: lacks the columns {', '.join(missing)} (has {', '.join(sorted(columns))}); see docs/data.md"
-            return [Finding.error(key, message)]
-        rows = pq.read_table(path, columns=needed)
-    except (pa.ArrowException, OSError) as error:
-        return [Finding.error(key, f"{key}={path}: cannot be read as Parquet ({first_line(error)}); build it again")]
-    if not rows.num_rows:
-        return [Finding.error(key, f"{key}={path}: has no rows; build it again")]
-    sources = rows["data_source"].unique().to_pylist()
-    if strange := [source for source in sources if not isinstance(source, str)]:
-        return [Finding.error(key, f"{key}={path}: data source {strange[0]!r} is not a name; build it again")]
-    without = [(source, message) for source in sorted(sources) if (message := _no_reward(config, source))]
-    shown = [Finding.error(key, f"{key}={path}: {message}") for _, message in without[:_MAX_SOURCES]]
-    if others := [repr(source) for source, _ in without[_MAX_SOURCES:]]:
-        shown.append(
-            Finding.error(key, f"{key}={path}: no reward for {len(others)} more data sources, such as {others[0]}")
-        )
-    return shown
-
-
-def default_reward(config: DictConfig) -> Any:
-    """Return the data source whose reward scores those that have none, as the run's reward function gets it, or None."""
-    return selected(config, DEFAULT_REWARD_KEY) if selected(config, f"{REWARD}.path") == OWN_REWARDS else None
-
-
-def _default_reward_findings(config: DictConfig) -> list[Finding]:
-    default = default_reward(config)
-    if default is None or default in DEFAULT_REWARDS:
-        return []
-    hint = did_you_mean(str(default), DEFAULT_REWARDS)
-    return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: unknown; {hint}")]
-
-
-def _no_reward(config: DictConfig, source: str) -> str:
-    """Return why the run's reward function does not score a data source, and what to do; "" if it does."""
-    function = selected(config, f"{REWARD}.path")
-    if function == OWN_REWARDS:
-        default = default_reward(config)
-        return "" if default or has_reward(source) else f"{unknown_source(source)}, or register one (docs/data.md)"
-    if function is None and not selected(config, f"{_JUDGE}.enable") and not _verl_scores(source):
-        fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
-        return f"no reward for data source {source!r}: veRL has none; {fix}"
-    return ""
-
-
-def _verl_scores(source: str) -> bool:
-    """Ask veRL itself, whose data sources are a chain of ifs."""
-    from verl.utils.reward_score import default_compute_score
-
-    try:
-        default_compute_score(source, "", "")
-    except NotImplementedError:
-        return False
-    except Exception:  # it has a rule, which needs a real answer or a package that is missing
-        return True
-    return True
-
-
 def model_findings(config: DictConfig) -> list[Finding]:
     """Check the local directories of the policy and of the reward model; nothing is downloaded.
 
@@ -268,9 +210,9 @@ def model_findings(config: DictConfig) -> list[Finding]:
     elif not errors and path.is_dir():
         errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, config, trusted)
     findings += [Finding.error(MODEL, error) for error in errors]
-    judge = selected(config, f"{_JUDGE}.model_path")
-    if judge and selected(config, f"{_JUDGE}.enable"):
-        key, path = f"{_JUDGE}.model_path", Path(str(judge)).expanduser()
+    judge = selected(config, f"{JUDGE}.model_path")
+    if judge and selected(config, f"{JUDGE}.enable"):
+        key, path = f"{JUDGE}.model_path", Path(str(judge)).expanduser()
         findings += [Finding.error(key, error) for error in _code_errors(path, path, trusted, key)]
     return findings
 

@@ -10,16 +10,21 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.data.rows import is_chat, load_tokenizer, prompt_length
+from verl_trgrpo.data.rows import UnreadableError, is_chat
+from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.checks.batches import sequence_parallel
-from verl_trgrpo.runs.checks.files import DATA, context_length, local_data_files
+from verl_trgrpo.runs.checks.files import DATA, MODEL, TOKENIZER, context_length, local_data_files, own_data_set
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.search_options import read_options
+from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
+# Agent loops that begin with the rendered prompt of the row.
+_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, "trgrpo_igrpo")
 
 
 def length_findings(config: DictConfig) -> list[Finding]:
@@ -131,64 +136,104 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
 def _prompt_findings(config: DictConfig) -> list[Finding]:
     """Compare prompts with their limit, counted as veRL does.
 
-    Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images, sounds, tools or
-    a template of the run's own are not.
+    Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
+    and neither are those of agent loops that are not known here.
     """
-    model, data = config.actor_rollout_ref.model, config.data
-    files = {
-        key: [path for path in local_data_files(config, key) if path.suffix == ".parquet" and path.is_file()]
-        for key in DATA
-    }
+    files = {key: [path for path in local_data_files(config, key) if path.is_file()] for key in DATA}
     if not any(files.values()):
         return _not_compared(config)
-    if model.get("custom_chat_template") or data.get("tool_config_path") or data.get("function_tool_path"):
-        message = f"{_LIMIT}={data.max_prompt_length}: prompts not compared, the run has a template or tools of its own"
-        return [Finding.not_checked(_LIMIT, message)]
-    try:
-        tokenizer = load_tokenizer(Path(str(model.get("tokenizer_path") or model.path)).expanduser())
-    except ValueError:
+    if own_data_set(config):
+        return []  # the check of files says so
+    if not _has_local_tokenizer(config):
         return _not_compared(config)
-    return [finding for key, paths in files.items() for finding in _split_findings(key, paths, tokenizer, config)]
+    try:
+        prompts = RolloutPrompts(config)
+    except ValueError as error:
+        return _not_compared(config, str(error))
+    return [finding for key, paths in files.items() for finding in _split_findings(key, paths, prompts, config)]
 
 
-def _not_compared(config: DictConfig) -> list[Finding]:
+def _has_local_tokenizer(config: DictConfig) -> bool:
+    return Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser().is_dir()
+
+
+def _not_compared(config: DictConfig, reason: str = "that needs data and a tokenizer on this machine") -> list[Finding]:
     limit, key = config.data.max_prompt_length, "data.filter_overlong_prompts"
-    message = f"{_LIMIT}={limit}: prompts not compared; that needs data and a tokenizer on this machine"
-    findings = [Finding.not_checked(_LIMIT, message)]
-    if not config.data.filter_overlong_prompts and config.data.truncation == "error":
-        message = f"{key}=false: with data.truncation=error the first prompt over {limit} tokens stops the run; set it to true"
+    findings = [Finding.not_checked(_LIMIT, f"{_LIMIT}={limit}: prompts not compared; {reason}")]
+    if not config.data.filter_overlong_prompts and config.data.truncation != "left":
+        message = (
+            f"{key}=false: veRL cuts prompts over {limit} tokens from the left, whatever data.truncation="
+            f"{config.data.truncation} says; set it to true"
+        )
         findings.append(Finding.warning(key, message))
     return findings
 
 
-def _split_findings(key: str, paths: Sequence[Path], tokenizer: Any, config: DictConfig) -> list[Finding]:
+def _split_findings(key: str, paths: Sequence[Path], prompts: RolloutPrompts, config: DictConfig) -> list[Finding]:
     """Check the prompts of all files under one key together, as veRL reads them."""
     total, lengths, findings = 0, [], []
     for path in paths:
+        place = f"{key}={path}"
         try:
-            rows, chats, others = _sample_of_chats(path, config.data.prompt_key)
-            lengths += [prompt_length(tokenizer, chat) for chat in chats]
-        except ValueError as error:
-            return [Finding.error(key, f"{key}={path}: {error}")]
-        total += rows
+            file = open_as_verl(path)
+            rows, unknown = _sample(file, config)
+        except UnreadableError as error:
+            return [Finding.error(key, f"{key}={error}")]
+        if unknown:
+            findings.append(Finding.not_checked(_LIMIT, f"{_LIMIT}: prompts of {place} not compared; {unknown}"))
+        others = [number for number, row in rows.items() if not is_chat(row.get(config.data.prompt_key))]
         if others:
-            message = (
-                f"{key}={path}: {count_of(others, 'prompt')} not a list of chat messages; build it again (docs/data.md)"
-            )
+            count = count_of(len(others), "prompt")
+            message = f"{place} row {others[0]}: {count} not a list of chat messages; build it again (docs/data.md)"
             findings.append(Finding.error(key, message))
+        total += file.rows - len(others)
+        for number in sorted(rows.keys() - set(others)):
+            try:
+                lengths.append(_length(rows[number], prompts, config))
+            except ValueError as error:
+                return [*findings, Finding.error(key, f"{place} row {number}: {error}; correct it")]
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
 
 
-def _sample_of_chats(path: Path, column: str) -> tuple[int, list[Any], int]:
-    """Return the rows of a file without those seen not to be chats, at most `_MOST` prompts, and the number of those rows."""
-    import pyarrow.parquet as pq
+def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any]], str]:
+    """Return rows of a file by number, at most `_MOST`, evenly spread, and why others or all of them are left out."""
+    data, agent = config.data, config.actor_rollout_ref.rollout.agent.default_agent_loop
+    media = [str(data.get(f"{kind}_key") or f"{kind}s") for kind in ("image", "video", "audio")]
+    if found := [name for name in media if name in file.schema.names]:
+        return {}, f"they have {', '.join(found)}"
+    wanted = {round(i * (file.rows - 1) / max(1, min(file.rows, _MOST) - 1)) for i in range(min(file.rows, _MOST))}
+    columns = [data.prompt_key, "agent_name", *(["extra_info"] if data.get("tool_config_path") else [])]
+    rows, start = {}, 0
+    for part in file.tables(columns):
+        here = sorted(number for number in wanted if start <= number < start + part.num_rows)
+        taken = part.take([number - start for number in here]).to_pylist() if here else []
+        rows.update(zip(here, taken, strict=True))
+        start += part.num_rows
+    if data.filter_overlong_prompts:  # which counts the same tokens for all agents
+        return rows, ""
+    others = {str(name) for row in rows.values() if (name := row.get("agent_name", agent)) not in _AGENTS}
+    known = {number: row for number, row in rows.items() if str(row.get("agent_name", agent)) not in others}
+    return known, f"agent loops of the run's own render them ({', '.join(sorted(others))})" if others else ""
 
-    prompts = pq.read_table(path, columns=[column]).column(0)
-    total = len(prompts)
-    count = min(total, _MOST)
-    taken = prompts.take(sorted({round(i * (total - 1) / max(1, count - 1)) for i in range(count)})).to_pylist()
-    chats = [prompt for prompt in taken if is_chat(prompt)]
-    return total - len(taken) + len(chats), chats, len(taken) - len(chats)
+
+def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) -> int:
+    """Return the tokens of a prompt: of what veRL's filter compares where it is on, else of what the agent loop begins with."""
+    return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
+
+
+def first_prompt(config: DictConfig) -> dict[str, Any] | None:
+    """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
+    paths = [path for path in local_data_files(config, DATA[0]) if path.is_file()]
+    if not paths or own_data_set(config) or not _has_local_tokenizer(config):
+        return None
+    try:
+        prompts = RolloutPrompts(config)
+        row = next(open_as_verl(paths[0]).read([config.data.prompt_key, "agent_name", "extra_info"]))
+        token_ids, agent = prompts.of(row)
+    except ValueError:
+        return None
+    text = prompts.tokenizer.decode(token_ids)
+    return {"file": str(paths[0]), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
 
 
 def _length_findings(key: str, total: int, lengths: list[int], config: DictConfig) -> list[Finding]:
@@ -205,7 +250,7 @@ def _length_findings(key: str, total: int, lengths: list[int], config: DictConfi
     if filtered and all_seen and key == "data.train_files" and total - longer < batch:
         few = f"veRL's filter leaves {total - longer}, less than data.train_batch_size={batch}"
         return [Finding.error(_LIMIT, f"{message}: {few}; raise it, or lower the batch size")]
-    if not filtered and data.truncation == "error":
-        fix = "set data.filter_overlong_prompts=true, or raise it"
-        return [Finding.error(_LIMIT, f"{message}, and the first one stops the run; {fix}")]
-    return [Finding.warning(_LIMIT, f"{message}; veRL {'leaves them out' if filtered else 'cuts them'}")]
+    if not filtered and data.truncation != "left":
+        fix = f"whatever data.truncation={data.truncation} says; set data.filter_overlong_prompts=true, or raise it"
+        return [Finding.error(_LIMIT, f"{message}, and veRL cuts them from the left, {fix}")]
+    return [Finding.warning(_LIMIT, f"{message}; veRL {'leaves them out' if filtered else 'cuts them from the left'}")]

@@ -1,0 +1,294 @@
+"""Open data files as veRL's `RLHFDataset` does, through the library `datasets`, and check what it makes of their columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import first_line
+from verl_trgrpo.data.rows import REQUIRED_COLUMNS, UnreadableError, read_schema
+
+if TYPE_CHECKING:  # these imports take a second
+    import pyarrow as pa
+
+_ROWS_AT_ONCE = 10_000
+
+_KINDS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
+
+# Names of columns that are not those of a row any more when veRL's agent loops hand the row on, and what becomes of them.
+# tests/verl_plugin/test_canary.py compares them with veRL's code.
+_ARGUMENTS = ("output", "sampling_params", "self", "session_id", "trace", "trajectory", "validate")
+_ROLLOUT_FIELDS = (
+    "extra_fields", "metrics", "mm_processor_kwargs", "mm_processor_output", "num_turns", "prompts", "response_mask",
+    "responses", "rm_scores", "rollout_log_probs", "routed_experts", "teacher_ids", "teacher_logprobs",
+)  # fmt: skip
+_BATCH_FIELDS = (
+    "advantages", "attention_mask", "entropy", "input_ids", "log_probs", "loss_mask", "multi_modal_inputs", "old_log_probs",
+    "position_ids", "ref_log_prob", "returns", "rollout_is_weights", "token_level_rewards", "token_level_scores", "values",
+)  # fmt: skip
+_REPLACED = ("dummy_tensor", "global_steps", "interaction_kwargs", "raw_prompt", "tools_kwargs", "uid")
+RESERVED_COLUMNS = {
+    **dict.fromkeys(_ARGUMENTS, "is an argument of veRL's agent loops, which fail for each row"),
+    **dict.fromkeys(_ROLLOUT_FIELDS, "replaces what the rollout wrote"),
+    **dict.fromkeys(_BATCH_FIELDS, "is a field of veRL's batch, which replaces it"),
+}
+"""Columns that a data file must not have, with the reason."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file that veRL can open.
+
+    Args:
+        path: of the file.
+        schema: of its columns, as `datasets` casts them.
+        rows: number of rows.
+        content: all rows of a JSON file; None for a Parquet file.
+    """
+
+    path: Path
+    schema: pa.Schema
+    rows: int
+    content: pa.Table | None = None
+
+    def tables(self, columns: Iterable[str]) -> Iterator[pa.Table]:
+        """Yield the rows in parts with those of the columns that the file has.
+
+        Raises:
+            UnreadableError: the file is damaged.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        names = [name for name in dict.fromkeys(columns) if name in self.schema.names]
+        if self.content is not None:
+            yield self.content.select(names)
+            return
+        try:
+            with pq.ParquetFile(self.path) as file:
+                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=names):
+                    yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise UnreadableError(f"{self.path} is damaged ({first_line(error)}); get it again") from error
+
+    def read(self, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Yield the rows one by one; raises as `tables`."""
+        try:
+            for part in self.tables(columns):
+                yield from part.to_pylist()
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, UnreadableError):
+                raise
+            raise UnreadableError(f"{self.path} is damaged ({first_line(error)}); get it again") from error
+
+
+def open_as_verl(path: Path) -> DataFile:
+    """Open a Parquet, JSON or JSON Lines file as veRL does.
+
+    Raises:
+        UnreadableError: veRL would not open it, or would open other files.
+    """
+    kind = next((kind for ending, kind in _KINDS.items() if str(path).endswith(ending)), None)
+    if kind is None:
+        raise UnreadableError(f"{path} does not end in {', '.join(_KINDS)}, which veRL requires; convert or rename it")
+    if not path.is_file():
+        raise UnreadableError(f"{path} does not exist; check the path")
+    import datasets  # takes a second
+
+    _check_pattern(path)
+    if kind == "json":
+        return _open_json(path)
+    schema, rows = read_schema(path)
+    try:
+        features = datasets.Features.from_arrow_schema(schema)
+    except Exception as error:  # a feature that this version of datasets does not know, or an unusual type
+        raise UnreadableError(
+            f"{path} cannot be opened with datasets {datasets.__version__}, as veRL does ({first_line(error)}); write it again "
+            "without the metadata of Hugging Face, or install the version that wrote it"
+        ) from error
+    return DataFile(path, features.arrow_schema, rows)
+
+
+def _check_pattern(path: Path) -> None:
+    """Check that `datasets`, which takes a path for a pattern, finds this file and no other."""
+    from datasets.data_files import DataFilesDict, sanitize_patterns
+
+    try:
+        found = DataFilesDict.from_patterns(sanitize_patterns(str(path)), base_path=str(Path.cwd()))["train"]
+    except (FileNotFoundError, KeyError):
+        found = []
+    if len(found) != 1 or not Path(found[0]).exists() or not path.samefile(found[0]):
+        names = ", ".join(Path(name).name for name in found[:3]) or "no file"
+        raise UnreadableError(f"{path} is a pattern to veRL, which would read {names}; rename it without []*?")
+
+
+def _open_json(path: Path) -> DataFile:
+    import pyarrow as pa
+    from datasets.io.json import JsonDatasetReader
+
+    try:
+        rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")
+        parts = list(rows.iter(_ROWS_AT_ONCE))
+        content = pa.concat_tables(parts) if parts else pa.table({})
+    except Exception as error:  # the reader raises many types
+        raise UnreadableError(
+            f"{path} is not a JSON file that veRL reads ({first_line(error)}); check its lines"
+        ) from error
+    return DataFile(path, content.schema, content.num_rows, content)
+
+
+def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Finding]:
+    """Check that a file has the columns that veRL and the rewards read, with their types, and none that veRL uses itself.
+
+    Args:
+        where: the file, for the findings.
+        schema: of the file.
+        prompt_key: name of the column of the prompts.
+    """
+    required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
+    if missing := [column for column in required if column not in schema.names]:
+        found = ", ".join(schema.names) or "no columns"
+        yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); see docs/data.md")
+    for name, count in Counter(schema.names).items():
+        if count > 1:
+            yield Finding.error(where, f"has {count} columns named {name}; veRL cannot load them, rename one")
+        elif name in RESERVED_COLUMNS:
+            yield Finding.error(where, f"column {name}: {RESERVED_COLUMNS[name]}; rename or drop it")
+        elif name in _REPLACED:
+            yield Finding.warning(where, f"column {name}: veRL replaces it, so nothing reads it; rename or drop it")
+        elif problem := _type_problem(name, schema.field(name).type, prompt_key):
+            yield Finding.error(where, f"{name} is {schema.field(name).type}; {problem}")
+
+
+def _type_problem(name: str, kind: pa.DataType, prompt_key: str) -> str:
+    """Return why veRL cannot use a column of this type; "" if it can, or if all values are null."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_null(kind) or isinstance(kind, pa.BaseExtensionType):
+        return ""
+    is_string = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    if name == prompt_key:
+        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        fields = _field_names(kind.value_type) if is_list else set()
+        return "" if fields >= {"role", "content"} else "veRL needs a list of chat messages, each with role and content"
+    if name == "reward_model" and "ground_truth" not in _field_names(kind):
+        return "the rewards need a struct with ground_truth"
+    if name == "extra_info" and not types.is_struct(kind):
+        return "veRL needs a struct, such as one with split and index"
+    return "it must be a string" if name in ("data_source", "agent_name") and not is_string else ""
+
+
+def _field_names(kind: pa.DataType) -> set[str]:
+    import pyarrow as pa
+
+    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
+
+
+def concatenation_findings(files: Mapping[str, DataFile]) -> Iterator[Finding]:
+    """Check that files, given by name, can be loaded together: veRL concatenates them with `datasets`."""
+    import datasets
+    import pyarrow as pa
+
+    def one_row(schema: pa.Schema) -> datasets.Dataset:  # data sets without rows are left out
+        return datasets.Dataset(pa.table([pa.nulls(1, field.type) for field in schema], schema=schema))
+
+    names = [name for name, file in files.items() if file.rows]
+    if len(names) < 2:
+        return
+    fitting: list[datasets.Dataset] = []
+    for name in names:
+        schema, first = files[name].schema, files[names[0]].schema
+        difference = first_difference(first, schema)
+        shown = "{} is {} in {} and {} here".format(*difference[:2], names[0], difference[2]) if difference else ""
+        try:
+            datasets.concatenate_datasets([*fitting, one_row(schema)])
+        except Exception as error:  # the library raises several types
+            yield Finding.error(name, f"{shown or first_line(error)}; veRL cannot load them together, cast one of them")
+            continue
+        fitting.append(one_row(schema))
+        if difference and "missing" in difference:
+            yield Finding.warning(name, f"{shown}; veRL fills in null")
+
+
+def first_difference(one: pa.Schema, other: pa.Schema) -> tuple[str, str, str] | None:
+    """Return path and types of the first difference between two schemas, regardless of the order of fields, or None.
+
+    A type is "missing" if only the other schema has the field. Differing types come before missing fields.
+    """
+    ours, theirs = dict(_leaf_types("", one)), dict(_leaf_types("", other))
+    pairs = [(path, ours.get(path, "missing"), theirs.get(path, "missing")) for path in dict.fromkeys([*ours, *theirs])]
+    different = [pair for pair in pairs if pair[1] != pair[2] and "null" not in pair]
+    return min(different, key=lambda pair: "missing" in pair, default=None)
+
+
+def _leaf_types(path: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
+    """Yield path and type of every field without fields below it."""
+    import pyarrow as pa
+
+    for field in fields:
+        kind, here = field.type, f"{path}.{field.name}" if path else field.name
+        if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+            kind, here = kind.value_type, f"{here}[]"
+        if pa.types.is_struct(kind):
+            yield from _leaf_types(here, kind)
+        else:
+            yield here, str(kind)
+
+
+def missing_values(
+    file: DataFile, prompt_key: str, agents: Iterable[str] | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yield what rows lack that veRL and the rewards need, with the number of such rows and the first of them.
+
+    Args:
+        file: with the types that `column_findings` checks.
+        prompt_key: name of the column of the prompts.
+        agents: names of the agent loops that rows may name; None for any.
+
+    Raises:
+        UnreadableError: the file is damaged.
+    """
+    count: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    start = 0
+    for part in file.tables((prompt_key, "data_source", "reward_model", "agent_name")):
+        for problem, mask in _masks(part, prompt_key, None if agents is None else set(agents)):
+            positions = (
+                [position for position, found in enumerate(mask.to_pylist()) if found] if mask.true_count else []
+            )
+            if positions:
+                count[problem] += len(positions)
+                first.setdefault(problem, start + positions[0])
+        start += part.num_rows
+    for problem, rows in count.items():
+        yield problem, rows, first[problem]
+
+
+def _masks(part: pa.Table, prompt_key: str, agents: set[str] | None) -> Iterator[tuple[str, pa.BooleanArray]]:
+    """Yield a problem with the rows of a part that have it, each row under one problem of a column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = {name: part[name].combine_chunks() for name in part.column_names}
+    for name in (prompt_key, "data_source", "reward_model"):
+        if name in columns:
+            yield f"{name} is null", columns[name].is_null()
+    truths = columns.get("reward_model")
+    if truths is not None and "ground_truth" in _field_names(truths.type):
+        values = pc.struct_field(truths, "ground_truth")
+        empty = values.is_null()
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            empty = pc.or_(empty, pc.fill_null(pc.equal(pc.utf8_trim_whitespace(values), ""), False))
+        elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+            empty = pc.or_(empty, pc.fill_null(pc.equal(pc.list_value_length(values), 0), False))
+        yield "reward_model.ground_truth is empty", pc.and_(empty, truths.is_valid())
+    if agents is not None and (named := columns.get("agent_name")) is not None:
+        for name in named.unique().to_pylist():
+            if name not in agents:
+                mask = named.is_null() if name is None else pc.fill_null(pc.equal(named, name), False)
+                yield f"agent_name is {'null' if name is None else name}", mask
