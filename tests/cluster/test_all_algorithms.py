@@ -42,6 +42,7 @@ def trained(tiny_run, tmp_path_factory):
         *overrides(tiny_run, run_dir, 2 * len(TRAINED)), "algorithm=grpo",
         # Two updates per step, and the log-probabilities of a reference model for whatever asks for them.
         "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.actor.use_kl_loss=true",
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8", "actor_rollout_ref.actor.optim.lr=1e-4",
         f"{sampler}.custom_sampler.path={CONFIG.parent.parent / 'tests/cluster/algorithm_buffer.py'}",
         f"{sampler}.custom_sampler.name=AlgorithmBuffer", f"+{sampler}.sampler_kwargs.plan={plan}",
