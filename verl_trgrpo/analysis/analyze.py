@@ -23,7 +23,11 @@ if TYPE_CHECKING:  # they import torch, which --help does not need
 
 UNIFORM = "uniform"
 
-_RANGES = {"samples": "[2, inf)", **dict.fromkeys(("prompts", "max_tokens", "tokens"), "[1, inf)")}
+_RANGES = {
+    "samples": "[2, inf)",
+    **dict.fromkeys(("prompts", "max_tokens", "tokens", "coordinates"), "[1, inf)"),
+    "batches": "[4, inf)",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,9 @@ class AnalyzeOptions:
         only_tokens: write tokens.html alone, which needs no backward pass.
         sharpness: measure this instead of gradients, for each model.
         radius: lengths of a perturbation over the norm of the parameters.
+        efficiency: measure this instead: of each shaping's direction, relative to GRPO's.
+        batches: mini-batches of four prompts for --efficiency; prompts of the file are used again if it has fewer.
+        coordinates: parameters, drawn at random, for the inner products of --efficiency; norms are of all.
     """
 
     model: tuple[str, ...]
@@ -62,6 +69,9 @@ class AnalyzeOptions:
     only_tokens: bool = False
     sharpness: bool = False
     radius: tuple[float, ...] = (1e-5, 1e-4, 1e-3)
+    efficiency: bool = False
+    batches: int = 50
+    coordinates: int = 1_000_000
 
     def __post_init__(self) -> None:
         messages = range_errors(vars(self), _RANGES)
@@ -72,11 +82,12 @@ class AnalyzeOptions:
         messages += [f"{name} is empty; give at least one, or leave it out" for name in empty]
         if not self.model or (len(self.model) > 1 and not self.sharpness):
             messages.append(f"model has {len(self.model)} values; give one, or several with --sharpness")
-        if self.only_tokens and self.sharpness:
-            messages.append("only_tokens and sharpness are two different measurements; choose one")
+        chosen = [name for name in ("only_tokens", "sharpness", "efficiency") if getattr(self, name)]
+        if len(chosen) > 1:
+            messages.append(f"{' and '.join(chosen)} are different measurements; choose one")
         for text in self.shaping:
             try:
-                parse_shaping(text)
+                parse_shaping(text, probs_only=not self.efficiency)
             except ValueError as error:
                 messages += messages_of(error)
         raise_invalid(messages)
@@ -89,14 +100,14 @@ class AnalyzeOptions:
     @property
     def shapings(self) -> dict[str, Shaping]:
         """Return the shapings by the string that names them, after `UNIFORM`."""
-        return {text: parse_shaping(text) for text in (UNIFORM, *self.shaping)}
+        return {text: parse_shaping(text, probs_only=not self.efficiency) for text in (UNIFORM, *self.shaping)}
 
 
-def parse_shaping(text: str) -> Shaping:
+def parse_shaping(text: str, probs_only: bool = True) -> Shaping:
     """Build the shaping of ``name`` or ``name:parameter=value,...``, such as ``sigmoid:reverse=true,tau=6``.
 
     Raises:
-        ValueError: it cannot be built, or needs more than probabilities.
+        ValueError: it cannot be built, or needs more than probabilities although `probs_only` is true.
     """
     from omegaconf import OmegaConf
 
@@ -105,7 +116,7 @@ def parse_shaping(text: str) -> Shaping:
     name, _, rest = text.partition(":")
     parameters: Any = OmegaConf.from_dotlist(rest.split(",") if rest else [])
     shaping = make_shaping(name, **parameters)
-    if not shaping.probs_only:
+    if probs_only and not shaping.probs_only:
         raise ValueError(f"shaping={text} needs {', '.join(shaping.inputs)}; the analysis has probabilities only")
     return shaping
 
@@ -120,6 +131,7 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         ValueError: a device, model, data file or parameter name does not exist, or rewards are equal in every group.
         RuntimeError: a sharded checkpoint cannot be merged.
     """
+    from verl_trgrpo.analysis.efficiency import analyze_efficiency, efficiency_text, plot_efficiency
     from verl_trgrpo.analysis.gradients import analyze_gradients, chosen_parameters
     from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
     from verl_trgrpo.analysis.sharpness import analyze_sharpness
@@ -142,6 +154,11 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         }
         results["models"] = {name: [asdict(at) for at in radii] for name, radii in found.items()}
         text = f"{sharpness_text(found)}\n\n{path}"
+    elif options.efficiency:
+        path = options.directory / "efficiency.json"
+        results |= analyze_efficiency(*next(policies), options, progress)
+        plot_efficiency(results, path.with_suffix(".png"), options.model[0])
+        text = f"{efficiency_text(results)}\n\n{path}, {path.with_suffix('.png')}"
     else:
         tokenizer, model = next(policies)
         if not options.only_tokens:

@@ -1,8 +1,8 @@
 """Compare directions of weighted gradients with GRPO's, from gradients of many mini-batches of one policy, without training.
 
 Let g_k be the gradient of a mini-batch with the weights of shaping k, and g_0 that with equal weights. Its mean over
-mini-batches, E g_0, is the direction in which GRPO moves on average. A step of length e along g_k gains
-e <E g_k, E g_0> / |g_k| to first order, so the **efficiency** of a shaping is
+mini-batches, E g_0, is the direction in which GRPO moves on average. A step of length e along g_k gains e <E g_k, E g_0> / |g_k|
+to first order, so the **efficiency** of a shaping is
 
     <E g_k, E g_0> / sqrt(E |g_k|^2)    divided by    <E g_0, E g_0> / sqrt(E |g_0|^2) ,
 

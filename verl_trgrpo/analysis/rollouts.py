@@ -71,12 +71,38 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
         ValueError: the file cannot be read, rows cannot be scored or need searches, or rewards are equal in every group:
             every figure of a gradient would be 0 and look like a measurement.
     """
-    (rows,) = load_evaluable_rows([options.data], options.prompts, options.seed)
+    rollouts = sample_responses(
+        tokenizer, model, load_prompts(options, options.prompts), options, f"rollouts/{options.seed}", progress
+    )
+    if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
+        raise ValueError(
+            f"{model.name_or_path}: all {options.samples} responses to each of {len(rollouts) // options.samples} prompts got "
+            "equal rewards, so no token has a gradient; use more prompts or samples, or another checkpoint, or view them with "
+            "--only-tokens"
+        )
+    return rollouts
+
+
+def load_prompts(options: AnalyzeOptions, limit: int) -> list[Row]:
+    """Return at most `limit` rows of the data file, drawn with the seed.
+
+    Raises:
+        ValueError: the file cannot be read, or rows cannot be scored or need searches.
+    """
+    (rows,) = load_evaluable_rows([options.data], limit, options.seed)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
         raise ValueError(
             f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
             "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
         )
+    return rows
+
+
+@torch.no_grad()
+def sample_responses(
+    tokenizer: Any, model: Any, rows: Sequence[Row], options: AnalyzeOptions, seed: str, progress: Progress
+) -> list[Rollout]:
+    """Sample ``options.samples`` responses to each row, group after group; `seed` is that of sampling."""
     settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}
     ends = model.generation_config.eos_token_id
     ends = torch.tensor(ends if isinstance(ends, list) else [ends], device=model.device)
@@ -84,7 +110,7 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
     devices = [model.device] if model.device.type == "cuda" else []
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
     with torch.random.fork_rng(devices):
-        torch.manual_seed(random.Random(f"rollouts/{options.seed}").getrandbits(63))
+        torch.manual_seed(random.Random(seed).getrandbits(63))
         for part in progress(parts, len(parts), "sampling"):
             texts = [
                 tokenizer.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True) for row in part
@@ -96,11 +122,6 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
             for row, prompt, group in zip(part, prompts, output.split(options.samples), strict=True):
                 responses = [_without_padding(response, ends) for response in group]
                 rollouts += _group(row, prompt.to(model.device), responses, tokenizer)
-    if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
-        raise ValueError(
-            f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got equal rewards, so "
-            "no token has a gradient; use more prompts or samples, or another checkpoint, or view them with --only-tokens"
-        )
     return rollouts
 
 

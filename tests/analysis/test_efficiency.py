@@ -1,0 +1,121 @@
+"""``verl-trgrpo analyze --efficiency``: its gradients against a direct computation, going on, its files and its refusals."""
+
+import json
+
+import pytest
+import torch
+
+from tests.analysis.conftest import command, options
+from tests.core.reference import published_weight
+from verl_trgrpo.analysis import efficiency
+from verl_trgrpo.analysis.efficiency import advice, analyze_efficiency
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.progress import no_progress
+from verl_trgrpo.core import make_shaping
+
+
+def measuring(data, out, **changes):
+    given = {"efficiency": True, "batches": 4, "parameters": "layers.1.mlp", "coordinates": 10**6, "out": out}
+    return options(data, **{"shaping": ("sigmoid", "top_entropy"), **given, **changes})
+
+
+def test_gradients_are_those_of_the_loss_of_a_mini_batch(two_layers, rollouts):
+    """Computed one response at a time without padding; the entropy's threshold is that of the whole mini-batch."""
+    some = rollouts[:8]
+    shapings = {
+        "uniform": make_shaping("uniform"),
+        "sigmoid": make_shaping(),
+        "top_entropy": make_shaping("top_entropy"),
+    }
+    parameters = [p for name, p in two_layers.named_parameters() if "layers.1.mlp" in name]
+    coefficients, known = efficiency.weigh_tokens(two_layers, some, shapings)
+    found = efficiency._gradients(two_layers, parameters, some, coefficients)
+    log_probs, entropies, advantages = [], [], []
+    for rollout in some:
+        ids = torch.cat([rollout.prompt, rollout.response])
+        log_q = torch.log_softmax(two_layers(ids[None]).logits[0, len(rollout.prompt) - 1 : -1], -1)
+        log_probs.append(log_q.gather(-1, rollout.response[:, None])[:, 0])
+        entropies.append(-(log_q.exp() * log_q).sum(-1).detach())
+        advantages.append(torch.full_like(log_probs[-1], rollout.advantage).detach())
+    log_probs, entropies, advantages = torch.cat(log_probs), torch.cat(entropies), torch.cat(advantages)
+    kept = entropies >= entropies.topk(-(-len(entropies) // 5)).values[-1]
+    weights = {
+        "uniform": torch.ones_like(entropies),
+        "sigmoid": torch.tensor([published_weight(p) for p in log_probs.exp().tolist()]),
+        "top_entropy": kept.float(),
+    }
+    for gradient, weight in zip(found, weights.values(), strict=True):
+        expected = torch.autograd.grad((weight * advantages * log_probs).mean(), parameters, retain_graph=True)
+        for ours, direct in zip(gradient, expected, strict=True):
+            torch.testing.assert_close(ours, direct, rtol=1e-3, atol=1e-6)
+    rare = (advantages != 0) & (log_probs.exp() < 0.25)
+    proxy = advantages.abs() * (1 - log_probs.exp())
+    assert (known["rare"], known["tokens"]) == (int(rare.sum()), int((advantages != 0).sum()))
+    assert known["rare_proxy"] / known["proxy"] == pytest.approx((proxy[rare].sum() / proxy.sum()).item(), rel=1e-3)
+
+
+def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layers, data, tmp_path):
+    tokenizer = policy[0]
+
+    def stopping(items, total, label):
+        for number, item in enumerate(items):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield item
+
+    whole = analyze_efficiency(tokenizer, two_layers, measuring(data, tmp_path / "whole"), no_progress)
+    assert whole["mini_batches"] == 4 and whole["coordinates"] == whole["parameters"]
+    assert set(whole["shapings"]) == {"uniform", "sigmoid", "top_entropy"}
+    assert whole["shapings"]["uniform"]["efficiency"]["mean"] == 1.0
+    given = measuring(data, tmp_path / "parts")
+    with pytest.raises(KeyboardInterrupt):
+        analyze_efficiency(tokenizer, two_layers, given, stopping)
+    with pytest.raises(ValueError, match="other settings"):
+        analyze_efficiency(tokenizer, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
+    assert analyze_efficiency(tokenizer, two_layers, given, no_progress) == whole
+    assert not [*(tmp_path / "parts").iterdir()]
+
+
+def test_coordinates_are_a_random_sample_of_all(two_layers):
+    parameters = list(two_layers.parameters())
+    total = sum(p.numel() for p in parameters)
+    found = efficiency._chosen_coordinates(parameters, total // 10, seed=0)
+    sizes = torch.tensor([p.numel() for p in parameters])
+    counts = torch.tensor([len(one) for one in found])
+    assert counts.sum() == total // 10 and all(len(one.unique()) == len(one) for one in found)
+    assert all(int(one.max()) < size for one, size in zip(found, sizes.tolist(), strict=True) if len(one))
+    assert ((counts - sizes / 10).abs() < 6 * sizes.sqrt()).all()
+
+
+def test_the_command_writes_the_figures_a_picture_and_an_advice(data, tmp_path, capsys):
+    words = ["--efficiency", "--batches", "4", "--parameters", "layers.3", "--shaping", "sigmoid", "power"]
+    assert main(command(data, tmp_path, *words)) == 0
+    said = capsys.readouterr().out
+    figures = json.loads((tmp_path / "efficiency.json").read_text())
+    assert figures["advice"] in said and figures["versions"]["torch"] == torch.__version__
+    assert set(figures["shapings"]) == {"uniform", "sigmoid", "power"}
+    assert (tmp_path / "efficiency.png").read_bytes().startswith(b"\x89PNG")
+
+
+def figure(low, high):
+    return {"mean": (low + high) / 2, "low": low, "high": high}
+
+
+@pytest.mark.parametrize(
+    ("interval", "signal", "verdict"),
+    [
+        ((0.9, 0.95), (1, 3), "leave it off"),
+        ((0.9, 1.1), (1, 3), "no difference"),
+        ((1.02, 1.1), (1, 3), "may help"),
+        ((0.9, 0.95), (-1, 3), "more mini-batches"),
+    ],
+)
+def test_the_advice_follows_from_the_interval_after_adam(interval, signal, verdict):
+    shapings = {"uniform": {"signal": figure(*signal)}, "sigmoid": {"adam_efficiency": figure(*interval)}}
+    assert verdict in advice(shapings)
+
+
+def test_measurements_exclude_each_other_and_few_mini_batches_are_refused(data, tmp_path, capsys):
+    assert main(command(data, tmp_path, "--efficiency", "--sharpness", "--batches", "3")) == 2
+    error = capsys.readouterr().err
+    assert "sharpness and efficiency" in error and "batches=3" in error
