@@ -10,8 +10,8 @@ examples, from a checkout:
                                                             the same with --sharpness, one model each, with the same --radius
 
 Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
-of all steps, and the responses of its validations with their scores. NAME.json has the results of analyze, or, for the studies
-of tiny models, the figures of each run.
+of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py. NAME.json
+has the results of analyze, or, for the studies of tiny models, the figures of each run.
 
 Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
 gets all tables and pictures.
@@ -29,6 +29,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import chains_results
+import yaml
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
@@ -64,6 +67,7 @@ TINY = {
     "R5": "shorter warm start",
 }
 TINY_PAGE = "tiny_models"
+CHAINS = "chains"
 SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
@@ -103,6 +107,8 @@ def make(name: str, page: Path) -> None:
     archive = DOCS / "results" / f"{name}.tar.xz"
     if name in TINY or name == TINY_PAGE:
         make_tiny(page)
+    elif name == CHAINS:
+        make_chains(page)
     elif archive.is_file():
         with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
             packed.extractall(directory, filter="data")
@@ -162,6 +168,18 @@ def make_tiny(page: Path) -> None:
     head = ["study", "what differs", "commit", "seeds", "grpo", "tr_grpo", "difference"]
     replace_block(page, TINY_PAGE, f"[All tables](results/{TINY_PAGE}.md).\n\n{markdown_table(rows, head)}")
     write_page(TINY_PAGE, "Tiny models on Knights and Knaves", *parts)
+
+
+def make_chains(page: Path) -> None:
+    """Make the map and the prediction on `page`, and the page and the pictures of the study of chains."""
+    lines = chains_results.read_lines(DOCS / "results" / f"{CHAINS}.jsonl")
+    study = yaml.safe_load((STUDIES.parent / CHAINS / "study.yaml").read_text())
+    block, parts, found = chains_results.sections(lines, study)
+    chains_results.plot_map(found, DOCS / "results" / f"{CHAINS}_map.png")
+    chains_results.plot_predictions(found, lines, DOCS / "results" / f"{CHAINS}_prediction.png")
+    head = f"{study['seeds']} seeds a chain; learning rates chosen with {study['tuning_seeds']} others. {origin(lines.values())}."
+    replace_block(page, CHAINS, f"{origin(lines.values())}; [all tables](results/{CHAINS}.md).\n\n{block}")
+    write_page(CHAINS, study["title"], head, *parts, stated(study["hypotheses"]))
 
 
 def write_page(name: str, title: str, *parts: str) -> None:
@@ -274,7 +292,7 @@ def replace_block(page: Path, name: str, text: str) -> None:
 def studies() -> list[str]:
     """Return the names of the studies with records, sorted; those of tiny models count as one."""
     files = (DOCS / "results").iterdir()
-    names = {path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json"))}
+    names = {path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json", ".jsonl"))}
     return sorted({TINY_PAGE if name in TINY else name for name in names})
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import shutil
+import sys
 import tarfile
 from pathlib import Path
 
@@ -18,7 +19,11 @@ MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "her
 def results():
     spec = importlib.util.spec_from_file_location("make_results", DOCS / "make_results.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(DOCS))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(DOCS))
     return module
 
 
