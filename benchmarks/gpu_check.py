@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from omegaconf import OmegaConf
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 ROOT = Path(__file__).parents[1]
 SHAPE, MEMORY_SHAPE = (64, 1024), (64, 8192)
@@ -146,20 +146,25 @@ def compared(word: str, device: str) -> Iterator[Row]:
         yield Row(f"{word}, {str(dtype).removeprefix('torch.')}", found, ok and bool(torch.isfinite(loss)))
 
 
-class HostReads(TorchDispatchMode):
-    """Count the operations that would make the processor wait for a GPU: reading a number, and sizes that depend on values."""
+class HostReads(TorchFunctionMode):
+    """Count the calls that would make the processor wait for a GPU: reading values, and sizes that depend on values."""
 
-    count = 0
+    READS = frozenset(
+        {"item", "tolist", "cpu", "numpy", "nonzero", "masked_select", "__bool__", "__float__", "__int__"}
+    )
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.overloadpacket.__name__
-        masked = name == "index" and any(x is not None and x.dtype == torch.bool for x in args[1])
-        self.count += masked or name in ("_local_scalar_dense", "nonzero", "masked_select", "unique_consecutive")
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        selects = name == "__getitem__" and getattr(args[1], "dtype", None) == torch.bool
+        self.count += selects or name in self.READS
         return func(*args, **(kwargs or {}))
 
 
 def synchronisations(call: Callable[[], Any], device: str) -> int:
-    """Return how often a call makes the processor wait for the GPU: by torch's own count, without a GPU by the operations."""
+    """Return how often a call makes the processor wait for the GPU: by torch's own count; without a GPU, by the calls."""
     call()  # what only the first call does does not count
     if not device.startswith("cuda"):
         with HostReads() as reads:

@@ -51,10 +51,14 @@ def test_another_gradient_on_the_device_fails(check, monkeypatch):
 
 def test_what_a_gpu_would_be_waited_for_is_counted(check):
     values = torch.arange(4.0)
-    calls = {0: lambda: values.square().sum(), 1: lambda: values.sum().item(), 2: lambda: values[values > 1].tolist()}
-    for least, call in calls.items():
-        assert check.synchronisations(call, "cpu") >= least
-    assert check.synchronisations(calls[0], "cpu") == 0
+    counts = {
+        lambda: values.square().sum(): 0,
+        lambda: values.sum().item(): 1,
+        lambda: torch.stack([values.sum(), values.mean()]).tolist(): 1,
+        lambda: values[values > 1].sum(): 1,
+        lambda: float(values.sum()) if values.any() else 0.0: 2,
+    }
+    assert [check.synchronisations(call, "cpu") for call in counts] == list(counts.values())
 
 
 @pytest.mark.parametrize(
