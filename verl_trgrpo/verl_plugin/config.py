@@ -139,8 +139,12 @@ def clip_range_of(actor: Any) -> ClipRange:
 
 
 def token_inputs_of(actor: Any) -> dict[str, torch.Tensor]:
-    """Return what the wrapped ``ppo_loss`` passes to a policy loss beside veRL's arguments, by name, each (batch,
-    response_length): the entropy, and the inputs that the shaping asks for."""
+    """Return the inputs of tokens that the wrapped ``ppo_loss`` passes beside veRL's arguments.
+
+    Returns:
+        keyword arguments of ``Tokens.of_batch``, each (batch, response_length): the entropy, if the run computes it, and the
+        columns that the shaping asks for.
+    """
     return getattr(actor, TOKEN_INPUTS, {})
 
 
