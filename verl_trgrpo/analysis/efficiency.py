@@ -108,11 +108,11 @@ def analyze_efficiency(tokenizer: Any, model: Any, options: AnalyzeOptions, prog
         rollouts = sample_responses(tokenizer, model, part, options, seed, no_progress)
         coefficients, known = weigh_tokens(model, rollouts, shapings)
         gradients = _gradients(model, parameters, rollouts, coefficients)
-        squares = [sum(float(part.double().square().sum()) for part in gradient) for gradient in gradients]
+        norms = [sum(float(part.double().square().sum()) for part in gradient) for gradient in gradients]
         sampled = torch.stack([
             torch.cat([part.flatten()[some] for part, some in zip(gradient, chosen, strict=True)]) for gradient in gradients
         ])  # fmt: skip
-        store.add(sampled, known | {"squared_norms": squares})
+        store.add(sampled, known | {"squared_norms": norms})
     found = store.found
     squares = torch.tensor([one["squared_norms"] for one in found], dtype=torch.float64)
     if (squares[:, 0] > 0).sum() < 4:

@@ -203,7 +203,8 @@ def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any
         return {}, f"they have {', '.join(found)}"
     wanted = {round(i * (file.rows - 1) / max(1, min(file.rows, _MOST) - 1)) for i in range(min(file.rows, _MOST))}
     columns = [data.prompt_key, "agent_name", *(["extra_info"] if data.get("tool_config_path") else [])]
-    rows, start = {}, 0
+    rows: dict[int, dict[str, Any]] = {}
+    start = 0
     for part in file.tables(columns):
         here = sorted(number for number in wanted if start <= number < start + part.num_rows)
         taken = part.take([number - start for number in here]).to_pylist() if here else []
