@@ -1,5 +1,7 @@
 """Options, presets and rows: all problems are reported at once, before anything is loaded."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -64,6 +66,12 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
         load_evaluable_rows(paths, None, 0)
     assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name=tool_agent", "prompt.parquet"))
     assert load_evaluable_rows(paths[:1], None, 0, own_rewards=False)[0][0].data_source == "unheard_of"
+
+
+def test_json_lines_are_evaluated_too(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(raw_row(extra_info={"index": i})) for i in range(3)))
+    [rows] = load_evaluable_rows([tmp_path / "a.jsonl"], None, 0)
+    assert [row.extra_info["index"] for row in rows] == [0, 1, 2]
 
 
 def test_a_default_reward_lets_rows_be_evaluated(tmp_path):

@@ -119,15 +119,16 @@ def build(words: Sequence[str]) -> int:
 
 
 def check(options: CheckOptions) -> int:
-    """Check Parquet files for the columns, prompts and ground truths that veRL and the rewards need.
+    """Check data files for the columns, prompts and ground truths that veRL and the rewards need.
 
     examples:
       verl-trgrpo data check --train data/kk/train.parquet --test data/kk/test.parquet
       verl-trgrpo data check --train train.parquet --tokenizer models/Qwen2.5-3B-Instruct --max-prompt-length 1024
+      verl-trgrpo data check --train train.parquet --tokenizer models/Qwen3-4B --template enable_thinking=false
       verl-trgrpo data check --train train.parquet --reward math --prompt-key question --all
 
     notes:
-      docs/data.md describes each check.
+      docs/data.md describes each check. Parquet, JSON and JSON Lines files are opened as veRL opens them.
       Rewards of your own are imported through VERL_USE_EXTERNAL_MODULES, as in veRL.
 
     exit codes:

@@ -185,7 +185,13 @@ def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "p
             named).
     """
     columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
-    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
+    if path.suffix in (".json", ".jsonl"):
+        from verl_trgrpo.data.verl_files import open_as_verl  # which imports this module
+
+        found = open_as_verl(path).read(columns)
+    else:
+        found = read_rows(path, columns)
+    rows = [row | {"prompt": row.get(prompt_key)} for row in found]
     if not rows:
         raise ValueError(f"{path}: it has no rows; build it again")
     try:

@@ -58,7 +58,7 @@ class EvalOptions:
 
     Args:
         model: veRL checkpoint (global_step_N or its actor directory), Hugging Face directory, or name on the hub.
-        data: test files (veRL parquet).
+        data: test files (.parquet, .json, .jsonl).
         preset: sampling of a protocol; the next four override it.
         k: samples per prompt.
         temperature: 0 is greedy, which allows one sample only.

@@ -195,3 +195,14 @@ def test_the_first_prompt_is_what_the_model_sees(prompts, tmp_path):
     assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
     assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
     assert first_prompt(composed([MODEL, "data.train_files=none.parquet"]).config) is None
+
+
+def test_messages_of_several_parts_are_left_to_the_template(tmp_path):
+    parts = [{"type": "text", "text": "Alice " * 30}]
+    pq.write_table(pa.Table.from_pylist([{"prompt": [{"role": "user", "content": parts}]}]), tmp_path / "data.parquet")
+    template = "{% for part in messages[0].content %}{{ part.text }}{% endfor %}"
+    own = f"actor_rollout_ref.model.custom_chat_template='{template}'"
+    found = findings(
+        MODEL, own, FILTER, f"data.train_files={tmp_path}/data.parquet", f"{LIMIT}=20", "data.max_response_length=20"
+    )
+    assert summary(found) == [(LIMIT, Level.ERROR)] and "1 of 1" in found[0].message

@@ -181,7 +181,7 @@ def _split_findings(key: str, paths: Sequence[Path], prompts: RolloutPrompts, co
             return [Finding.error(key, f"{key}={error}")]
         if unknown:
             findings.append(Finding.not_checked(_LIMIT, f"{_LIMIT}: prompts of {place} not compared; {unknown}"))
-        others = [number for number, row in rows.items() if not is_chat(row.get(config.data.prompt_key))]
+        others = [number for number, row in rows.items() if not _is_rendered(row.get(config.data.prompt_key))]
         if others:
             count = count_of(len(others), "prompt")
             message = f"{place} row {others[0]}: {count} not a list of chat messages; build it again (docs/data.md)"
@@ -193,6 +193,12 @@ def _split_findings(key: str, paths: Sequence[Path], prompts: RolloutPrompts, co
             except ValueError as error:
                 return [*findings, Finding.error(key, f"{place} row {number}: {error}; correct it")]
     return findings + (_length_findings(key, total, lengths, config) if lengths else [])
+
+
+def _is_rendered(prompt: Any) -> bool:
+    """Return whether a chat template gets a prompt: messages whose content is a string, or a list of parts."""
+    parts = isinstance(prompt, list) and all(isinstance(message.get("content"), list) for message in prompt)
+    return is_chat(prompt) or bool(prompt and parts)
 
 
 def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any]], str]:
