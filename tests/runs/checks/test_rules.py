@@ -52,6 +52,7 @@ CASES = (
      f"{CORRECTION}.bypass_mode", ERROR, "calculate_log_probs=false"),
     (["+ray_kwargs.ray_init.num_gpus=4", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
      "ray_kwargs.ray_init.num_gpus", ERROR, "trainer.nnodes=2"),
+    ([f"{ACTOR}.checkpoint.async_save=true"], f"{ACTOR}.checkpoint.async_save", WARNING, "strategy=fsdp"),
     (["trainer.val_only=true", "trainer.val_before_train=false"], "trainer.val_only", ERROR, "val_before_train=false"),
     (["trainer.critic_warmup=20"], "trainer.critic_warmup", ERROR, "20"),
     (["trainer.balance_batch=false"], "trainer.balance_batch", WARNING, "false"),

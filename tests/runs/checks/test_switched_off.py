@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conftest import composed
-from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.switched_off import SWITCHES, changed_values, switch_findings
 
@@ -19,11 +18,18 @@ CASES = (
     ("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=9000", ["algorithm.use_kl_in_reward=true"]),
     ("algorithm.pf_ppo.weight_pow=3", ["algorithm.use_pf_ppo=true"]),
     ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
+    ("algorithm.gamma=0.95", ["algorithm.adv_estimator=gae"]),
     ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),
+    ("+algorithm.gdpo_reward_keys=[acc]", ["algorithm.adv_estimator=gdpo"]),
+    ("+algorithm.w_reinforce.positive=0.2", ["algorithm.adv_estimator=w_reinforce"]),
+    ("+algorithm.ha_dw.scale=2", ["algorithm.adv_estimator=ha_dw"]),
     ("algorithm.norm_adv_by_std_in_grpo=false", ["algorithm.adv_estimator=grpo"]),
     (f"{CORRECTION}.rollout_is_threshold=3", [f"{CORRECTION}.rollout_is=token"]),
     (f"{CORRECTION}.rollout_rs_threshold=3", [f"{CORRECTION}.rollout_rs=token_k1"]),
     (f"{ACTOR}.clip_ratio=0.3", [f"{ACTOR}.clip_ratio_low=null"]),
+    (f"{ACTOR}.clip_ratio_high=0.28", [f"{LOSS}.loss_mode=gspo"]),
+    (f"{ACTOR}.clip_ratio_c=10", [f"{LOSS}.loss_mode=vanilla"]),
+    (f"++{LOSS}.rollout_correction.loss_type=reinforce", [f"{LOSS}.loss_mode=bypass_mode"]),
     (f"{ACTOR}.loss_scale_factor=512", [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"]),
     (f"{LOSS}.clip_cov_ratio=0.1", [f"{LOSS}.loss_mode=clip_cov"]),
     (f"{LOSS}.ppo_kl_coef=0.2", [f"{LOSS}.loss_mode=kl_cov"]),
@@ -36,18 +42,39 @@ CASES = (
     (f"{OPTIM}.min_lr_ratio=0.1", [COSINE]),
     (f"{ACTOR}.fsdp_config.use_orig_params=true", [f"{ACTOR}.strategy=fsdp"]),
     (f"{ACTOR}.fsdp_config.offload_policy=true", [f"{ACTOR}.strategy=fsdp2"]),
+    (f"{ACTOR}.fsdp_config.param_offload=true", [f"{ACTOR}.fsdp_config.offload_policy=false"]),
     (f"{MODEL}.lora_alpha=32", [f"{MODEL}.lora_rank=8"]),
     (f"{MODEL}.fused_kernel_options.impl_backend=triton", [f"{MODEL}.use_fused_kernels=true"]),
     (f"{MODEL}.tiled_mlp.num_shards=8", [f"{MODEL}.tiled_mlp.enabled=true"]),
     (f"{MODEL}.mtp.num_speculative_tokens=3", [f"{MODEL}.mtp.enable=true"]),
     (f"{ACTOR}.fsdp_config.qat.group_size=32", [f"{ACTOR}.fsdp_config.qat.enable=true"]),
+    (f"{ROLLOUT}.cudagraph_capture_sizes=[1]", [f"{ROLLOUT}.enforce_eager=false"]),
+    (f"{ROLLOUT}.checkpoint_engine.backend=nccl", ["trainer.v1.trainer_mode=separate_async"]),
+    (f"{ROLLOUT}.val_kwargs.top_p=0.7", [f"{ROLLOUT}.val_kwargs.temperature=1"]),
+    (f"++{ROLLOUT}.custom.search.topk=5", ["agent=search_tags"]),
+    (f"++{ROLLOUT}.custom.igrpo.drafts=2", ["agent=igrpo"]),
     (f"{ROLLOUT}.prometheus.port=9091", [f"{ROLLOUT}.prometheus.enable=true"]),
     (f"{ROLLOUT}.disaggregation.prefill_replicas=2", [f"{ROLLOUT}.disaggregation.enabled=true"]),
     (f"{ROLLOUT}.trace.token2text=true", [f"{ROLLOUT}.trace.backend=mlflow"]),
     ("reward.reward_model.model_path=judge", ["reward.reward_model.enable=true"]),
+    ("reward.reward_model.nnodes=2", ["reward.reward_model.enable_resource_pool=true"]),
+    ("reward.sandbox_fusion.url=http://sandbox", ["reward.custom_reward_function.path=null"]),
+    ("+reward.custom_reward_function.reward_kwargs.mine=1", ["reward.custom_reward_function.path=mine.py"]),
+    ("reward.reward_manager.module.path=mine.py", ["reward.reward_manager.source=importlib"]),
+    ("reward.reward_manager.module.name=Mine", None),
+    ("data.custom_cls.name=Mine", ["data.custom_cls.path=mine.py"]),
+    ("data.seed=7", ["data.shuffle=true"]),
     ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
     ("data.filter_overlong_prompts_workers=4", ["data.filter_overlong_prompts=true"]),
     ("trainer.max_actor_ckpt_to_keep=2", ["trainer.save_freq=10"]),
+    ("trainer.max_critic_ckpt_to_keep=2", ["++trainer.remove_previous_ckpt_in_save=false"]),
+    (f"{ACTOR}.checkpoint.load_contents=[model]", ["trainer.resume_mode=auto"]),
+    ("trainer.validation_data_dir=x", ["trainer.test_freq=5"]),
+    ("trainer.log_val_generations=5", ["trainer.logger=wandb"]),
+    ("global_profiler.tool=torch", ["global_profiler.steps=[1]"]),
+    ("skip.rollout_tq.dump_dir=x", ["skip.rollout_tq.enable=true"]),
+    ("skip.rollout.dump_dir=x", None),
+    ("trainer.v1.sampler.max_off_policy_strategy=wait", ["trainer.v1.trainer_mode=colocate_async"]),
     ("trainer.resume_from_path=x/global_step_5", ["trainer.resume_mode=resume_path"]),
     ("trainer.v1.colocate_async.num_warmup_batches=2", ["trainer.v1.trainer_mode=colocate_async"]),
     ("trainer.v1.separate_async.parameter_sync_step=2", ["trainer.v1.trainer_mode=separate_async"]),
@@ -59,6 +86,24 @@ GIVEN = {
     f"{ACTOR}.ppo_micro_batch_size_per_gpu": [f"{ACTOR}.use_dynamic_bsz=true"],
     f"{OPTIM}.lr_warmup_steps_ratio": [f"{OPTIM}.lr_warmup_steps=5"],
     f"{ACTOR}.fsdp_config.use_orig_params": [f"{ACTOR}.strategy=fsdp2"],
+    "algorithm.lam": ["algorithm.adv_estimator=reinforce_plus_plus"],
+    f"{ACTOR}.clip_ratio_high": [f"{LOSS}.loss_mode=sapo"],
+    f"{ACTOR}.clip_ratio_c": [f"{LOSS}.loss_mode=gspo"],
+    f"{ACTOR}.fsdp_config.param_offload": [f"{ACTOR}.strategy=fsdp2", f"{ACTOR}.fsdp_config.offload_policy=true"],
+    f"{ROLLOUT}.cudagraph_capture_sizes": [f"{ROLLOUT}.enforce_eager=true"],
+    f"{ROLLOUT}.custom.search.topk": ["data.train_files={train}"],
+    f"{ROLLOUT}.custom.igrpo.drafts": ["data.train_files={train}"],
+    "reward.reward_model.nnodes": ["reward.reward_model.enable=true"],
+    "reward.custom_reward_function.reward_kwargs.mine": ["reward.custom_reward_function.path=null"],
+    "reward.reward_manager.module.path": ["reward.reward_manager.source=register"],
+    "data.seed": ["data.shuffle=false"],
+    "trainer.max_critic_ckpt_to_keep": [
+        "++trainer.remove_previous_ckpt_in_save=true",
+        "algorithm.adv_estimator=gae",
+        "trainer.save_freq=1",
+    ],
+    f"{ACTOR}.checkpoint.load_contents": ["trainer.resume_mode=disable"],
+    "trainer.validation_data_dir": ["trainer.test_freq=-1", "trainer.val_before_train=false"],
     "data.filter_overlong_prompts_workers": ["data.filter_overlong_prompts=false"],
 }
 
@@ -71,15 +116,16 @@ def found(*overrides):
 @pytest.mark.parametrize(
     ("switch", "case"), list(zip(SWITCHES, CASES, strict=True)), ids=lambda each: getattr(each, "keys", [""])[0]
 )
-def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(switch, case):
+def test_a_setting_that_is_switched_off_is_reported_and_one_that_is_on_is_not(switch, case, tiny_run):
     override, on = case
-    key, _, value = override.partition("=")
+    key, _, value = override.lstrip("+").partition("=")
+    given = [each.replace("{train}", f"{tiny_run}/train.parquet") for each in GIVEN.get(key, [])]
     assert switch.covers(key)
-    [finding] = found(override, *GIVEN.get(key, []))
-    assert summary([finding]) == [(key, Level.WARNING)]
+    [finding] = [each for each in found(override, *given) if each.where == key]
+    assert finding.level is Level.WARNING
     assert finding.message.startswith(f"{key}={value}") and "{" not in finding.message
     if on is not None:
-        assert key not in [each.where for each in found(override, *GIVEN.get(key, []), *on)]
+        assert key not in [each.where for each in found(override, *given, *on)]
 
 
 def test_many_settings_of_one_row_are_one_finding():
@@ -87,6 +133,10 @@ def test_many_settings_of_one_row_are_one_finding():
         *(f"critic.{name}" for name in ("ppo_epochs=2", "shuffle=true", "optim.lr=1e-4", "cliprange_value=1"))
     )
     assert "critic.ppo_epochs=2" in finding.message and "adv_estimator=grpo" in finding.message
+
+
+def test_a_value_that_asks_for_nothing_agrees_with_the_switch():
+    assert found(f"{ACTOR}.kl_loss_coef=0.0", "algorithm.kl_ctrl.kl_coef=0") == []
 
 
 def test_the_older_trainer_is_not_known():

@@ -53,7 +53,7 @@ def machine_findings(config: DictConfig, trains: bool) -> list[Finding]:
         findings.append(Finding.not_checked(_GPUS, message))
     elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
         findings += _gpu_findings(config, cluster, level)
-    if _searches(config):
+    if uses_loop(config, _SEARCH_LOOP):
         findings += _server_findings(config) if trains else [_unasked(config)]
     return findings
 
@@ -126,19 +126,19 @@ def _gpus_of_cluster(address: str) -> int:
     return int(asked.stdout.split()[-1])
 
 
-def _searches(config: DictConfig) -> bool:
-    """Return True if responses may search: by default, or in some row of the data."""
+def uses_loop(config: DictConfig, loop: str) -> bool:
+    """Return True if responses come from an agent loop: by default, or in some row of local data."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if selected(config, f"{ROLLOUT}.agent.default_agent_loop") == _SEARCH_LOOP:
+    if selected(config, f"{ROLLOUT}.agent.default_agent_loop") == loop:
         return True
     for file in (*data_files(config, "data.train_files"), *data_files(config, "data.val_files")):
         path = Path(file).expanduser()
         try:
             if "agent_name" in pq.read_schema(path).names:
                 rows: Any = pq.read_table(path, columns=["agent_name"])["agent_name"].unique()
-                if _SEARCH_LOOP in rows.to_pylist():
+                if loop in rows.to_pylist():
                     return True
         except (pa.ArrowException, OSError):  # reported by the checks of files
             continue

@@ -271,6 +271,13 @@ RULES = (
         asked=lambda v: v["ray_kwargs.ray_init.num_gpus"] is not None,
     ),
     Rule(
+        f"{ACTOR}.checkpoint.async_save",
+        lambda v: v[f"{ACTOR}.strategy"] == "megatron",
+        f"has no effect with {{{ACTOR}.strategy}}, but veRL then does not record which checkpoint is the latest; set it to false",
+        level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
         "trainer.val_only",
         lambda v: v["trainer.val_before_train"],
         "with {trainer.val_before_train} the run would train instead of validating; set that to true",

@@ -16,9 +16,10 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT
-from verl_trgrpo.runs.checks.files import needs_critic
+from verl_trgrpo.runs.checks.files import MANAGER, REWARD, columns_of, needs_critic
+from verl_trgrpo.runs.checks.machine import uses_loop
 from verl_trgrpo.runs.checks.rules import Values, filled
-from verl_trgrpo.runs.compose import flat
+from verl_trgrpo.runs.compose import flat, loggers_of
 
 _MODEL = "actor_rollout_ref.model"
 _REF = "actor_rollout_ref.ref"
@@ -26,8 +27,23 @@ _LOSS = f"{ACTOR}.policy_loss"
 _OPTIM = f"{ACTOR}.optim"
 _CORRECTION = "algorithm.rollout_correction"
 _FSDP = ("fsdp", "fsdp2")
-# veRL's estimators that take no standard deviation, or always the same one.
-_WITHOUT_STD = ("gae", "remax", "rloo", "rloo_vectorized", "opo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
+_REWARD_MODEL = "reward.reward_model"
+_PROFILER_STEPS = "global_profiler.steps"
+# Estimators that take no standard deviation, or always the same one, and those that do not discount.
+_WITHOUT_STD = (
+    "gae", "remax", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus", "reinforce_plus_plus_baseline",
+    "optimal_token_baseline", "tir_optimal_token_baseline", "reinforce_rej", "w_reinforce",
+)  # fmt: skip
+_WITHOUT_DISCOUNT = (
+    "grpo", "grpo_vectorized", "grpo_passk", "gdpo", "remax", "rloo", "rloo_vectorized", "opo", "gpg",
+    "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
+    "w_reinforce",
+)  # fmt: skip
+# Losses without a clip range, and those with one that do not clip a second time.
+_WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
+_WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
+# Loggers that show the responses of a validation.
+_TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 # Keys that a message shows, at most.
 _SHOWN = 4
 
@@ -41,12 +57,14 @@ class Switch:
         on: returns True for values with which the settings have an effect.
         otherwise: reason and fix. ``{KEY}`` becomes ``KEY=value``.
         without: patterns of settings among `keys` that are never reported.
+        off: values that ask for nothing, so that they agree with the switch.
     """
 
     keys: tuple[str, ...]
     on: Callable[[Values], Any]
     otherwise: str
     without: tuple[str, ...] = ("*.enable", "*.enabled")
+    off: tuple[Any, ...] = ()
 
     def covers(self, key: str) -> bool:
         """Return True for one of the settings."""
@@ -54,7 +72,7 @@ class Switch:
 
     def findings(self, values: Values, changed: Mapping[str, Any]) -> list[Finding]:
         """Return a warning that names the settings that are set for nothing."""
-        given = [key for key in changed if self.covers(key)]
+        given = [key for key in changed if self.covers(key) and changed[key] not in self.off]
         if not given or self.on(values):
             return []
         shown = ", ".join(f"{key}={as_plain_yaml(changed[key])}" for key in given[:_SHOWN])
@@ -80,12 +98,22 @@ def _is_cosine(values: Values) -> bool:
     return "cosine" in kinds or values[f"{ACTOR}.strategy"] not in _FSDP
 
 
-def _only_with(key: str, *settings: str, value: str | None = None) -> Switch:
+def _validates(values: Values) -> bool:
+    return bool(values["trainer.test_freq"] > 0 or values["trainer.val_before_train"])
+
+
+def _may_use(loop: str) -> Callable[[Values], bool]:
+    """Return a function that is true for runs whose responses may come from an agent loop: by default, or for some rows."""
+    return lambda values: columns_of(values.config, "data.train_files") is None or uses_loop(values.config, loop)
+
+
+def _only_with(key: str, *settings: str, value: str | None = None, off: tuple[Any, ...] = ()) -> Switch:
     """Return the switch of settings that have an effect with one value of `key`, by default true."""
     return Switch(
         settings,
         lambda v: v[key] if value is None else v[key] == value,
         f"has no effect with {{{key}}}; remove it, or set that to {value or 'true'}",
+        off=off,
     )
 
 
@@ -97,13 +125,13 @@ SWITCHES = (
         "have no effect, the run has no critic with {critic.enable} and {algorithm.adv_estimator}; remove them, or set "
         "critic.enable=true",
     ),
-    _only_with("algorithm.use_kl_in_reward", "algorithm.kl_ctrl.*", "algorithm.kl_penalty"),
+    _only_with("algorithm.use_kl_in_reward", "algorithm.kl_ctrl.*", "algorithm.kl_penalty", off=(0,)),
     Switch(
         ("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl"),
         lambda v: v["algorithm.kl_ctrl.type"] == "adaptive" or not v["algorithm.use_kl_in_reward"],
         "has no effect with {algorithm.kl_ctrl.type}; remove it, or set that to adaptive",
     ),
-    _only_with(f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type"),
+    _only_with(f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type", off=(0,)),
     Switch(
         (f"{_REF}.*",),
         _has_reference,
@@ -120,9 +148,17 @@ SWITCHES = (
     _only_with("algorithm.filter_groups.enable", "algorithm.filter_groups.*"),
     Switch(
         ("algorithm.gamma", "algorithm.lam"),
-        lambda v: v["algorithm.adv_estimator"] != "grpo",
+        lambda v: v["algorithm.adv_estimator"] not in _WITHOUT_DISCOUNT,
         "has no effect with {algorithm.adv_estimator}, which does not discount; remove it",
     ),
+    Switch(
+        ("algorithm.lam",),
+        lambda v: v["algorithm.adv_estimator"] != "reinforce_plus_plus",
+        "has no effect with {algorithm.adv_estimator}; remove it",
+    ),
+    _only_with("algorithm.adv_estimator", "algorithm.gdpo_*", value="gdpo"),
+    _only_with("algorithm.adv_estimator", "algorithm.w_reinforce.*", value="w_reinforce"),
+    _only_with("algorithm.adv_estimator", "algorithm.ha_dw.*", value="ha_dw"),
     Switch(
         ("algorithm.norm_adv_by_std_in_grpo",),
         lambda v: v["algorithm.adv_estimator"] not in _WITHOUT_STD,
@@ -143,6 +179,17 @@ SWITCHES = (
         lambda v: v[f"{ACTOR}.clip_ratio_low"] is None or v[f"{ACTOR}.clip_ratio_high"] is None,
         f"has no effect, {{{ACTOR}.clip_ratio_low}} and {{{ACTOR}.clip_ratio_high}} are used; set those",
     ),
+    Switch(
+        (f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
+        lambda v: v[f"{_LOSS}.loss_mode"] not in _WITHOUT_CLIP,
+        f"has no effect with {{{_LOSS}.loss_mode}}, which does not clip; remove it",
+    ),
+    Switch(
+        (f"{ACTOR}.clip_ratio_c",),
+        lambda v: v[f"{_LOSS}.loss_mode"] not in _WITHOUT_DUAL_CLIP,
+        f"has no effect with {{{_LOSS}.loss_mode}}, which has no dual clip; remove it",
+    ),
+    _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.rollout_correction.*", value="bypass_mode"),
     _only_with(f"{ACTOR}.loss_agg_mode", f"{ACTOR}.loss_scale_factor", value="seq-mean-token-sum-norm"),
     _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.clip_cov_*", value="clip_cov"),
     _only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.kl_cov_ratio", f"{_LOSS}.ppo_kl_coef", value="kl_cov"),
@@ -181,7 +228,13 @@ SWITCHES = (
         f"has no effect with {{{ACTOR}.strategy}}; set that to fsdp2, or param_offload=true",
     ),
     Switch(
-        tuple(f"{_MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules", "lora.*")),
+        (f"{ACTOR}.fsdp_config.param_offload", f"{ACTOR}.fsdp_config.optimizer_offload"),
+        lambda v: v[f"{ACTOR}.strategy"] != "fsdp2" or not v[f"{ACTOR}.fsdp_config.offload_policy"],
+        f"has no effect with {{{ACTOR}.fsdp_config.offload_policy}}, which moves both; remove it",
+    ),
+    Switch(
+        (f"{ROLLOUT}.layered_summon",
+         *(f"{_MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules", "lora.*"))),
         _has_lora,
         f"has no effect with {{{_MODEL}.lora_rank}}; remove it, or set that to the rank of a LoRA adapter",
     ),
@@ -189,6 +242,31 @@ SWITCHES = (
     _only_with(f"{_MODEL}.tiled_mlp.enabled", f"{_MODEL}.tiled_mlp.*"),
     _only_with(f"{_MODEL}.mtp.enable", f"{_MODEL}.mtp.*"),
     _only_with(f"{ACTOR}.fsdp_config.qat.enable", f"{ACTOR}.fsdp_config.qat.*"),
+    Switch(
+        (f"{ROLLOUT}.cudagraph_capture_sizes",),
+        lambda v: not v[f"{ROLLOUT}.enforce_eager"],
+        f"has no effect with {{{ROLLOUT}.enforce_eager}}; remove it, or set that to false",
+    ),
+    Switch(
+        (f"{ROLLOUT}.checkpoint_engine.backend",),
+        lambda v: v["trainer.v1.trainer_mode"] == "separate_async",
+        "has no effect with {trainer.v1.trainer_mode}, where weights go through shared memory; remove it",
+    ),
+    Switch(
+        (f"{ROLLOUT}.val_kwargs.top_p", f"{ROLLOUT}.val_kwargs.top_k"),
+        lambda v: v[f"{ROLLOUT}.val_kwargs.temperature"] > 0,
+        f"has no effect, {{{ROLLOUT}.val_kwargs.temperature}} makes validation greedy; remove it, or set that to 1.0",
+    ),
+    Switch(
+        (f"{ROLLOUT}.custom.search.*",),
+        _may_use("trgrpo_search"),
+        f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and no row that names another; set agent=search_tags",
+    ),
+    Switch(
+        (f"{ROLLOUT}.custom.igrpo.*",),
+        _may_use("trgrpo_igrpo"),
+        f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and no row that names another; set agent=igrpo",
+    ),
     _only_with(f"{ROLLOUT}.prometheus.enable", f"{ROLLOUT}.prometheus.*"),
     _only_with(f"{ROLLOUT}.disaggregation.enabled", f"{ROLLOUT}.disaggregation.*"),
     Switch(
@@ -197,13 +275,89 @@ SWITCHES = (
         f"has no effect with {{{ROLLOUT}.trace.backend}}; remove it, or set that",
         without=(f"{ROLLOUT}.trace.backend",),
     ),
-    _only_with("reward.reward_model.enable", "reward.reward_model.*"),
+    _only_with(f"{_REWARD_MODEL}.enable", f"{_REWARD_MODEL}.*"),
+    Switch(
+        (f"{_REWARD_MODEL}.n_gpus_per_node", f"{_REWARD_MODEL}.nnodes"),
+        lambda v: v[f"{_REWARD_MODEL}.enable_resource_pool"] or not v[f"{_REWARD_MODEL}.enable"],
+        f"has no effect with {{{_REWARD_MODEL}.enable_resource_pool}}, it shares the GPUs of the policy; set that to true",
+    ),
+    Switch(
+        ("reward.sandbox_fusion.*",),
+        lambda v: v["reward.sandbox_fusion.url"] and not v[f"{REWARD}.path"],
+        f"has no effect with {{reward.sandbox_fusion.url}} and {{{REWARD}.path}}, veRL's own rewards alone use it; remove it, or "
+        "set those to an address and null",
+    ),
+    Switch(
+        (f"{REWARD}.name", f"{REWARD}.reward_kwargs.*"),
+        lambda v: v[f"{REWARD}.path"],
+        f"has no effect with {{{REWARD}.path}}; set that to the file of the function",
+    ),
+    Switch(
+        (f"{MANAGER}.module.path",),
+        lambda v: v[f"{MANAGER}.source"] == "importlib",
+        f"has no effect with {{{MANAGER}.source}}; remove it, or set that to importlib",
+    ),
+    Switch(
+        (f"{MANAGER}.module.name",),
+        lambda v: False,
+        f"has no effect, veRL takes the class that {{{MANAGER}.name}} names; set that",
+    ),
+    Switch(
+        ("data.custom_cls.name",),
+        lambda v: v["data.custom_cls.path"],
+        "has no effect with {data.custom_cls.path}; set that to the file of the class",
+    ),
+    Switch(
+        ("data.seed",),
+        lambda v: v["data.shuffle"],
+        "has no effect with {data.shuffle}, prompts keep the order of the files; remove it, or set that to true",
+    ),
     _only_with("distillation.enabled", "distillation.*"),
     _only_with("data.filter_overlong_prompts", "data.filter_overlong_prompts_workers"),
     Switch(
         ("trainer.max_actor_ckpt_to_keep", "trainer.default_hdfs_dir", f"{ACTOR}.checkpoint.save_contents"),
         lambda v: v["trainer.save_freq"] > 0,
         "has no effect with {trainer.save_freq}, no checkpoint is saved; remove it, or set that to a number of steps",
+    ),
+    Switch(
+        ("trainer.max_actor_ckpt_to_keep", "trainer.max_critic_ckpt_to_keep"),
+        lambda v: not v["trainer.remove_previous_ckpt_in_save"],
+        "has no effect with {trainer.remove_previous_ckpt_in_save}, one checkpoint is kept; remove one of them",
+    ),
+    Switch(
+        (f"{ACTOR}.checkpoint.load_contents", "trainer.del_local_ckpt_after_load"),
+        lambda v: v["trainer.resume_mode"] != "disable",
+        "has no effect with {trainer.resume_mode}, nothing is loaded; remove it",
+    ),
+    Switch(
+        (f"{ROLLOUT}.val_kwargs.*", "data.val_max_samples", "data.val_batch_size", "trainer.validation_data_dir",
+         "trainer.log_val_generations"),
+        _validates,
+        "has no effect with {trainer.test_freq} and {trainer.val_before_train}, the run does not validate; set one of them",
+    ),
+    Switch(
+        ("trainer.log_val_generations",),
+        lambda v: any(name in _TABLES for name in loggers_of(v.config)) or not _validates(v),
+        f"has no effect with {{trainer.logger}}, of which none shows responses ({', '.join(_TABLES)} do); add one, or set "
+        "trainer.validation_data_dir",
+    ),
+    Switch(
+        ("global_profiler.*", "*.profiler.*"),
+        lambda v: v[_PROFILER_STEPS] is not None,
+        f"has no effect with {{{_PROFILER_STEPS}}}, nothing is profiled; remove it, or set that to a list of steps",
+        without=(),
+    ),
+    _only_with("skip.rollout_tq.enable", "skip.rollout_tq.*"),
+    Switch(
+        ("skip.rollout.*", "skip.async_rollout.*"),
+        lambda v: False,
+        "has no effect, veRL's v1 trainer reads skip.rollout_tq; set its keys",
+        without=(),
+    ),
+    Switch(
+        ("trainer.v1.sampler.max_off_policy_threshold", "trainer.v1.sampler.max_off_policy_strategy"),
+        lambda v: v["trainer.v1.trainer_mode"] != "sync",
+        "has no effect with {trainer.v1.trainer_mode}, whose responses are never of older weights; remove it",
     ),
     Switch(
         ("trainer.resume_from_path",),
