@@ -64,6 +64,37 @@ def test_a_checkpoint_has_to_hold_what_the_run_loads(tmp_path, name):
     assert resume_findings(config_of(tmp_path / "other", **changes, **path)) == [finding]
 
 
+@pytest.fixture
+def of_a_model(tmp_path):
+    """A checkpoint of a model with hidden size 64, and the run that saved it, whose model has it, too."""
+    checkpoint = save_checkpoint(tmp_path, 2, ranks=2)
+    for directory in (tmp_path / "model", checkpoint / "actor" / "huggingface"):
+        directory.mkdir()
+        (directory / "config.json").write_text('{"model_type": "qwen2", "hidden_size": 64, "use_cache": false}')
+    return checkpoint, {"actor_rollout_ref.model.path": str(tmp_path / "model")}
+
+
+def test_a_checkpoint_of_another_model_is_an_error(tmp_path, of_a_model):
+    checkpoint, run = of_a_model
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen2", "hidden_size": 64, "use_cache": true}')
+    assert checkpoint_findings(checkpoint, config_of(tmp_path, **run)) == []
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen2", "text_config": {"hidden_size": 96}}')
+    [finding] = checkpoint_findings(checkpoint, config_of(tmp_path, **run))
+    assert (finding.where, finding.level) == ("actor_rollout_ref.model.path", ERROR)
+    assert "hidden_size 64 there, 96 here" in finding.message and "model_type" not in finding.message
+
+
+def test_a_checkpoint_with_another_lora_adapter_is_an_error(tmp_path, of_a_model):
+    checkpoint, run = of_a_model
+    (checkpoint / "actor" / "lora_train_meta.json").write_text('{"r": 16, "lora_alpha": 32}')
+    rank = "actor_rollout_ref.model.lora_rank"
+    for asked in (0, 8):
+        [finding] = checkpoint_findings(checkpoint, config_of(tmp_path, **run, **{rank: asked}))
+        assert (finding.where, finding.level) == (rank, ERROR)
+        assert f"{rank}={asked}" in finding.message and "16" in finding.message
+    assert checkpoint_findings(checkpoint, config_of(tmp_path, **run, **{rank: 16})) == []
+
+
 def test_a_checkpoint_that_holds_everything_is_fine(tmp_path):
     checkpoint = save_checkpoint(tmp_path, 2, ranks=2)
     config = config_of(tmp_path)

@@ -15,13 +15,19 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
-from verl_trgrpo.runs.checks.files import RESUME_PATH, needs_critic
+from verl_trgrpo.runs.checks.files import CRITIC, MODEL, RESUME_PATH, decoder_value, needs_critic
 from verl_trgrpo.runs.compose import selected
 
 _GPUS = "trainer.n_gpus_per_node"
 # Kinds of content, and the names of their shards.
 _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 _LOST = {"optimizer": "the optimizer starts anew", "extra": "the learning-rate schedule and random state start over"}
+# Figures of a model's config.json that the shapes of its weights depend on, and veRL's record of a LoRA adapter.
+_SHAPES = (
+    "model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "head_dim",
+)  # fmt: skip
+_LORA_RECORD = "lora_train_meta.json"
 # Strategies that save one shard of each kind per rank, with their FSDP version where it is fixed.
 _SHARDED: dict[Any, int | None] = {"fsdp": 1, "fsdp2": 2, "fsdp_turbo": None, "veomni": None}
 
@@ -78,7 +84,8 @@ def checkpoint_findings(checkpoint: Path, config: DictConfig) -> list[Finding]:
         if strategy == "megatron":
             findings += _megatron_findings(checkpoint / name, section, config)
         elif strategy in _SHARDED:
-            findings += _sharded_findings(checkpoint / name, section, config)
+            other = _other_model_findings(checkpoint / name, section, config)
+            findings += other or _sharded_findings(checkpoint / name, section, config)
         else:
             key = f"{section}.strategy"
             message = f"{key}={strategy}: how it saves checkpoints is not known here, so {checkpoint} was not checked"
@@ -174,6 +181,28 @@ def _sharded_findings(directory: Path, section: str, config: DictConfig) -> list
             fix = f"; add {kind}" if kind in held else ""
             findings.append(Finding.warning(load_key, f"{lead}: lacks {kind}, so {lost} in the resumed run{fix}"))
     return findings
+
+
+def _other_model_findings(directory: Path, section: str, config: DictConfig) -> list[Finding]:
+    """Check that the weights of a checkpoint have the shapes of the run's model, with its LoRA adapter."""
+    key = CRITIC if section == "critic" else MODEL
+    saved, own = (read_json(place / "config.json") for place in (directory / "huggingface", _local_path(config, key)))
+    pairs = {name: (decoder_value(saved, name), decoder_value(own, name)) for name in _SHAPES}
+    if differing := [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]:
+        figures = ", ".join(f"{name} {pairs[name][0]} there, {pairs[name][1]} here" for name in differing)
+        message = f"{key}={selected(config, key)}: {directory} was saved from another model ({figures}); use that model"
+        return [Finding.error(key, message)]
+    model = key.rpartition(".")[0]
+    ranks = [rank for name in ("lora.rank", "lora_rank") if (rank := selected(config, f"{model}.{name}"))]
+    rank, found = next(iter(ranks), 0), read_json(directory / _LORA_RECORD).get("r")
+    if found is None or found == rank or selected(config, f"{model}.lora_adapter_path"):
+        return []
+    message = f"{model}.lora_rank={rank}: {directory} holds a LoRA adapter of rank {found}; set it to that"
+    return [Finding.error(f"{model}.lora_rank", message)]
+
+
+def _local_path(config: DictConfig, key: str) -> Path:
+    return Path(str(selected(config, key))).expanduser()
 
 
 def _megatron_findings(directory: Path, section: str, config: DictConfig) -> list[Finding]:

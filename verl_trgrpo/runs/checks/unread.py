@@ -58,7 +58,7 @@ _OTHER_CLASSES = ("RayPPOTrainer", "AsyncRolloutRequest")
 _EXEMPT = (
     "*_target_", "model_engine", "hydra.*", "*profiler*", "ray_kwargs.*", "transfer_queue.*", "*engine_kwargs*", "*override_*",
     "*turbo_config*", "*apply_chat_template_kwargs*", "*sampler_kwargs*", "*reward_kwargs*", "*.rollout.custom.*", "*.shaping.*",
-    "*.grad_clip", "custom_reward_function.*", "reward_model.*", "sandbox_fusion.*", "*.mm_processor_kwargs*",
+    "*.model.lora.*", "*.grad_clip", "custom_reward_function.*", "reward_model.*", "sandbox_fusion.*", "*.mm_processor_kwargs*",
 )  # fmt: skip
 
 
