@@ -25,7 +25,8 @@ def run_dir(tmp_path_factory):
         f"data.train_files={directory}/data/train.parquet", f"data.val_files={directory}/data/test.parquet",
         f"actor_rollout_ref.model.path={CHECKPOINT}", "data.train_batch_size=4", f"{ACTOR}.ppo_mini_batch_size=4",
         f"{ACTOR}.ppo_micro_batch_size_per_gpu=8", "actor_rollout_ref.rollout.n=8",
-        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16", "trainer.total_training_steps=2",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=16",
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=16", "trainer.total_training_steps=2",
         "trainer.val_before_train=false", "trainer.test_freq=-1", f"trainer.default_local_dir={run_dir}",
         f"trainer.rollout_data_dir={run_dir}/rollouts",
     ]  # fmt: skip
