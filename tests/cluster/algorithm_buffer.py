@@ -37,11 +37,12 @@ class AlgorithmBuffer:
         from verl.utils.config import omega_conf_to_dataclass
         from verl.workers import engine_workers
 
-        from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings
+        from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, verl_defaults
         from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
 
         config = self._start.copy()
         OmegaConf.set_struct(config, False)
+        config.actor_rollout_ref.actor.policy_loss = verl_defaults().actor_rollout_ref.actor.policy_loss
         for key, value in algorithm_settings(*choices).items():
             OmegaConf.update(config, key, value, force_add=True)
         # The start has resolved what the buffer takes from the algorithm.

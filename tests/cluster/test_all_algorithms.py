@@ -39,7 +39,8 @@ def trained(tiny_run, tmp_path_factory):
     plan.write_text(json.dumps([choice for choice in TRAINED for _ in range(2)]))
     sampler = "trainer.v1.sampler"
     arguments = [
-        *overrides(tiny_run, run_dir, 2 * len(TRAINED)), "algorithm=grpo",
+        # Its options wrap a method of the worker when the worker builds them, for all that follow.
+        "algorithm=lopti", *overrides(tiny_run, run_dir, 2 * len(TRAINED))[1:],
         # Two updates per step, and the log-probabilities of a reference model for whatever asks for them.
         "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.actor.use_kl_loss=true",
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",

@@ -181,6 +181,7 @@ def kind_of(word):
         "loss": settings[f"{LOSS}.loss_mode"] not in ("vanilla", "tr_grpo"),
         "estimator": settings["algorithm.adv_estimator"] != "grpo",
         "weights": settings.get(f"{LOSS}.shaping.name", "uniform") != "uniform",
+        "update": any(key.startswith((f"{LOSS}.lopti.", f"{LOSS}.nthr.")) for key in settings),
     }
     return ", ".join(kind for kind, changed in changes.items() if changed) or "settings"
 
