@@ -1,5 +1,7 @@
 """The estimators as veRL calls them: through its own compute_advantage, with options from its configuration."""
 
+import statistics
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,15 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
-from verl_trgrpo.core import DifficultyOptions, difficulty_weighted_advantages, rejection_advantages
+from tests.conftest import composed
+from verl_trgrpo.core import (
+    DifficultyOptions,
+    constrained_advantages,
+    decoupled_advantages,
+    difficulty_weighted_advantages,
+    rejection_advantages,
+)
+from verl_trgrpo.verl_plugin.advantage_estimator import label_with
 
 UIDS = ["a", "b", "c", "a", "b", "c"]
 SCORES = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0]
@@ -21,10 +31,10 @@ def rewards_of(scores):
     return rewards
 
 
-def advantages_of(estimator, config, scores=SCORES):
+def advantages_of(estimator, config, scores=SCORES, uids=UIDS, mask=MASK):
     data = DataProto.from_dict(
-        {"token_level_rewards": rewards_of(scores), "response_mask": MASK},
-        {"uid": np.array(UIDS, dtype=object)},
+        {"token_level_rewards": rewards_of(scores)[:, : mask.shape[1]], "response_mask": mask},
+        {"uid": np.array(uids, dtype=object)},
     )
     compute_advantage(data, adv_estimator=estimator, config=config)
     assert data.batch["returns"] is not None
@@ -54,3 +64,58 @@ def test_ha_dw_remembers_the_batches_before(monkeypatch):
     assert torch.equal(advantages_of("ha_dw", config, second_scores), second)
     fresh, _ = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options)
     assert not torch.equal(second, fresh)
+
+
+def labelled(parts):
+    return [label_with(uid, each) for uid, each in zip(UIDS, parts, strict=True)]
+
+
+def test_gdpo_and_constraints_find_each_row_s_parts_in_its_label(monkeypatch):
+    monkeypatch.setattr(get_adv_estimator_fn("constrained_grpo"), "state", {"multipliers": {"long": 0.5}})
+    long = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
+    labels = labelled([{"acc": score, "long": cost} for score, cost in zip(SCORES, long, strict=True)])
+    algorithm = composed(["algorithm=gdpo", "algorithm.gdpo_reward_keys=[acc,long]"]).config.algorithm
+    rewards = torch.tensor([SCORES, long], dtype=torch.float64).T
+    expected = decoupled_advantages(rewards, MASK, UIDS, (1.0, 1.0))
+    assert torch.equal(advantages_of("tr_gdpo", algorithm, uids=labels), expected)
+    algorithm = composed(
+        ["algorithm=constrained_grpo", "algorithm.constrained_grpo.costs=[{name: long, limit: 0.1}]"]
+    ).config.algorithm
+    expected = constrained_advantages(rewards_of(SCORES), rewards[:, 1:], MASK, UIDS, [0.5])
+    assert torch.equal(advantages_of("constrained_grpo", algorithm, uids=labels), expected)
+    assert get_adv_estimator_fn("constrained_grpo").state["multipliers"]["long"] == pytest.approx(
+        0.5 + 0.1 * (0.5 - 0.1)
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["gdpo", "constrained_grpo"])
+def test_parts_that_are_missing_are_named(algorithm):
+    config = composed([f"algorithm={algorithm}"]).config.algorithm
+    with pytest.raises(ValueError, match=r"(acc, format_ok|cut_off) .*returns polite$"):
+        advantages_of(config.adv_estimator, config, uids=labelled([{"polite": 1.0}] * 6))
+    with pytest.raises(ValueError, match=r"trainer\.v1\.sampler"):
+        advantages_of(config.adv_estimator, config)
+
+
+def shares_of_long_answers(algorithm, monkeypatch):
+    """Train the log-odds of a long answer, which is right more often than a short one, by the estimator's advantages."""
+    monkeypatch.setattr(get_adv_estimator_fn("constrained_grpo"), "state", {})
+    costs = "algorithm.constrained_grpo.costs=[{name: response_length, above: 1, limit: 0.2}]"
+    config = composed([f"algorithm={algorithm}", *([costs] if "constrained" in algorithm else [])]).config.algorithm
+    generator, log_odds, shares = torch.Generator().manual_seed(0), torch.tensor(0.0), []
+    for _ in range(400):
+        long = torch.rand(64, generator=generator) < log_odds.sigmoid()
+        right = (torch.rand(64, generator=generator) < torch.where(long, 0.8, 0.3)).float()
+        mask = torch.stack([torch.ones(64), long.float()], dim=1)
+        labels = [label_with(str(i // 8), {"response_length": 1.0 + float(one)}) for i, one in enumerate(long)]
+        uids = labels if algorithm == "constrained_grpo" else [str(i // 8) for i in range(64)]
+        advantages = advantages_of(config.adv_estimator, config, uids=uids, mask=mask, scores=right.tolist())
+        log_odds = log_odds + 0.3 * (advantages[:, 0] * (long.float() - log_odds.sigmoid())).mean()
+        shares.append(long.float().mean().item())
+    return shares
+
+
+def test_a_limit_on_long_answers_holds_where_the_reward_prefers_them(monkeypatch):
+    assert statistics.fmean(shares_of_long_answers("grpo", monkeypatch)[200:]) > 0.9
+    # The multiplier swings about its final value, and the share about the limit.
+    assert 0.05 < statistics.fmean(shares_of_long_answers("constrained_grpo", monkeypatch)[200:]) < 0.25

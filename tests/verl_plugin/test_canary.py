@@ -15,6 +15,7 @@ from verl.utils.import_utils import load_class_from_fqn
 from verl_trgrpo.runs.checks.types import NAMES
 
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
+STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 BATCH_UPDATES = "verl_trgrpo/verl_plugin/train_mini_batch.py"
@@ -35,6 +36,8 @@ CALLED = {
     "verl.workers.engine.BaseEngine.lr_scheduler_step": (("self",), BATCH_UPDATES),
     "verl.workers.engine.BaseEngine.get_data_parallel_group": (("self",), BATCH_UPDATES),
     "verl.utils.tensordict_utils.get_tensordict": (("tensor_dict", "non_tensor_dict"), BATCH_UPDATES),
+    "verl.trainer.ppo.core_algos.get_adv_estimator_fn": (("name_or_enum",), STATE),
+    "verl.utils.checkpoint.checkpoint_manager.find_latest_ckpt_path": (("path",), STATE),
     "verl.workers.engine.FSDPEngineWithLMHead._build_fsdp_module": (("self", "module"), PRIVATE_ENGINE),
     "verl.workers.engine_workers.initialize_global_process_group_ray": (("backend",), PRIVATE_ENGINE),
     "verl.trainer.ppo.core_algos.register_policy_loss": (("name",), "verl_trgrpo/verl_plugin/policy_loss.py"),
@@ -150,6 +153,26 @@ def test_keys_of_the_queue_begin_with_the_group():
 
     source = inspect.getsource(agent_loop_tq)
     assert 'f"{uid}_{session_id}_{i}"' in source, f"keys of the TransferQueue have another form; see {V1_TRAINER}"
+
+
+def test_an_estimator_gets_the_field_that_the_buffer_writes_the_parts_of_the_reward_to():
+    from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
+
+    source = inspect.getsource(trainer_base.PPOTrainer._compute_advantage)
+    text = 'non_tensor_batch["uid"] = np.array(data.batch.pop("uid")'
+    assert text in source, f"veRL hands its estimators another field than uid; see {V1_TRAINER}"
+    assert '"response_len": response_len' in inspect.getsource(agent_loop_tq), f"tags have changed; see {V1_TRAINER}"
+
+
+def test_the_trainer_tells_a_callback_of_each_checkpoint():
+    callbacks = pytest.importorskip("verl.trainer.ppo.checkpoint_callback", reason="veRL 0.9.0 has none")
+    from verl.trainer.ppo.v1 import trainer_base
+
+    taken = inspect.signature(callbacks.CheckpointCallback.on_save).parameters
+    assert {"trainer", "global_step", "checkpoint_dir", "async_save"} <= {*taken}, f"on_save has changed; see {STATE}"
+    built = inspect.getsource(trainer_base.PPOTrainer.__init__)
+    # An empty state has to be restored before the first batch.
+    assert "build_checkpoint_callback(config)" in built, f"the trainer builds its callback elsewhere; see {STATE}"
 
 
 def test_the_single_turn_loop_has_what_its_heir_reads():

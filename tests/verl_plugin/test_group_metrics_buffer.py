@@ -52,9 +52,8 @@ def test_failed_groups_are_refilled_as_in_stock_verl():
 def test_the_success_rate_is_computed_only_for_a_shaping_that_takes_it():
     name = "actor_rollout_ref.actor.policy_loss.shaping.name=tests.verl_plugin.input_shapings.hard_prompts"
     own = ["algorithm=tr_grpo", "shaping=custom", name]
-    assert [build(given).correct_from for given in ([], ["algorithm=grpo"], own)] == [None, None, 1.0]
-    given = [*own, "trainer.v1.sampler.sampler_kwargs.correct_from=0.5"]
-    assert build(given).correct_from == build(given, "separate_async").correct_from == 0.5
+    asked = [bool(build(given).sampler_kwargs.success_rate) for given in ([], ["algorithm=grpo"], own)]
+    assert asked == [False, False, True]
 
 
 def test_the_success_rate_is_the_share_of_right_responses_of_the_group():

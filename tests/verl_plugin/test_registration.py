@@ -50,6 +50,8 @@ ALGORITHMS = {
     "dapo": GRPO | CLIP_HIGHER,
     "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
     "ha_dw": GRPO | {"estimator": "ha_dw"},
+    "gdpo": GRPO | {"estimator": "tr_gdpo"},
+    "constrained_grpo": GRPO | {"estimator": "constrained_grpo"},
     "tepo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0)},
     "w_reinforce": GRPO | {"estimator": "w_reinforce"},
     "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,

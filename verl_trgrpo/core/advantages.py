@@ -108,7 +108,7 @@ def group_relative_advantages(
         ValueError: shapes that do not agree.
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
-    return _at_valid_tokens(_normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
+    return at_valid_tokens(normalized_in_groups(returns, groups, epsilon, normalize_by_std), response_mask)
 
 
 @torch.no_grad()
@@ -127,7 +127,7 @@ def rejection_advantages(
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     lowest, highest = _group_extremes(returns, groups)
-    return _at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
+    return at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
 
 
 def expected_accuracy(
@@ -187,18 +187,18 @@ def difficulty_weighted_advantages(
         the advantages, and the history for the next batch (see ``expected_accuracy``).
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
-    advantages = _normalized_in_groups(returns, groups, epsilon, normalize_by_std)
+    advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
     # veRL fills a batch up with empty responses, each in its own group, which are not the policy's.
     present = response_mask.bool().any(dim=-1).double()
     if not present.any():
-        return _at_valid_tokens(advantages, response_mask), list(history)
+        return at_valid_tokens(advantages, response_mask), list(history)
     right = torch.where(returns >= options.correct_from, present, 0.0)
     zeros = right.new_zeros(int(groups.max()) + 1)
     sizes = zeros.index_add(0, groups, present).clamp(min=1)
     success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
     expected, following = expected_accuracy(history, float(right.sum() / present.sum()), options)
     weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
-    return _at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), following
+    return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), following
 
 
 @torch.no_grad()
@@ -219,7 +219,7 @@ def outcome_advantages(
     returns, _ = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = torch.where(returns >= options.correct_from, options.positive, -1.0).to(returns.dtype)
     # A reward that is not finite is neither right nor wrong; the loss refuses NaN, as with the other estimators.
-    return _at_valid_tokens(torch.where(returns.isfinite(), advantages, torch.nan), response_mask)
+    return at_valid_tokens(torch.where(returns.isfinite(), advantages, torch.nan), response_mask)
 
 
 def _grouped_returns(
@@ -236,13 +236,17 @@ def _grouped_returns(
     returns = token_level_rewards.sum(dim=-1)
     if not returns.is_floating_point():
         returns = returns.float()
+    return returns, group_numbers(index).to(returns.device)
+
+
+def group_numbers(index: Sequence[Hashable] | np.ndarray | torch.Tensor) -> torch.Tensor:
+    """Return the number of the group of each label, (batch,) long, counted from 0 in order of first appearance."""
     labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else index
-    numbers: dict[Hashable, int] = {}  # in order of first appearance
-    groups = torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
-    return returns, groups.to(returns.device)
+    numbers: dict[Hashable, int] = {}
+    return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
 
 
-def _at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
+def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:
     """Spread (batch,) scalars to (batch, response_length): the row's scalar where the mask is set, 0 elsewhere."""
     if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
         return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
@@ -256,7 +260,7 @@ def _group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.
     return lowest, zeros.scatter_reduce(0, groups, returns.double(), "amax", include_self=False)
 
 
-def _normalized_in_groups(
+def normalized_in_groups(
     returns: torch.Tensor, groups: torch.Tensor, epsilon: float, normalize_by_std: bool
 ) -> torch.Tensor:
     """Return the (batch,) group-relative advantages of (batch,) returns; the statistics are taken in float64."""

@@ -2,7 +2,9 @@
 
 ``tr_grpo`` is GRPO's, vectorised and exact for equal rewards; ``reinforce_rej`` drops groups of equal rewards;
 ``ha_dw`` weights advantages by difficulty, with options from ``algorithm.ha_dw``; ``w_reinforce`` uses right and wrong only,
-with options from ``algorithm.w_reinforce``.
+with options from ``algorithm.w_reinforce``. ``tr_gdpo`` is GDPO with veRL's options ``algorithm.gdpo_reward_keys`` and
+``gdpo_reward_weights``, and ``constrained_grpo`` has its options at ``algorithm.constrained_grpo``; these two read the parts of
+the reward from the labels that ``group_metrics_buffer`` writes, since veRL's v1 trainer hands an estimator the score alone.
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
 (veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
@@ -14,24 +16,33 @@ that handles several trajectories per session. Choose ``algorithm.adv_estimator=
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from verl_trgrpo.core import (
+    ConstraintOptions,
     DifficultyOptions,
     OutcomeOptions,
+    RewardWeights,
+    constrained_advantages,
+    decoupled_advantages,
     difficulty_weighted_advantages,
+    dual_ascent,
     group_relative_advantages,
     outcome_advantages,
+    part_values,
     rejection_advantages,
 )
 
 
-class Batch(NamedTuple):
+@dataclass(frozen=True)
+class Batch:
     """Hold what veRL hands to an estimator; see the module."""
 
     rewards: torch.Tensor
@@ -46,8 +57,43 @@ class Batch(NamedTuple):
 
     def options(self, name: str) -> dict[str, Any]:
         """Return the options of an estimator in veRL's ``algorithm`` node, unchecked."""
-        given = (self.config.get(name) if self.config is not None else None) or {}
-        return {key: value for key, value in given.items() if key != "_target_"}
+        return without_target((self.config.get(name) if self.config is not None else None) or {})
+
+    def groups_and_parts(self) -> tuple[list[str], list[dict[str, float]], torch.Tensor]:
+        """Return each row's group, the reward's parts of the rows that have tokens, and which rows these are, (batch,) bool.
+
+        Raises:
+            ValueError: a row with tokens has a plain label.
+        """
+        labels = [split_label(label) for label in self.index.tolist()]
+        # veRL fills a batch up with empty rows.
+        present = self.mask.bool().any(dim=-1)
+        found = [parts for (_, parts), real in zip(labels, present.tolist(), strict=True) if real]
+        parts = [each for each in found if each is not None]
+        if len(parts) < len(found):
+            raise ValueError(
+                f"adv_estimator={self.config.get('adv_estimator')}: the parts of the reward are missing; this project's replay "
+                "buffer hands them on, see trainer.v1.sampler in verl_trgrpo/config/run_defaults.yaml"
+            )
+        return [group for group, _ in labels], parts, present
+
+
+def without_target(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section of the configuration without the class that veRL builds from it."""
+    return {key: value for key, value in options.items() if key != "_target_"}
+
+
+def label_with(group: str, parts: Mapping[str, float]) -> str:
+    """Return a label of one row, from which ``split_label`` has its group and the parts of its reward again."""
+    return json.dumps({"group": group, "parts": parts})
+
+
+def split_label(label: str) -> tuple[str, dict[str, float] | None]:
+    """Return the group of a row and the parts of its reward; None for a label that is a group's alone, as veRL's are."""
+    if not label.startswith("{"):
+        return label, None
+    content = json.loads(label)
+    return content["group"], content["parts"]
 
 
 class Estimator:
@@ -58,10 +104,17 @@ class Estimator:
     Args:
         compute: returns the advantages of a batch.
         remembers: `compute` changes the state, whose values JSON can hold.
+        reads_parts: `compute` needs labels from ``label_with``.
     """
 
-    def __init__(self, compute: Callable[[Batch, dict[str, Any]], torch.Tensor], remembers: bool = False) -> None:
+    def __init__(
+        self,
+        compute: Callable[[Batch, dict[str, Any]], torch.Tensor],
+        remembers: bool = False,
+        reads_parts: bool = False,
+    ) -> None:
         self.remembers = remembers
+        self.reads_parts = reads_parts
         self.state: dict[str, Any] = {}
         self._compute = compute
 
@@ -108,7 +161,56 @@ def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     return advantages
 
 
+def _tr_gdpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
+    config = batch.config
+    options = RewardWeights(config.get("gdpo_reward_keys") or (), config.get("gdpo_reward_weights") or ())
+    groups, parts, present = batch.groups_and_parts()
+    rewards = batch.rewards.new_zeros(len(groups), len(options.names), dtype=torch.float64)
+    rewards[present] = part_values(parts, options.names, rewards.device)
+    return decoupled_advantages(
+        rewards, batch.mask, groups, options.weights, batch.epsilon, normalize_by_std=batch.normalizes_by_std
+    )
+
+
+def _constrained_grpo(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
+    options = ConstraintOptions(**batch.options("constrained_grpo"))
+    groups, parts, present = batch.groups_and_parts()
+    costs = batch.rewards.new_zeros(len(groups), len(options.costs), dtype=torch.float64)
+    costs[present] = options.values(parts, costs.device)
+    multipliers = options.multipliers(state)
+    advantages = constrained_advantages(
+        batch.rewards,
+        costs,
+        batch.mask,
+        groups,
+        list(multipliers.values()),
+        options.reward_weight,
+        batch.epsilon,
+        batch.normalizes_by_std,
+    )
+    if parts:
+        means = costs[present].mean(dim=0).tolist()
+        state["multipliers"] = {
+            cost.name: dual_ascent(multipliers[cost.name], mean, cost.limit, options.lr)
+            for cost, mean in zip(options.costs, means, strict=True)
+        }
+    return advantages
+
+
+def constraint_metrics(
+    options: ConstraintOptions, parts: Sequence[Mapping[str, float]], state: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return the mean of each cost in a batch, and the multiplier that it has in this batch's advantages."""
+    means = dict(zip(options.multipliers(state), options.values(parts).mean(dim=0).tolist(), strict=True))
+    metrics = {f"critic/cost/{name}/mean": mean for name, mean in means.items()}
+    return metrics | {
+        f"critic/cost/{name}/multiplier": multiplier for name, multiplier in options.multipliers(state).items()
+    }
+
+
 register_adv_est("tr_grpo")(Estimator(_tr_grpo))
 register_adv_est("reinforce_rej")(Estimator(_reinforce_rej))
 register_adv_est("w_reinforce")(Estimator(_w_reinforce))
 register_adv_est("ha_dw")(Estimator(_ha_dw, remembers=True))
+register_adv_est("tr_gdpo")(Estimator(_tr_gdpo, reads_parts=True))
+register_adv_est("constrained_grpo")(Estimator(_constrained_grpo, remembers=True, reads_parts=True))

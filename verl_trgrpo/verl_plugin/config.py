@@ -1,7 +1,6 @@
 """Define this project's options in veRL's configuration, and read them and the reward function from a run's configuration.
 
-The options are at ``actor_rollout_ref.actor.policy_loss`` and, for the estimators ``ha_dw`` and ``w_reinforce``, at
-``algorithm``.
+The options are at ``actor_rollout_ref.actor.policy_loss`` and, for the estimators, at ``algorithm``.
 """
 
 from __future__ import annotations
@@ -19,11 +18,13 @@ from verl.workers.config import PolicyLossConfig
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.core import (
     ClipRange,
+    ConstraintOptions,
     DifficultyOptions,
     HighEntropyClip,
     LoptiOptions,
     NTHROptions,
     OutcomeOptions,
+    RewardWeights,
     TokenWeighting,
 )
 from verl_trgrpo.verl_plugin import LOSS_MODES, WEIGHTED, WITHOUT_WEIGHTS
@@ -94,7 +95,7 @@ def weighted_loss_mode(name: str) -> str:
 
 @dataclass
 class EstimatorAlgoConfig(AlgoConfig):
-    """Extend veRL's ``algorithm`` node by the options of the estimators ``ha_dw`` and ``w_reinforce``.
+    """Extend veRL's ``algorithm`` node by the options of the estimators of this project.
 
     The configuration's ``_target_`` names it, so that wrong values are found when a configuration is validated; the
     estimators read the node itself.
@@ -102,10 +103,19 @@ class EstimatorAlgoConfig(AlgoConfig):
     Args:
         ha_dw: options of ``adv_estimator: ha_dw``; None means the defaults.
         w_reinforce: options of ``adv_estimator: w_reinforce``; None means the defaults.
+        constrained_grpo: options of ``adv_estimator: constrained_grpo``.
+
+    Raises:
+        ValueError: veRL's own ``gdpo_reward_keys`` and ``gdpo_reward_weights`` do not fit ``adv_estimator: tr_gdpo``.
     """
 
     ha_dw: DifficultyOptions | None = None
     w_reinforce: OutcomeOptions | None = None
+    constrained_grpo: ConstraintOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.adv_estimator == "tr_gdpo":
+            RewardWeights(self.gdpo_reward_keys or (), self.gdpo_reward_weights or ())
 
 
 def token_weighting_of(policy_loss: Any) -> TokenWeighting:

@@ -1,4 +1,4 @@
-"""Provide veRL's replay buffer with metrics of groups and rewards, and with a poll interval that can be configured.
+"""Provide veRL's replay buffer with metrics of groups and rewards, and hand the parts of rewards to estimators that read them.
 
 For ``trainer.v1.sampler.custom_sampler``, the extension point of veRL's v1 trainer: the metrics that ``sample`` returns beside
 the batch are logged with the step. veRL hands the settings of dynamic sampling (``algorithm.filter_groups``) and of the refill of
@@ -7,20 +7,27 @@ both work as in veRL.
 
 With ``sampler_kwargs.success_rate`` a batch gets the column of that name, which reaches the workers with all others; the
 configuration sets it if the shaping asks for this input.
+
+veRL's v1 trainer hands an advantage estimator the score and the label of the group of each response, and not the parts of its
+reward. For an estimator that reads them, ``uid``, the field with that label, gets the group and the parts, after the keys of the
+batch have been read. Nothing else of the trainer reads that field of training rows.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import transfer_queue
-from tensordict import TensorDict
+from tensordict import NonTensorStack, TensorDict
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
-from verl_trgrpo.core import group_metrics
+from verl_trgrpo.core import ConstraintOptions, group_metrics
+from verl_trgrpo.verl_plugin.advantage_estimator import Estimator, constraint_metrics, label_with, without_target
 
 
 def replay_buffer(**arguments: Any) -> ReplayBuffer:
@@ -29,9 +36,10 @@ def replay_buffer(**arguments: Any) -> ReplayBuffer:
     Args:
         **arguments: of veRL's ``ReplayBuffer``. Of ``sampler_kwargs``, ``poll_interval`` is the time in seconds between two polls
             for finished rollouts, which veRL does not let one configure (its own is 2); ``filter_groups``,
-            ``sync_refill_failed_groups`` and ``batch_size`` are the values of veRL's ``algorithm.filter_groups``,
-            ``trainer.v1.sampler.sync_refill_failed_groups`` and ``data.train_batch_size``. ``success_rate`` adds the column
-            to training batches; ``correct_from`` (1.0) is the reward from which on a response is right.
+            ``sync_refill_failed_groups``, ``batch_size``, ``adv_estimator`` and ``constrained_grpo`` are the values of veRL's
+            ``algorithm.filter_groups``, ``trainer.v1.sampler.sync_refill_failed_groups``, ``data.train_batch_size``,
+            ``algorithm.adv_estimator`` and ``algorithm.constrained_grpo``. ``success_rate`` adds the column to training batches;
+            ``correct_from`` (1.0) is the reward from which on a response is right.
     """
     given = arguments.get("sampler_kwargs") or {}
     sync = arguments["trainer_mode"] == "sync"
@@ -47,56 +55,68 @@ def replay_buffer(**arguments: Any) -> ReplayBuffer:
     if sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
         # As veRL's trainer sets them, which then fetches single prompts.
         arguments |= {"train_batch_size": given["batch_size"], "gen_batch_size": 1}
-    buffer = (_Buffer if sync else _AsyncBuffer)(**arguments)
-    if given.get("success_rate"):
-        buffer.correct_from = given.get("correct_from", 1.0)
-    return buffer
+    return (_Buffer if sync else _AsyncBuffer)(**arguments)
 
 
 class _Buffer(ReplayBuffer):
-    correct_from: float | None = None
-
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        return _with_metrics(partition_id, batch, metrics, self.correct_from)
+        return _with_metrics(self.sampler_kwargs, *super().sample(global_steps, partition_id, batch_size))
 
 
 class _AsyncBuffer(ReplayBufferAsync):
-    correct_from: float | None = None
-
     def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        batch, metrics = super().sample(global_steps, partition_id, batch_size)
-        return _with_metrics(partition_id, batch, metrics, self.correct_from)
+        return _with_metrics(self.sampler_kwargs, *super().sample(global_steps, partition_id, batch_size))
 
 
-def _with_metrics(
-    partition_id: str, batch: Any, metrics: dict[str, Any], correct_from: float | None
-) -> tuple[Any, dict[str, Any]]:
-    """Add metrics of groups, and the column ``success_rate`` unless ``correct_from`` is None.
+def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Add metrics of groups, and what the shaping or the estimator of the run reads of them to the fields of the batch.
 
     Raises:
-        ValueError: the column is asked for, and rewards are not known yet.
+        ValueError: these need rewards, which are not known yet.
     """
-    if partition_id == "val" or not batch.keys:
+    if batch.partition_id == "val" or not batch.keys:
         return batch, metrics
+    name = options.get("adv_estimator")
+    estimator = get_adv_estimator_fn(name) if name else None
+    reads_parts = isinstance(estimator, Estimator) and estimator.reads_parts
     fields = ["rm_scores", "extra_fields"]
     data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     if "rm_scores" not in data:  # a reward model that shares the GPUs scores later
-        if correct_from is not None:
+        if options.get("success_rate") or reads_parts:
+            reader = f"adv_estimator={name}" if reads_parts else "the shaping, which takes success_rate,"
             raise ValueError(
-                "the shaping takes success_rate, but rewards are computed after the batch is drawn; give the reward model "
-                "its own GPUs with reward.reward_model.enable_resource_pool=true"
+                f"{reader} needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs "
+                "with reward.reward_model.enable_resource_pool=true"
             )
         return batch, metrics
     groups = [key.rsplit("_", 2)[0] for key in batch.keys]  # keys are UID_SESSION_INDEX
     rewards = [float(scores.sum()) for scores in list(data["rm_scores"])]
-    if correct_from is not None:
-        fields = TensorDict({"success_rate": success_rates(groups, rewards, correct_from)[:, None]}, len(rewards))
-        transfer_queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+    if options.get("success_rate"):
+        rates = success_rates(groups, rewards, options.get("correct_from", 1.0))
+        _put(batch, "success_rate", rates[:, None])
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
-    return batch, metrics | group_metrics(groups, rewards, infos)
+    metrics = metrics | group_metrics(groups, rewards, infos)
+    if reads_parts:
+        parts = [_numbers(info, tag) for info, tag in zip(infos, batch.tags, strict=True)]
+        _put(batch, "uid", NonTensorStack(*map(label_with, groups, parts)))
+        if constraints := options.get("constrained_grpo"):
+            metrics |= constraint_metrics(ConstraintOptions(**without_target(constraints)), parts, estimator.state)
+    return batch, metrics
+
+
+def _put(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
+    fields = TensorDict({field: column}, batch_size=len(batch.keys))
+    transfer_queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+
+def _numbers(info: Mapping[str, Any], tag: Mapping[str, Any]) -> dict[str, float]:
+    """Return the parts of a reward that are numbers, and ``response_length``, the number of tokens."""
+    numbers = {
+        name: float(value) for name, value in info.items() if isinstance(value, (bool, int, float, np.number, np.bool_))
+    }
+    return {"response_length": float(tag["response_len"]), **numbers}
 
 
 def success_rates(groups: Sequence[str], rewards: Sequence[float], correct_from: float) -> torch.Tensor:

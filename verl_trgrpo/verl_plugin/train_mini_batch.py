@@ -24,6 +24,7 @@ from verl.utils.py_functional import append_to_dict
 from verl_trgrpo.core import LoptiOptions, NTHROptions
 from verl_trgrpo.core.nthr import influences, prediction_errors
 from verl_trgrpo.verl_plugin import config as plugin_config
+from verl_trgrpo.verl_plugin.advantage_estimator import split_label
 
 _MARK = "has_batch_updates"
 _Metrics = dict[str, list[float]]
@@ -117,7 +118,7 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
     Groups may be spread over ranks, as veRL's ``balance_batch`` does: their sums are all-reduced.
     """
     device, group = worker.device_name, worker.engine.get_data_parallel_group()
-    uids = list(tu.get(data, "uid"))
+    uids = [split_label(label)[0] for label in tu.get(data, "uid")]
     right = [float(scores.sum()) >= options.correct_from for scores in data["rm_scores"].unbind()]
     masks = [mask.bool() for mask in data["response_mask"].unbind()]
     tokens = [ids[mask].to(device) for ids, mask in zip(data["responses"].unbind(), masks, strict=True)]

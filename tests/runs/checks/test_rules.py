@@ -77,6 +77,11 @@ CASES = (
     ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
     (["algorithm.filter_groups.enable=true", "trainer.v1.sampler.sampler_kwargs.filter_groups=null"],
      "algorithm.filter_groups.enable", ERROR, "sampler_kwargs"),
+    (["algorithm=gdpo", "trainer.v1.sampler.sampler_kwargs.adv_estimator=null"],
+     "algorithm.adv_estimator", ERROR, "sampler_kwargs.adv_estimator=null"),
+    (["algorithm=gdpo", "algorithm.use_kl_in_reward=true"], "algorithm.use_kl_in_reward", ERROR, "adv_estimator=tr_gdpo"),
+    (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
+     "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
 )  # fmt: skip
 
 
@@ -115,6 +120,7 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
         [f"+{OVERLONG}={{enable: false}}"],
         [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
         [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
+        ["algorithm=constrained_grpo", "algorithm.use_kl_in_reward=true"],
     ],
 )
 def test_settings_that_have_what_they_need_are_not(overrides):

@@ -21,6 +21,8 @@ _OPEN = {
     "tr_grpo": (f"{_LOSS}.placement", f"{_LOSS}.prob_source", f"{_LOSS}.kl"),
     # Any shaping goes with them.
     **dict.fromkeys(("aspo", "lopti", "nthr"), (f"{_LOSS}.shaping.",)),
+    "gdpo": ("algorithm.gdpo_reward_",),
+    "constrained_grpo": ("algorithm.constrained_grpo.",),
 }
 
 

@@ -34,11 +34,14 @@ _CORRECTION = "algorithm.rollout_correction"
 _BYPASS = f"{_CORRECTION}.bypass_mode"
 _LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
 _REWARD_OPTIONS = "reward.reward_kwargs"
+# Estimators that read the parts of the reward, and those that remember batches.
+_READ_PARTS = ("tr_gdpo", "constrained_grpo")
+_REMEMBER = ("ha_dw", "constrained_grpo")
 _OVERLONG = f"{_REWARD_OPTIONS}.overlong_buffer_cfg"
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline",
+    "optimal_token_baseline", *_READ_PARTS,
 )  # fmt: skip
 # What veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1), and what else to
 # choose.
@@ -400,6 +403,27 @@ RULES = (
         lambda v: not str(v[_SAMPLER]).endswith("group_metrics_buffer") or v[f"{_SAMPLER_OPTIONS}.filter_groups.enable"],
         f"has no effect with {{{_SAMPLER_OPTIONS}.filter_groups.enable}}, from which the replay buffer takes it; make "
         f"{_SAMPLER_OPTIONS}.filter_groups an interpolation of algorithm.filter_groups",
+    ),
+    Rule(
+        "algorithm.adv_estimator",
+        lambda v: v["trainer.use_v1"] and str(v[_SAMPLER]).endswith("group_metrics_buffer")
+        and v[f"{_SAMPLER_OPTIONS}.adv_estimator"] == v["algorithm.adv_estimator"],
+        f"reads the parts of the reward, which the replay buffer of this project hands on in veRL's v1 trainer; set "
+        f"{{{_SAMPLER}}} and {{{_SAMPLER_OPTIONS}.adv_estimator}} as run_defaults.yaml does",
+        asked=lambda v: v["algorithm.adv_estimator"] in _READ_PARTS,
+    ),
+    Rule(
+        "algorithm.use_kl_in_reward",
+        lambda v: v["algorithm.adv_estimator"] != "tr_gdpo",
+        f"has no effect with {{algorithm.adv_estimator}}, which takes the parts of the reward as they are; set "
+        f"{ACTOR}.use_kl_loss instead",
+    ),
+    Rule(
+        "trainer.checkpoint_callback_class",
+        lambda v: v["trainer.checkpoint_callback_class"],
+        "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml does",
+        asked=lambda v: v["algorithm.adv_estimator"] in _REMEMBER,
+        level=Level.WARNING,
     ),
 )  # fmt: skip
 
