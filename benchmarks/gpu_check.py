@@ -94,6 +94,7 @@ class Algorithm:
 
         inputs = {name: batch[name] for name in ("entropy", "ref_log_prob", "success_rate")}
         object.__setattr__(self.actor, TOKEN_INPUTS, inputs)
+        torch.manual_seed(0)  # clip_cov draws tokens
         log_prob = batch["log_prob"].clone().requires_grad_()
         loss, _ = self.loss(
             batch["old_log_prob"], log_prob, batch["advantages"], batch["response_mask"], self.actor.loss_agg_mode, self.actor
@@ -106,7 +107,7 @@ class Algorithm:
         rewards = batch["rewards"]
         given = {
             "token_level_rewards": rewards.clone(),
-            "response_mask": batch["response_mask"],
+            "response_mask": batch["response_mask"].long(),  # as veRL's trainer hands it over
             "index": np.repeat(np.arange(len(rewards) // 8), 8).astype(str),
             "reward_baselines": rewards.sum(-1) / 2,
             "config": copy.deepcopy(self.config.algorithm),
@@ -130,20 +131,28 @@ def difference(found: torch.Tensor, expected: torch.Tensor, tolerance: float) ->
 
 def compared(word: str, device: str) -> Iterator[Row]:
     """Compare a word's loss, gradient and advantages on the device with those on the processor."""
-    algorithm = Algorithm(word)
-    for dtype, tolerance in TOLERANCE.items():
-        batch = random_batch(SHAPE, dtype)
-        there = {name: x.to(device) for name, x in batch.items()}
-        loss, gradient = algorithm.loss_and_gradient(batch)
-        their_loss, their_gradient = algorithm.loss_and_gradient(there)
-        apart, _ = difference(their_loss, loss, tolerance)
-        most, share = difference(their_gradient, gradient, tolerance)
-        own = algorithm.advantages(batch)
-        estimated = 0.0 if own is None else difference(algorithm.advantages(there), own, tolerance)[0]
-        ok = apart <= 10 * tolerance and share <= LARGEST_SHARE and estimated <= TOLERANCE[torch.float32]
-        advantages = "not compared" if own is None else f"{estimated:.0e}"
-        found = f"loss {apart:.0e}, gradient {most:.0e} ({share:.1%} of tokens), advantages {advantages}"
-        yield Row(f"{word}, {str(dtype).removeprefix('torch.')}", found, ok and bool(torch.isfinite(loss)))
+    try:
+        algorithm = Algorithm(word)
+        for dtype in TOLERANCE:
+            yield compared_in(dtype, algorithm, word, device)
+    except Exception as error:  # of one word; the others are compared all the same
+        yield Row(word, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}", False)
+
+
+def compared_in(dtype: torch.dtype, algorithm: Algorithm, word: str, device: str) -> Row:
+    """Compare a word in one precision."""
+    tolerance, batch = TOLERANCE[dtype], random_batch(SHAPE, dtype)
+    there = {name: x.to(device) for name, x in batch.items()}
+    loss, gradient = algorithm.loss_and_gradient(batch)
+    their_loss, their_gradient = algorithm.loss_and_gradient(there)
+    apart, _ = difference(their_loss, loss, tolerance)
+    most, share = difference(their_gradient, gradient, tolerance)
+    own = algorithm.advantages(batch)
+    estimated = 0.0 if own is None else difference(algorithm.advantages(there), own, tolerance)[0]
+    ok = apart <= 10 * tolerance and share <= LARGEST_SHARE and estimated <= TOLERANCE[torch.float32]
+    advantages = "not compared" if own is None else f"{estimated:.0e}"
+    found = f"loss {apart:.0e}, gradient {most:.0e} ({share:.1%} of tokens), advantages {advantages}"
+    return Row(f"{word}, {str(dtype).removeprefix('torch.')}", found, ok and bool(torch.isfinite(loss)))
 
 
 class HostReads(TorchFunctionMode):

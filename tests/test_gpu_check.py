@@ -31,6 +31,11 @@ def test_the_processor_agrees_with_itself_and_trains(check, capsys):
     assert "2 steps" in lines[-3]
 
 
+def test_a_word_that_cannot_be_built_fails_alone(check):
+    [row] = check.compared("no_such_word", "cpu")
+    assert row.ok is False and "no_such_word" in row.found
+
+
 def test_a_difference_is_relative_to_the_largest_value_and_a_nan_is_one(check):
     expected = torch.tensor([1.0, -4.0, 0.0, 2.0])
     assert check.difference(expected + torch.tensor([0.0, 0.0, 0.4, 0.0]), expected, 0.05) == (pytest.approx(0.1), 0.25)
