@@ -65,7 +65,7 @@ class Batch:
         Raises:
             ValueError: a row with tokens has a plain label.
         """
-        labels = [split_label(label) for label in self.index.tolist()]
+        labels = [split_label(label) for label in self.groups.tolist()]
         # veRL fills a batch up with empty rows.
         present = self.mask.bool().any(dim=-1)
         found = [parts for (_, parts), real in zip(labels, present.tolist(), strict=True) if real]

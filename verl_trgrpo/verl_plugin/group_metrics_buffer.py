@@ -78,12 +78,12 @@ def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any
         return batch, metrics
     name = options.get("adv_estimator")
     estimator = get_adv_estimator_fn(name) if name else None
-    reads_parts = isinstance(estimator, Estimator) and estimator.reads_parts
+    state = estimator.state if isinstance(estimator, Estimator) and estimator.reads_parts else None
     fields = ["rm_scores", "extra_fields"]
     data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     if "rm_scores" not in data:  # a reward model that shares the GPUs scores later
-        if options.get("success_rate") or reads_parts:
-            reader = f"adv_estimator={name}" if reads_parts else "the shaping, which takes success_rate,"
+        if options.get("success_rate") or state is not None:
+            reader = f"adv_estimator={name}" if state is not None else "the shaping, which takes success_rate,"
             raise ValueError(
                 f"{reader} needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs "
                 "with reward.reward_model.enable_resource_pool=true"
@@ -98,11 +98,11 @@ def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
     metrics = metrics | group_metrics(groups, rewards, infos)
-    if reads_parts:
+    if state is not None:
         parts = [_numbers(info, tag) for info, tag in zip(infos, batch.tags, strict=True)]
         _put(batch, "uid", NonTensorStack(*map(label_with, groups, parts)))
         if constraints := options.get("constrained_grpo"):
-            metrics |= constraint_metrics(ConstraintOptions(**without_target(constraints)), parts, estimator.state)
+            metrics |= constraint_metrics(ConstraintOptions(**without_target(constraints)), parts, state)
     return batch, metrics
 
 
