@@ -131,6 +131,11 @@ def test_columns_that_verl_uses_itself_are_refused():
     assert levels("ability") == levels("agent_name") == levels("index") == levels("answer") == []
 
 
+def test_the_column_of_the_prompts_may_have_the_name_that_verl_gives_it():
+    schema = pa.schema([(name, pa.null()) for name in ("raw_prompt", "data_source", "reward_model")])
+    assert list(column_findings("", schema, "raw_prompt")) == []
+
+
 def test_a_schema_with_a_name_twice_is_refused():
     names = ["prompt", "data_source", "reward_model", "x", "x"]
     [finding] = column_findings("", pa.schema([(name, pa.null()) for name in names]))

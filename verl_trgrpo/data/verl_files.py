@@ -158,7 +158,7 @@ def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -
             yield Finding.error(where, f"has {count} columns named {name}; veRL cannot load them, rename one")
         elif name in RESERVED_COLUMNS:
             yield Finding.error(where, f"column {name}: {RESERVED_COLUMNS[name]}; rename or drop it")
-        elif name in _REPLACED:
+        elif name in _REPLACED and name != prompt_key:
             yield Finding.warning(where, f"column {name}: veRL replaces it, so nothing reads it; rename or drop it")
         elif problem := _type_problem(name, schema.field(name).type, prompt_key):
             yield Finding.error(where, f"{name} is {schema.field(name).type}; {problem}")
@@ -281,7 +281,9 @@ def _masks(part: pa.Table, prompt_key: str, agents: set[str] | None) -> Iterator
     truths = columns.get("reward_model")
     if truths is not None and "ground_truth" in _field_names(truths.type):
         values = pc.struct_field(truths, "ground_truth")
-        empty = values.is_null()
+        if "target" in _field_names(values.type):  # as search questions have it
+            values = pc.struct_field(values, "target")
+        empty = values.is_null(nan_is_null=True)
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             empty = pc.or_(empty, pc.fill_null(pc.equal(pc.utf8_trim_whitespace(values), ""), False))
         elif pa.types.is_list(values.type) or pa.types.is_large_list(values.type):

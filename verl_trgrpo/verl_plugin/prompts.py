@@ -157,14 +157,14 @@ def tool_schemas(config: DictConfig, section: str) -> list[dict[str, Any]] | Non
         InvalidInputError: the file cannot be read.
         ValueError: a schema comes from Python code.
     """
-    from verl.tools.schemas import OpenAIFunctionToolSchema
-
     if functions := OmegaConf.select(config, f"{section}.function_tool_path"):
         raise ValueError(f"{section}.function_tool_path={functions}: is Python code, which is not executed here")
     key = f"{section}.tool_config_path"
     if not (file := OmegaConf.select(config, key)):
         return None
     content = _read_yaml(config, key)
+    from verl.tools.schemas import OpenAIFunctionToolSchema
+
     try:
         schemas = [tool.get("tool_schema") for tool in content["tools"]]
         found = [OpenAIFunctionToolSchema.model_validate(schema) for schema in schemas if schema is not None]

@@ -140,6 +140,25 @@ ROWS = {
     "an empty ground truth": ({"reward_model": {"style": "rule", "ground_truth": " "}}, "ground_truth"),
     "no data source": ({"data_source": None}, "data_source"),
 }
+TRUTHS = {
+    "strings": (["x"], []), "numbers": (1.0, float("nan")), "answers of a search": ({"target": ["x"]}, {"target": []}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TRUTHS)
+def test_an_empty_ground_truth_of_another_type_is_an_error(sound_run, tmp_path, kind):
+    rows = [row(reward_model={"ground_truth": truth}) for truth in TRUTHS[kind]]
+    write_rows(tmp_path / "train.parquet", rows)
+    [finding] = data_findings(config_of(sound_run))
+    assert finding.level is Level.ERROR and "row 1: reward_model.ground_truth" in finding.message
+
+
+def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_run, tmp_path):
+    write_rows(tmp_path / "train.parquet", [row(), row(reward_model={"style": "rule", "ground_truth": None})])
+    own = "reward.custom_reward_function.path=own.py"
+    assert summary(data_findings(config_of(sound_run, own))) == [("data.train_files", Level.WARNING)]
+    write_rows(tmp_path / "train.parquet", [row(), row(reward_model=None)])
+    assert summary(data_findings(config_of(sound_run, own))) == [("data.train_files", Level.ERROR)]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])

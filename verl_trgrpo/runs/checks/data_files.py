@@ -93,11 +93,16 @@ def _file_findings(
         message = f"{place}: lacks the column agent_name, which another file has; veRL fills in null, add it"
         findings.append(Finding.error(key, message))
     for problem, rows, first in missing_values(file, prompt_key, loops):
+        empty = problem.startswith("reward_model.ground_truth")
         if problem.startswith("reward_model") and not _needs_truth(config):
             continue
         fix = f"the run has {', '.join(sorted(loops))}" if loops and problem.startswith("agent") else "correct the file"
         more = f" and {rows - 1} more" if rows > 1 else ""
-        findings.append(Finding.error(key, f"{place} row {first}{more}: {problem}; {fix}"))
+        # A reward function of the run's own may do without.
+        level = (
+            Level.WARNING if empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS) else Level.ERROR
+        )
+        findings.append(Finding(level, key, f"{place} row {first}{more}: {problem}; {fix}"))
     return findings + _source_findings(key, file, config)
 
 
