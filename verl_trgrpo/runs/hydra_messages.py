@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from verl_trgrpo.common.text import did_you_mean, nearest_key
-from verl_trgrpo.runs.moved_keys import MANAGER_OPTIONS, place_of
+from verl_trgrpo.runs.moved_keys import ADDED, place_of
 
 # By pattern of Hydra's message; the first that is found counts. {hint} names what was probably meant.
 _MESSAGES = {
@@ -67,8 +67,8 @@ def _hint(names: dict[str, str], known: KnownNames) -> str:
     if "key" in names and "values" not in names:
         section, keys = names["key"].rpartition(".")[0], [key for key in known.settable() if key != names["key"]]
         if place := place_of(names["key"]):
-            return f"did you mean {'+' if place.startswith(MANAGER_OPTIONS) else ''}{place}? "
-        if names["key"].startswith(MANAGER_OPTIONS):
+            return f"did you mean {'+' if place.startswith(ADDED) else ''}{place}? "
+        if names["key"].startswith(ADDED):
             return ""
         if meant := nearest_key(names["key"], keys):
             return f"did you mean {meant}? "

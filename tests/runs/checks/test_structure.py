@@ -150,6 +150,13 @@ def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path, key
     assert len(found) == 1 and key.startswith(found[0].where) and "reward." in found[0].message
 
 
+@pytest.mark.parametrize("key", [f"{OVERLONG}.enable", f"{ACTOR}.policy_loss.rollout_correction.loss_type"])
+def test_a_key_that_needs_a_plus_is_not_taken_for_another_one(key):
+    with pytest.raises(InvalidInputError) as raised:
+        compose(overrides=[f"{key}=x"])
+    assert f"+{key}=..." in str(raised.value) and "did you mean" not in str(raised.value)
+
+
 def test_the_options_of_verls_reward_managers_need_no_plus(tmp_path):
     content = "reward: {reward_kwargs: {max_resp_len: 7, overlong_buffer_cfg: {enable: true, len: 3}}}"
     assert key_findings(recipe(tmp_path, content)) == []

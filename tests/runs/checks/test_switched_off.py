@@ -20,7 +20,6 @@ CASES = (
     ("algorithm.filter_groups.metric=acc", ["algorithm.filter_groups.enable=true"]),
     ("algorithm.gamma=0.95", ["algorithm.adv_estimator=gae"]),
     ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),
-    ("+algorithm.gdpo_reward_keys=[acc]", ["algorithm.adv_estimator=gdpo"]),
     ("+algorithm.w_reinforce.positive=0.2", ["algorithm.adv_estimator=w_reinforce"]),
     ("+algorithm.ha_dw.scale=2", ["algorithm.adv_estimator=ha_dw"]),
     ("algorithm.norm_adv_by_std_in_grpo=false", ["algorithm.adv_estimator=grpo"]),

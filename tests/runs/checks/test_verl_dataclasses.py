@@ -73,6 +73,14 @@ def test_lora_where_verl_does_not_find_vllm_is_not_checked(sound_run, monkeypatc
     assert found is level
 
 
+def test_a_size_for_all_gpus_is_left_to_the_rules(sound_run):
+    """The sizes that stand in for the run's own must not show in a message."""
+    sizes = [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null"]
+    assert findings(sound_run, *sizes) == []
+    [both] = findings(sound_run, sizes[0])
+    assert "ppo_micro_batch_size_per_gpu" in both.message
+
+
 @pytest.mark.skipif(any(importlib.metadata.distributions(name="vllm")), reason="veRL finds vLLM")
 def test_a_sound_lora_is_not_an_error_without_vllm(sound_run):
     assert all(level is Level.NOT_CHECKED for _, level in summary(findings(sound_run, *LORA)))

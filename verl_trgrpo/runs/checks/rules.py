@@ -255,7 +255,7 @@ RULES = (
         f"{_CORRECTION}.loss_type",
         _corrected_in_loss,
         f"veRL's v1 trainer does not read it, the loss stays {{{_LOSS}.loss_mode}}; set {_LOSS}.loss_mode=bypass_mode and "
-        f"{_LOSS}.rollout_correction.loss_type",
+        f"{_LOSS}.rollout_correction.loss_type (on the command line with a plus)",
         asked=lambda v: v[f"{_CORRECTION}.loss_type"] not in (None, "ppo_clip"),
         level=Level.WARNING,
         v1=True,
@@ -348,8 +348,8 @@ RULES = (
     Rule(
         f"{_OVERLONG}.enable",
         lambda v: v[f"{MANAGER}.name"] != "dapo" or v[f"{_REWARD_OPTIONS}.max_resp_len"] is not None,
-        f"needs {_REWARD_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that to "
-        "{data.max_response_length}",
+        f"needs {_REWARD_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that (on the command line with a "
+        "plus) to {data.max_response_length}",
     ),
     Rule(
         f"{_OVERLONG}.len",

@@ -156,7 +156,6 @@ SWITCHES = (
         lambda v: v["algorithm.adv_estimator"] != "reinforce_plus_plus",
         "has no effect with {algorithm.adv_estimator}; remove it",
     ),
-    _only_with("algorithm.adv_estimator", "algorithm.gdpo_*", value="gdpo"),
     _only_with("algorithm.adv_estimator", "algorithm.w_reinforce.*", value="w_reinforce"),
     _only_with("algorithm.adv_estimator", "algorithm.ha_dw.*", value="ha_dw"),
     Switch(

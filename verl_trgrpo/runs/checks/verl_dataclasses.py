@@ -32,6 +32,12 @@ _REFERENCE_NAMES = {
     "log_prob_use_dynamic_bsz": "use_dynamic_bsz",
     "log_prob_max_token_len_per_gpu": "ppo_max_token_len_per_gpu",
 }
+# Sizes for all GPUs together, for which a rule names the keys of today.
+_OLD_SIZES = (
+    (_ACTOR, "ppo_micro_batch_size"),
+    ("actor_rollout_ref.rollout", "log_prob_micro_batch_size"),
+    ("actor_rollout_ref.ref", "log_prob_micro_batch_size"),
+)
 _UNEXPECTED = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 _CONFIG_KEY = re.compile(r"\n\s*full_key: (?P<key>\S+)")
 
@@ -110,6 +116,10 @@ def _validate_config_findings(config: DictConfig, has_reference: bool, has_criti
     if config.actor_rollout_ref.actor.strategy != "megatron":
         config.trainer.n_gpus_per_node = config.trainer.nnodes = 1
         config.data.train_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size = 1
+        for section, name in _OLD_SIZES:
+            node = selected(config, section)
+            if node.get(name) is not None and node.get(f"{name}_per_gpu") is None:
+                node[name], node[f"{name}_per_gpu"] = None, 1
     if config.actor_rollout_ref.rollout.name == "vllm":
         provide_vllm_distribution()  # it asks vLLM for the limit of LoRA's rank
     where = "verl.utils.config.validate_config"
