@@ -240,11 +240,26 @@ SWITCHES = (
     _only_with(f"{_MODEL}.use_fused_kernels", f"{_MODEL}.fused_kernel_options.*"),
     _only_with(f"{_MODEL}.tiled_mlp.enabled", f"{_MODEL}.tiled_mlp.*"),
     _only_with(f"{_MODEL}.mtp.enable", f"{_MODEL}.mtp.*"),
+    Switch(
+        (f"{ACTOR}.fsdp_config.turbo_config.*",),
+        lambda v: v[f"{ACTOR}.strategy"] == "fsdp_turbo",
+        f"has no effect with {{{ACTOR}.strategy}}; remove it, or set that to fsdp_turbo",
+    ),
     _only_with(f"{ACTOR}.fsdp_config.qat.enable", f"{ACTOR}.fsdp_config.qat.*"),
     Switch(
         (f"{ROLLOUT}.cudagraph_capture_sizes",),
         lambda v: not v[f"{ROLLOUT}.enforce_eager"],
         f"has no effect with {{{ROLLOUT}.enforce_eager}}; remove it, or set that to false",
+    ),
+    Switch(
+        (f"{ROLLOUT}.quantization_config_file",),
+        lambda v: v[f"{ROLLOUT}.quantization"] is not None,
+        f"has no effect with {{{ROLLOUT}.quantization}}; remove it, or set that",
+    ),
+    Switch(
+        (f"{ROLLOUT}.n_gpus_per_node", f"{ROLLOUT}.nnodes"),
+        lambda v: v["trainer.v1.trainer_mode"] == "separate_async",
+        "has no effect with {trainer.v1.trainer_mode}, where responses are sampled on the GPUs of the trainer; remove it",
     ),
     Switch(
         (f"{ROLLOUT}.checkpoint_engine.backend",),

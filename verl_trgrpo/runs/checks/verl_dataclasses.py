@@ -72,7 +72,10 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             if found and key.startswith(f"{_ACTOR}."):
                 OmegaConf.update(config, key, selected(defaults, key), merge=False)
         if need_reference_policy(config):
-            findings += _build_findings("actor_rollout_ref.ref", _reference(config))
+            key = "actor_rollout_ref.ref"
+            findings += [
+                Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, _reference(config))
+            ]
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
 
 
@@ -93,6 +96,13 @@ def _reference(config: DictConfig) -> DictConfig:
             ref[new] = ref.pop(old, None)
         ref.use_dynamic_bsz = bool(ref.use_dynamic_bsz)
     return ref
+
+
+def _of_reference(message: str) -> str:
+    """Return veRL's message about the options of an actor with the names that the reference model has for them."""
+    for own, built in _REFERENCE_NAMES.items():
+        message = re.sub(rf"\b(?:actor\.)?{built}\b", f"ref.{own}", message)
+    return message.replace("[actor] ", "")
 
 
 def _build_findings(key: str, node: Any) -> list[Finding]:
