@@ -1,5 +1,6 @@
 """The plugin as an installed distribution: entry points, registries and configuration groups in fresh processes."""
 
+import pickle
 import re
 from importlib import resources
 from pathlib import Path
@@ -227,6 +228,17 @@ def test_a_shaping_gives_weights_to_any_algorithm_and_changes_nothing_else(word)
 def test_a_loss_without_token_weights_is_refused_where_they_are_configured(word, loss_mode):
     with pytest.raises(Exception, match=f"loss_mode={loss_mode}: .*shaping"):
         actor_of(compose("ppo_trainer", f"+algorithm={word}", "shaping=sigmoid", f"{LOSS}.loss_mode={loss_mode}"))
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "lopti", "nthr"])
+def test_options_of_two_passes_change_the_worker_that_gets_them(algorithm):
+    """Built or sent there; runs without them keep veRL's worker."""
+    sent = pickle.dumps(actor_of(compose("trgrpo_trainer", f"algorithm={algorithm}")).policy_loss)
+    printed = run_fresh(
+        f"import pickle\npickle.loads({sent!r})\nfrom verl.workers.engine_workers import TrainingWorker\n"
+        "print('WRAPPED', hasattr(TrainingWorker.train_mini_batch, 'has_batch_updates'))"
+    )
+    assert f"WRAPPED {algorithm != 'grpo'}" in printed.out
 
 
 def test_a_shaping_of_your_own():

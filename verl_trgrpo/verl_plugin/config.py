@@ -68,8 +68,16 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
             raise ValueError(
                 f"policy_loss.high_entropy_clip is for loss_mode=aspo, not loss_mode={self.loss_mode}; set it to null"
             )
+        self._install()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore options that were sent to a worker."""
+        vars(self).update(state)
+        self._install()
+
+    def _install(self) -> None:
         if self.lopti is not None or self.nthr is not None:
-            from verl_trgrpo.verl_plugin import train_mini_batch
+            from verl_trgrpo.verl_plugin import train_mini_batch  # imports veRL's workers, which takes seconds
 
             train_mini_batch.install()
 
@@ -176,29 +184,29 @@ def check_kl(actor: Any) -> None:
 
 
 def check_batch_updates(actor: Any) -> None:
-    """Check that an actor's options fit its Lopti and NTHR, if it has them.
+    """Check that an actor's options allow its Lopti and NTHR, if it has them.
 
     Args:
-        actor: veRL's ``ActorConfig``.
+        actor: veRL's ``ActorConfig`` with a ``TRGRPOPolicyLossConfig``.
 
     Raises:
-        ValueError: a way to average that divides a pass of Lopti by its own tokens, or a model whose output layer NTHR cannot
-            see whole; all are listed.
+        ValueError: options that do not; all are listed.
     """
     messages = []
-    if getattr(actor.policy_loss, "lopti", None) is not None and actor.loss_agg_mode == "seq-mean-token-mean":
+    if actor.policy_loss.lopti is not None and actor.loss_agg_mode == "seq-mean-token-mean":
         messages.append(
-            "loss_agg_mode=seq-mean-token-mean divides each pass of policy_loss.lopti by the response's tokens in that pass, "
-            "which makes rare tokens weigh more; set it to token-mean"
+            "loss_agg_mode=seq-mean-token-mean divides a pass of policy_loss.lopti by its own tokens of a response, which makes "
+            "rare tokens weigh more; set it to token-mean"
         )
-    if getattr(actor.policy_loss, "nthr", None) is not None:
-        hidden = "hides hidden states and logits from policy_loss.nthr; set it to"
-        if actor.strategy not in ("fsdp", "fsdp2"):
-            messages.append(f"strategy={actor.strategy} {hidden} fsdp2")
-        if actor.use_fused_kernels:
-            messages.append(f"use_fused_kernels=true {hidden} false")
-        if (parts := getattr(actor.engine, "ulysses_sequence_parallel_size", 1)) > 1:
-            messages.append(f"ulysses_sequence_parallel_size={parts} {hidden} 1")
+    if actor.policy_loss.nthr is not None:
+        parts = getattr(actor.engine, "ulysses_sequence_parallel_size", 1)
+        for setting, wrong, right in (
+            (f"strategy={actor.strategy}", actor.strategy not in ("fsdp", "fsdp2"), "fsdp2"),
+            ("use_fused_kernels=true", actor.use_fused_kernels, "false"),
+            (f"ulysses_sequence_parallel_size={parts}", parts > 1, "1"),
+        ):
+            if wrong:
+                messages.append(f"{setting} hides hidden states or logits from policy_loss.nthr; set it to {right}")
     raise_invalid(messages)
 
 

@@ -5,7 +5,7 @@ Lopti, which updates twice with different tokens, and NTHR, which needs a forwar
 extension point. The method that is wrapped runs once per step on every rank, in every trainer mode.
 
 Only runs that ask for one of them are changed: the options (``actor.policy_loss.lopti``, ``nthr``) install the wrapper when
-they are built, which veRL does in each worker. ``register`` cannot do it: importing veRL's workers takes seconds.
+they are built or unpickled, which happens in each worker. ``register`` cannot do it: importing veRL's workers takes seconds.
 
 Remove when veRL has a hook before the update of a batch, and lets one call for several updates.
 """
@@ -13,7 +13,9 @@ Remove when veRL has a hook before the update of a batch, and lets one call for 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,6 @@ from verl_trgrpo.verl_plugin import config as plugin_config
 from verl_trgrpo.verl_plugin.advantage_estimator import split_label
 
 _MARK = "has_batch_updates"
-_Metrics = dict[str, list[float]]
 
 
 def install() -> None:
@@ -48,38 +49,34 @@ def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
         if lopti is None and nthr is None:
             return train_mini_batch(self, data)
         plugin_config.check_batch_updates(actor)
-        found: _Metrics = {}
+        metrics: dict[str, list[Any]] = {}
         data = data.copy()
         if nthr is not None:
-            data["advantages"], found["actor/nthr_selected_frac"] = _nthr_advantages(self, data, nthr)
+            data["advantages"], metrics["actor/nthr_selected_frac"] = _nthr_advantages(self, data, nthr)
         passes = [data]
         if lopti is not None:
-            passes, found["actor/lopti_rare_frac"] = _lopti_passes(self, data, lopti)
-        return _merged([*_updates(self, passes, train_mini_batch)], found)
+            passes, metrics["actor/lopti_rare_frac"] = _lopti_passes(self, data, lopti)
+        for part in passes:
+            with nullcontext() if part is passes[-1] else _without_scheduler(self.engine):
+                output = train_mini_batch(self, part)
+            if output is not None:  # None on ranks that report nothing
+                append_to_dict(metrics, tu.get(output, "metrics"))
+        if output is None:
+            return None
+        return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics}).cpu()
 
     setattr(train_mini_batch_in_passes, _MARK, True)
     return train_mini_batch_in_passes
 
 
-def _updates(worker: Any, passes: list[Any], train_mini_batch: Callable[..., Any]) -> Any:
-    """Yield the output of each pass; the learning-rate scheduler steps in the last one only."""
-    for data in passes[:-1]:
-        worker.engine.lr_scheduler_step = lambda: None
-        try:
-            yield train_mini_batch(worker, data)
-        finally:
-            del worker.engine.lr_scheduler_step
-    yield train_mini_batch(worker, passes[-1])
-
-
-def _merged(outputs: list[Any], found: _Metrics) -> Any:
-    """Return one output with the metrics of all passes, which the trainer averages; None on a rank without outputs."""
-    if outputs[-1] is None:
-        return None
-    metrics = dict(found)
-    for output in outputs:
-        append_to_dict(metrics, tu.get(output, "metrics"))
-    return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics}).cpu()
+@contextmanager
+def _without_scheduler(engine: Any) -> Iterator[None]:
+    """Keep the learning rate: only the last pass over a batch is a step of the scheduler."""
+    engine.lr_scheduler_step = lambda: None
+    try:
+        yield
+    finally:
+        del engine.lr_scheduler_step
 
 
 def _gathered(worker: Any, value: Any) -> list[Any]:
@@ -122,16 +119,11 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
     right = [float(scores.sum()) >= options.correct_from for scores in data["rm_scores"].unbind()]
     masks = [mask.bool() for mask in data["response_mask"].unbind()]
     tokens = [ids[mask].to(device) for ids, mask in zip(data["responses"].unbind(), masks, strict=True)]
-    # Rows without tokens are those by which veRL fills up a batch.
-    own = [
-        (uid, is_right, ids.unique().cpu().numpy())
-        for uid, is_right, ids in zip(uids, right, tokens, strict=True)
-        if len(ids)
-    ]
+    own = [(uid, good, ids.unique().cpu().numpy()) for uid, good, ids in zip(uids, right, tokens, strict=True)]
     groups: dict[str, list[tuple[bool, np.ndarray]]] = {}
-    for uid, is_right, ids in (row for rows in _gathered(worker, own) for row in rows):
-        groups.setdefault(uid, []).append((is_right, ids))
-    shares = {uid: sum(is_right for is_right, _ in rows) / len(rows) for uid, rows in groups.items()}
+    for uid, good, ids in itertools.chain.from_iterable(_gathered(worker, own)):
+        groups.setdefault(uid, []).append((good, ids))
+    shares = {uid: sum(good for good, _ in rows) / len(rows) for uid, rows in groups.items()}
     vocabularies = {
         uid: torch.from_numpy(np.unique(np.concatenate([ids for _, ids in rows]))).to(device)
         for uid, rows in groups.items()
