@@ -149,14 +149,15 @@ def correlation_table(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str
     from scipy import stats
 
     rows = []
-    for optimizer, arm in MAPS:
-        pairs = predictions(found, lines, optimizer, arm)
-        if len(pairs) > 2:
-            result = stats.spearmanr(*zip(*pairs, strict=True))
-            right = sum((x > 1) == (y > 0) for x, y in pairs)
-            rows.append([OPTIMIZERS[optimizer], arm, str(len(pairs)), f"{result.statistic:+.2f}", f"{result.pvalue:.2g}",
-                         f"{right} of {len(pairs)}"])  # fmt: skip
-    return markdown_table(rows, ["optimizer", "arm", "chains", "Spearman's correlation", "p", "sign right"])
+    for optimizer, name in OPTIMIZERS.items():
+        arms = {arm: predictions(found, lines, optimizer, arm) for own, arm in MAPS if own == optimizer}
+        for arm, pairs in (arms | {"all of these": sum(arms.values(), [])}).items():
+            if len(pairs) > 2:
+                result = stats.spearmanr(*zip(*pairs, strict=True))
+                right = sum((x > 1) == (y > 0) for x, y in pairs)
+                rows.append([name, arm, str(len(pairs)), f"{result.statistic:+.2f}", f"{result.pvalue:.2g}",
+                             f"{right} of {len(pairs)}"])  # fmt: skip
+    return markdown_table(rows, ["optimizer", "arm", "points", "Spearman's correlation", "p", "sign right"])
 
 
 def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:

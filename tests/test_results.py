@@ -121,3 +121,27 @@ def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(resu
     assert rows["1e-05", "grpo"][7] == "2.500"
     assert rows["1e-05", "tr_grpo"][-2] == "+0.500"
     assert rows["0.001", "tr_grpo"][-2] == "-0.500"
+
+
+def chain_line(arm, values, fillers=0):
+    key = {"optimizer": "adam", "passes": 1, "fillers": fillers, "right": 0.5, "arm": arm}
+    return tuple(key.values()), key | {"accuracy": values, "start_accuracy": 0.1}
+
+
+def test_chains_gain_cost_are_neutral_or_open_by_the_stated_rule(results):
+    """The spread of the differences decides between neutral and open; tests of the primary arm are corrected among themselves."""
+    noise = [((7 * i) % 20 - 9.5) / 1000 for i in range(40)]
+    base = [0.3 + 3 * one for one in noise]
+    shifts = {0: (0.02, 1), 2: (-0.02, 1), 5: (0.001, 1), 10: (0.001, 8)}
+    lines = {}
+    for fillers, (shift, spread) in shifts.items():
+        lines |= [chain_line("grpo", base, fillers)]
+        lines |= [chain_line("tr_grpo", [b + shift + spread * e for b, e in zip(base, noise, strict=True)], fillers)]
+    lines |= [chain_line("power", [b - 0.001 + 8 * e for b, e in zip(base, noise, strict=True)])]
+    found = results.chains_results.outcomes(lines, {"baseline": "grpo", "primary": "tr_grpo", "margin": 0.01})
+    verdicts = {key[2]: one.verdict for key, one in found.items() if key[-1] == "tr_grpo"}
+    assert verdicts == {0: "gain", 2: "cost", 5: "neutral", 10: "open"}
+    gain = found[chain_line("tr_grpo", [])[0]]
+    assert gain.relative == pytest.approx(0.02 / 0.2, rel=1e-3) and gain.corrected >= 2 * gain.p_value
+    power = found[chain_line("power", [])[0]]
+    assert power.corrected == power.p_value, "alone among the other tests"

@@ -11,7 +11,7 @@ from verl_trgrpo.analysis import efficiency
 from verl_trgrpo.analysis.efficiency import advice, analyze_efficiency
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
-from verl_trgrpo.core import make_shaping
+from verl_trgrpo.core import Shaping, make_shaping
 
 
 def measuring(data, out, **changes):
@@ -28,7 +28,7 @@ def test_gradients_are_those_of_the_loss_of_a_mini_batch(two_layers, rollouts):
         "top_entropy": make_shaping("top_entropy"),
     }
     parameters = [p for name, p in two_layers.named_parameters() if "layers.1.mlp" in name]
-    coefficients, known = efficiency.weigh_tokens(two_layers, some, shapings)
+    coefficients, known = efficiency.weigh_tokens(two_layers, some, 4, shapings)
     found = efficiency._gradients(two_layers, parameters, some, coefficients)
     log_probs, entropies, advantages = [], [], []
     for rollout in some:
@@ -74,6 +74,21 @@ def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layer
         analyze_efficiency(tokenizer, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
     assert analyze_efficiency(tokenizer, two_layers, given, no_progress) == whole
     assert not [*(tmp_path / "parts").iterdir()]
+
+
+def test_shapings_may_take_every_input_of_the_registry(two_layers, rollouts):
+    """The reference is the model itself; a response is right if it is better than its group."""
+    seen = {}
+
+    def every(ref_log_prob, old_log_prob, log_prob, success_rate, advantages):
+        seen.update(ref=ref_log_prob, old=old_log_prob, own=log_prob, rate=success_rate, advantages=advantages)
+        return torch.ones_like(log_prob)
+
+    inputs = ("ref_log_prob", "old_log_prob", "log_prob", "success_rate", "advantages")
+    efficiency.weigh_tokens(two_layers, rollouts[:8], 4, {"every": Shaping("every", every, inputs)})
+    assert torch.equal(seen["ref"], seen["own"]) and torch.equal(seen["old"], seen["own"])
+    right = (seen["advantages"].amax(-1) > 0).float().view(2, 4).mean(-1)
+    assert torch.equal(seen["rate"].amax(-1).view(2, 4).amax(-1), right)
 
 
 def test_coordinates_are_a_random_sample_of_all(two_layers):

@@ -106,7 +106,7 @@ def analyze_efficiency(tokenizer: Any, model: Any, options: AnalyzeOptions, prog
         part = [rows[place] for place in places]
         seed = f"efficiency/{options.seed}/{number}"
         rollouts = sample_responses(tokenizer, model, part, options, seed, no_progress)
-        coefficients, known = weigh_tokens(model, rollouts, shapings)
+        coefficients, known = weigh_tokens(model, rollouts, options.samples, shapings)
         gradients = _gradients(model, parameters, rollouts, coefficients)
         norms = [sum(float(part.double().square().sum()) for part in gradient) for gradient in gradients]
         sampled = torch.stack([
@@ -146,9 +146,12 @@ def _chosen_coordinates(parameters: Sequence[torch.Tensor], count: int, seed: in
 
 @torch.no_grad()
 def weigh_tokens(
-    model: Any, rollouts: Sequence[Rollout], shapings: Mapping[str, Shaping]
+    model: Any, rollouts: Sequence[Rollout], samples: int, shapings: Mapping[str, Shaping]
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Return the factors of tokens' log-probabilities in each shaping's policy gradient, and sums over tokens.
+
+    The old and the reference policy are the model itself. Responses with A > 0 count as right, which is so where a group of
+    `samples` has right ones and wrong ones.
 
     Returns:
         (shapings, responses, longest response), w A / N with the mini-batch's N tokens, 0 behind the end of a response; and
@@ -167,8 +170,15 @@ def weigh_tokens(
     mask = torch.arange(log_prob.shape[1], device=log_prob.device) < lengths[:, None]
     given = torch.tensor([rollout.advantage for rollout in rollouts], device=log_prob.device)
     advantages = given[:, None].expand_as(log_prob) * mask
+    right = (given > 0).float().view(-1, samples).mean(-1).repeat_interleave(samples)
     tokens = Tokens.of_batch(
-        log_prob, old_log_prob=log_prob, advantages=advantages, response_mask=mask, entropy=entropy
+        log_prob,
+        old_log_prob=log_prob,
+        advantages=advantages,
+        response_mask=mask,
+        entropy=entropy,
+        ref_log_prob=log_prob,
+        success_rate=right[:, None].expand_as(log_prob),
     )
     weights = torch.stack([shaping.weigh(tokens) for shaping in shapings.values()])
     active = advantages != 0
