@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -151,7 +152,7 @@ def correlation_table(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str
     rows = []
     for optimizer, name in OPTIMIZERS.items():
         arms = {arm: predictions(found, lines, optimizer, arm) for own, arm in MAPS if own == optimizer}
-        for arm, pairs in (arms | {"all of these": sum(arms.values(), [])}).items():
+        for arm, pairs in (arms | {"all of these": [*itertools.chain(*arms.values())]}).items():
             if len(pairs) > 2:
                 result = stats.spearmanr(*zip(*pairs, strict=True))
                 right = sum((x > 1) == (y > 0) for x, y in pairs)
