@@ -41,7 +41,7 @@ fail() {
 }
 
 recipes() {
-    find recipes -mindepth 2 -name '*.yaml' ! -name base.yaml ! -path 'recipes/compare/*' | sed -e 's|^recipes/||' -e 's|\.yaml$||' | sort | paste -s -d ' '
+    find recipes -mindepth 2 -name '*.yaml' ! -name base.yaml ! -path 'recipes/compare/*' ! -path 'recipes/chains/*' | sed -e 's|^recipes/||' -e 's|\.yaml$||' | sort | paste -s -d ' '
 }
 
 build_data() {
@@ -134,7 +134,7 @@ for argument in "$@"; do
 done
 [[ -n $name ]] || { usage >&2 && fail "no recipe given; there are: $(recipes)"; }
 recipe=recipes/$name.yaml
-[[ -f $recipe && $name != */base && $name != compare/* ]] || fail "$recipe is no recipe; there are: $(recipes)"
+[[ -f $recipe && $name != */base && $name != compare/* && $name != chains/* ]] || fail "$recipe is no recipe; there are: $(recipes)"
 check_cluster_settings
 command -v verl-trgrpo >/dev/null || fail "verl-trgrpo is not on the path; activate its environment, or pip install -e . here"
 if ((NNODES > 1)); then

@@ -9,8 +9,9 @@ from tests.runs.validation import validate
 from verl_trgrpo.common.findings import Level
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-# recipes/compare holds studies, which tests/runs/compare reads.
-RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name != "compare")
+# These hold studies, which tests/runs/compare and tests/recipes/test_chains.py read.
+STUDIES = ("compare", "chains")
+RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name not in STUDIES)
 
 
 def name_of(path):
