@@ -254,6 +254,8 @@ def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, numbe
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
         url, pid = parent.stdout.readline().split()
         server = psutil.Process(int(pid))
+        # A worker that has not yet read what its parent hands it would report its parent's end as an error.
+        wait_for(lambda: sum(child.num_threads() > 1 for child in server.children()) == 2)
         parent.send_signal(number)
         assert parent.wait(600) == -number
     wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)

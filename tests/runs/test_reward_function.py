@@ -16,6 +16,11 @@ def finding(path, *more):
     return found
 
 
+@pytest.fixture(autouse=True)
+def any_machine_is_fast_enough(monkeypatch):
+    monkeypatch.setattr(reward_function, "_SECONDS", 3600.0)
+
+
 @pytest.fixture
 def without_verl(monkeypatch):
     """The process that loads a reward gets the part of veRL's loader that matters here, which saves its import."""
