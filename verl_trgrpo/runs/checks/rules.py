@@ -10,6 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.common.answer_form import CUT_OFF
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
@@ -23,6 +24,7 @@ from verl_trgrpo.runs.checks.files import (
     needs_critic,
 )
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.tasks.registry import Score
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
@@ -43,6 +45,8 @@ _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
     "optimal_token_baseline", *_READ_PARTS,
 )  # fmt: skip
+# Parts of this package's rewards; `reward` is veRL's name for the sum.
+_METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
 # What veRL's estimators read and its v1 trainer does not give them (trainer_base.py, _compute_advantage, 0.9.1), and what else to
 # choose.
 _NOT_ON_V1 = {
@@ -388,6 +392,20 @@ RULES = (
         "drawn at a time",
         asked=lambda v: v["algorithm.filter_groups.enable"] and v["algorithm.filter_groups.max_num_gen_batches"] > 0,
         level=Level.WARNING,
+        v1=True,
+    ),
+    Rule(
+        "algorithm.filter_groups.metric",
+        lambda v: v["algorithm.filter_groups.metric"] in _METRICS or v[f"{REWARD}.path"] != OWN_REWARDS or _may_call_tools(v),
+        f"no reward of this package reports it, and veRL fails at the first step; set it to one of {', '.join(_METRICS)}",
+        asked=lambda v: v["algorithm.filter_groups.enable"],
+        v1=True,
+    ),
+    Rule(
+        "algorithm.filter_groups.enable",
+        lambda v: not v["reward.reward_model.enable"] or v["reward.reward_model.enable_resource_pool"],
+        "needs rewards before a batch is complete, with {reward.reward_model.enable} also "
+        "reward.reward_model.enable_resource_pool=true",
         v1=True,
     ),
     Rule(
