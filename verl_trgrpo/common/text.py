@@ -74,9 +74,9 @@ def as_yaml(value: Any) -> str:
 
 def as_plain_yaml(value: Any) -> str:
     """Return a configuration value for a message as it is written in YAML; strings without quotes."""
-    if isinstance(value, list):
-        return f"[{','.join(map(as_plain_yaml, value))}]"
-    return value if isinstance(value, str) else as_yaml(value)
+    if isinstance(value, str):
+        return value
+    return f"[{','.join(map(as_plain_yaml, value))}]" if isinstance(value, Sequence) else as_yaml(value)
 
 
 def first_line(error: BaseException, limit: int = 200) -> str:
