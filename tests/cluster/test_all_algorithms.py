@@ -47,7 +47,8 @@ def trained(tiny_run, tmp_path_factory):
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8", "actor_rollout_ref.actor.optim.lr=1e-4",
         f"{sampler}.custom_sampler.path={CONFIG.parent.parent / 'tests/cluster/algorithm_buffer.py'}",
         f"{sampler}.custom_sampler.name=AlgorithmBuffer", f"+{sampler}.sampler_kwargs.plan={plan}",
-        "trainer.save_freq=-1", "trainer.total_epochs=1000",
+        # As veRL sets it for dynamic sampling, which some of them use.
+        "++data.gen_batch_size=1", "trainer.save_freq=-1", "trainer.total_epochs=1000",
     ]  # fmt: skip
     with Attempt(run_dir, arguments) as attempt:
         ended = attempt.end()
