@@ -1,6 +1,6 @@
 """Measure how often the mathematics reward is right: on answers made by rule, and against the verdicts of other projects.
 
-    python benchmarks/math_agreement.py --data DIR --out docs/math_reward.md
+    python benchmarks/math_agreement.py --data DIR --out docs/measurements/math_agreement.md
     python benchmarks/math_agreement.py --data DIR --respelled
     python benchmarks/math_agreement.py --recorded DIR
 
