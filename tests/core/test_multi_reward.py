@@ -103,6 +103,28 @@ def test_a_part_that_is_not_there_is_named_with_those_that_are():
         part_values([{"acc": 1.0, "format_ok": 1.0, "b": 0.0}, {"acc": 0.0, "format_ok": 1.0}], ["acc", "polite"])
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_part_that_is_not_finite_is_refused_before_it_resets_a_multiplier_or_passes_a_limit(value):
+    parts = [{"acc": 1.0, "length": 3.0}, {"acc": 0.0, "length": value}]
+    with pytest.raises(ValueError, match="length"):
+        part_values(parts, ["acc", "length"])
+    with pytest.raises(ValueError, match="length"):
+        ConstraintOptions([Cost("length", 0.1, above=10.0)]).values(parts)
+
+
+@pytest.mark.parametrize("costs", ["length", {"name": "length", "limit": 1}, None, 3])
+def test_costs_that_are_not_a_list_are_named_with_the_other_wrong_values(costs):
+    with pytest.raises(ValueError, match=r"(?s)lr=0.*costs="):
+        ConstraintOptions(costs, lr=0)
+
+
+def test_items_and_lists_of_another_type_are_named():
+    with pytest.raises(ValueError, match=r"(?s)costs: 3 .*costs: 5: "):
+        ConstraintOptions([3, {"name": 5, "limit": 1}])
+    with pytest.raises(ValueError, match=r"(?s)gdpo_reward_keys='acc'.*gdpo_reward_weights=0.5"):
+        RewardWeights("acc", 0.5)
+
+
 def test_wrong_options_are_all_named():
     with pytest.raises(ValueError, match=r"(?s)lr=0.*initial=-1.*reward_weight=-2.*'limt'.*length.*limit='x'"):
         ConstraintOptions(

@@ -6,6 +6,7 @@ score.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class RewardWeights:
     weights: Sequence[float] = ()
 
     def __post_init__(self) -> None:
+        lists = {"gdpo_reward_keys": self.names, "gdpo_reward_weights": self.weights}
+        raise_invalid([f"{key}={given!r} is not a list" for key, given in lists.items() if not _is_list(given)])
         keys = {f"gdpo_reward_weights[{i}]": weight for i, weight in enumerate(self.weights)}
         messages = range_errors(keys, dict.fromkeys(keys, "(-inf, inf)"))
         names = list(self.names)
@@ -83,10 +86,12 @@ class ConstraintOptions:
 
     def __post_init__(self) -> None:
         messages = range_errors(vars(self), {"lr": "(0, inf)", "initial": "[0, inf)", "reward_weight": "[0, inf)"})
+        if not _is_list(self.costs):
+            messages.append(f"costs={self.costs!r} is not a list of costs; give [{{name: NAME, limit: NUMBER}}]")
         costs: list[Cost] = []
-        for given in self.costs:
+        for given in self.costs if _is_list(self.costs) else ():
             try:
-                cost = Cost(**given) if isinstance(given, Mapping) else given
+                cost = given if isinstance(given, Cost) else Cost(**given)
             except TypeError:
                 messages.append(
                     f"costs: {given} is not a cost; give name and limit, and above where the cost is 0 or 1"
@@ -94,6 +99,8 @@ class ConstraintOptions:
                 continue
             values = {"limit": cost.limit} | ({} if cost.above is None else {"above": cost.above})
             errors = range_errors(values, dict.fromkeys(values, "(-inf, inf)"))
+            if not isinstance(cost.name, str):
+                errors.append("the name of a part of the reward is a string")
             messages += [f"costs: {cost.name}: {error}" for error in errors]
             costs.append(cost)
         names = [cost.name for cost in costs]
@@ -117,13 +124,18 @@ class ConstraintOptions:
         return torch.stack([cost.of(column) for cost, column in zip(self.costs, columns, strict=True)], dim=-1)
 
 
+def _is_list(given: object) -> bool:
+    return isinstance(given, Sequence) and not isinstance(given, str)
+
+
 def part_values(
     parts: Sequence[Mapping[str, float]], names: Sequence[str], device: torch.device | None = None
 ) -> torch.Tensor:
     """Return the named parts of each response's reward, (batch, number of names) float64.
 
     Raises:
-        ValueError: a response lacks one of them; the message has the names that all responses have.
+        ValueError: a response lacks one of them (the message has the names that all responses have), or one is not finite,
+            which would spread to the advantages of a group and set a multiplier back to 0.
     """
     missing = [name for name in names if any(name not in given for given in parts)]
     if missing:
@@ -131,6 +143,12 @@ def part_values(
         raise ValueError(
             f"the reward function does not return {', '.join(missing)} with every response; with every one it returns "
             f"{', '.join(there) or 'nothing'}"
+        )
+    broken = [name for name in names if not all(math.isfinite(given[name]) for given in parts)]
+    if broken:
+        raise ValueError(
+            f"the reward function returns NaN or infinity as {', '.join(broken)}; it has to return a finite number with every "
+            "response"
         )
     rows = [[float(given[name]) for name in names] for given in parts]
     return torch.tensor(rows, dtype=torch.float64, device=device).reshape(len(parts), len(names))
