@@ -31,8 +31,11 @@ def test_the_paper_s_experiments_have_recipes():
 @pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
 def test_a_recipe_has_no_findings(recipe):
     report = validate(recipe, need_files=False)
+    # GPUs and search servers are those of the machine that trains, which this one need not be.
+    elsewhere = {"trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"}
+    found = [finding for finding in report.findings if finding.where not in elsewhere]
     # Data and model are not on this machine: two files, the model, and prompts against its tokenizer.
-    assert [finding.level for finding in report.findings] == [Level.NOT_CHECKED] * 4
+    assert [finding.level for finding in found] == [Level.NOT_CHECKED] * 4
     assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-tr_grpo"
 
 
