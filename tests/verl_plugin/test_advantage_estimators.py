@@ -89,6 +89,31 @@ def test_gdpo_and_constraints_find_each_row_s_parts_in_its_label(monkeypatch):
 
 
 @pytest.mark.parametrize("algorithm", ["gdpo", "constrained_grpo"])
+def test_a_rejected_response_counts_in_its_group_and_a_filler_row_does_not(monkeypatch, algorithm):
+    """A rollout correction takes all tokens of a response out of the mask; veRL's filler rows have an empty mask, too."""
+    monkeypatch.setattr(get_adv_estimator_fn("constrained_grpo"), "state", {"multipliers": {"long": 0.5}})
+    costs = "algorithm.constrained_grpo.costs=[{name: long, limit: 0.1}]"
+    options = ["algorithm.gdpo_reward_keys=[acc,long]"] if algorithm == "gdpo" else [costs]
+    config = composed([f"algorithm={algorithm}", *options]).config.algorithm
+    long = [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    labels = [*labelled([{"acc": score, "long": cost} for score, cost in zip(SCORES, long, strict=True)]), "pad"]
+    mask = torch.cat([MASK, torch.zeros(1, 3, dtype=MASK.dtype)])
+    rejected = mask.clone()
+    rejected[3] = 0
+    found = advantages_of(config.adv_estimator, config, [*SCORES, 0.0], labels, rejected)
+    if algorithm == "gdpo":
+        rewards = torch.tensor([[*SCORES, 0.0], [*long, 0.0]], dtype=torch.float64).T
+        expected = decoupled_advantages(rewards, rejected, [*UIDS, "pad"], (1.0, 1.0))
+    else:
+        expected = constrained_advantages(rewards_of(SCORES), torch.tensor([long]).T, MASK, UIDS, [0.5])
+        expected = torch.cat([expected, torch.zeros(1, 3)]) * rejected
+        assert get_adv_estimator_fn("constrained_grpo").state["multipliers"]["long"] == pytest.approx(
+            0.5 + 0.1 * (0.5 - 0.1)
+        )
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("algorithm", ["gdpo", "constrained_grpo"])
 def test_parts_that_are_missing_are_named(algorithm):
     config = composed([f"algorithm={algorithm}"]).config.algorithm
     with pytest.raises(ValueError, match=r"(acc, format_ok|cut_off) .*returns polite$"):

@@ -60,17 +60,18 @@ class Batch:
         return without_target((self.config.get(name) if self.config is not None else None) or {})
 
     def groups_and_parts(self) -> tuple[list[str], list[dict[str, float]], torch.Tensor]:
-        """Return each row's group, the reward's parts of the rows that have tokens, and which rows these are, (batch,) bool.
+        """Return each row's group, the parts of the reward of all responses, and which rows are responses, (batch,) bool.
+
+        A response without tokens is one, too: a rollout correction may reject all of them. Rows with which veRL fills a batch
+        up have neither tokens nor parts.
 
         Raises:
             ValueError: a row with tokens has a plain label.
         """
         labels = [split_label(label) for label in self.groups.tolist()]
-        # veRL fills a batch up with empty rows.
-        present = self.mask.bool().any(dim=-1)
-        found = [parts for (_, parts), real in zip(labels, present.tolist(), strict=True) if real]
-        parts = [each for each in found if each is not None]
-        if len(parts) < len(found):
+        parts = [each for _, each in labels if each is not None]
+        present = torch.tensor([each is not None for _, each in labels], device=self.mask.device)
+        if bool((self.mask.bool().any(dim=-1) & ~present).any()):
             raise ValueError(
                 f"adv_estimator={self.config.get('adv_estimator')}: the parts of the reward are missing; this project's replay "
                 "buffer hands them on, see trainer.v1.sampler in verl_trgrpo/config/run_defaults.yaml"
