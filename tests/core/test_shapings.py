@@ -255,6 +255,17 @@ def test_fipo_weighs_by_what_follows_in_its_own_response(length, options):
     assert length < 100 or len(found[0].unique()) > 10
 
 
+def test_autocast_of_a_training_in_bfloat16_does_not_round_the_sums_of_fipo():
+    generator = torch.Generator().manual_seed(0)
+    old = -1 - 3 * torch.rand(4, 300, generator=generator)
+    new = old + 0.1 * torch.randn(4, 300, generator=generator)
+    given = Tokens.of_batch(new, old_log_prob=old, advantages=torch.ones(4, 300), response_mask=torch.ones(4, 300))
+    shaping = make_shaping("fipo", lower=0.1, upper=9.0)
+    expected = shaping.weigh(given)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(shaping.weigh(given), expected)
+
+
 def test_stare_weighs_the_rarest_tokens_of_each_sign_while_the_entropy_is_low():
     log_prob = [-0.1 * i for i in range(20)]
     given = {"log_prob": log_prob, "advantages": [1] * 11 + [-1] * 8 + [0]}

@@ -122,7 +122,9 @@ class Shaping:
             if tensor is None:
                 raise ValueError(f"shaping {self} takes {name}, which this run does not compute; {REMEDIES[name]}")
             given.append(tensor)
-        weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
+        # veRL computes the loss within autocast, where a matrix product would be in bfloat16.
+        with torch.autocast(tokens.valid.device.type, enabled=False):
+            weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
         _check_shape(self, weights, tokens.valid)
         return weights.to(tokens.probs.dtype).masked_fill(~tokens.valid, 1.0)
 
