@@ -188,6 +188,8 @@ def test_an_unknown_surrogate_is_named():
         ),
         ({"shaping": "sigmoid"}, "not a Shaping"),
         ({"kl": "literal", "shaping": make_shaping("power", lower=0.0)}, "literal.*weight 0"),
+        ({"prob_source": "old", "shaping": make_shaping("taco"), "kl": "k4"}, r"(?s)kl='k4'.*prob_source='old'.*taco"),
+        ({"prob_source": "old", "shaping": make_shaping("ipo_mask")}, "prob_source='old'.*ipo_mask.*old_probs"),
     ],
 )
 def test_impossible_options_are_refused_together(options, complaint):

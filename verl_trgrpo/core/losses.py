@@ -43,7 +43,7 @@ class TokenWeighting:
             min and the clip, as the paper's equation is typeset; with clip 0.2 and w = 1.4 an on-policy token with A > 0
             is then already past the clip and gets no gradient. The ASPO surrogate is always weighted outside.
         prob_source: ``current`` (default) weights by pi_theta, detached; ``old`` by pi_old, so that the weights are constant
-            within an update.
+            within an update. It says what ``probs`` is, so ``old`` is for shapings that take it, and not ``old_probs`` beside it.
         normalize: ``none`` (default), or ``token_mean`` to divide the weights by their mean over the valid tokens of the
             micro-batch, which removes the common factor and leaves only the shape.
         kl: how the weights enter the KL loss, if the run has one: ``plain`` (default) not at all; ``scaled`` is w * k3;
@@ -73,6 +73,17 @@ class TokenWeighting:
                 f"kl='literal' takes log(w), but shaping {self.shaping} may give the weight 0; "
                 "raise its lower bound above 0 or use kl='scaled'"
             )
+        if isinstance(self.shaping, Shaping) and self.prob_source == "old":
+            if "probs" not in self.shaping.inputs:
+                messages.append(
+                    f"prob_source='old' has no effect: shaping {self.shaping} takes {', '.join(self.shaping.inputs)}, not probs; "
+                    "set it to 'current'"
+                )
+            elif "old_probs" in self.shaping.inputs:
+                messages.append(
+                    f"prob_source='old': shaping {self.shaping} compares probs with old_probs, which would be equal; set it to "
+                    "'current'"
+                )
         raise_invalid(messages)
 
     def normalized(self, weights: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
