@@ -83,6 +83,9 @@ CASES = (
     (["algorithm=gdpo", "trainer.v1.sampler.sampler_kwargs.adv_estimator=null"],
      "algorithm.adv_estimator", ERROR, "sampler_kwargs.adv_estimator=null"),
     (["algorithm=gdpo", "algorithm.use_kl_in_reward=true"], "algorithm.use_kl_in_reward", ERROR, "adv_estimator=tr_gdpo"),
+    (["algorithm.adv_estimator=tr_gdpo"], "algorithm.gdpo_reward_keys", ERROR, "adv_estimator=tr_gdpo"),
+    (["algorithm.adv_estimator=constrained_grpo"], "algorithm.constrained_grpo", ERROR, "adv_estimator=constrained_grpo"),
+    (["algorithm=constrained_grpo", *FILTER], "algorithm.filter_groups.enable", WARNING, "adv_estimator=constrained_grpo"),
     (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
      "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
 )  # fmt: skip

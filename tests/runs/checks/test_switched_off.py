@@ -22,6 +22,8 @@ CASES = (
     ("algorithm.lam=0.95", ["algorithm.adv_estimator=gae"]),
     ("+algorithm.w_reinforce.positive=0.2", ["algorithm.adv_estimator=w_reinforce"]),
     ("+algorithm.ha_dw.scale=2", ["algorithm.adv_estimator=ha_dw"]),
+    ("+algorithm.constrained_grpo.lr=2", ["algorithm.adv_estimator=constrained_grpo"]),
+    ("+algorithm.gdpo_reward_keys=[acc]", ["algorithm.adv_estimator=tr_gdpo"]),
     ("algorithm.norm_adv_by_std_in_grpo=false", ["algorithm.adv_estimator=grpo"]),
     (f"{CORRECTION}.rollout_is_threshold=3", [f"{CORRECTION}.rollout_is=token"]),
     (f"{CORRECTION}.rollout_rs_threshold=3", [f"{CORRECTION}.rollout_rs=token_k1"]),

@@ -437,6 +437,25 @@ RULES = (
         f"{ACTOR}.use_kl_loss instead",
     ),
     Rule(
+        "algorithm.gdpo_reward_keys",
+        lambda v: v["algorithm.gdpo_reward_keys"],
+        "{algorithm.adv_estimator} needs the names of the rewards that it adds up; set algorithm=gdpo and this key",
+        asked=partial(_estimator_is, "tr_gdpo"),
+    ),
+    Rule(
+        "algorithm.constrained_grpo",
+        lambda v: v["algorithm.constrained_grpo"],
+        "{algorithm.adv_estimator} needs its costs; set algorithm=constrained_grpo and algorithm.constrained_grpo.costs",
+        asked=partial(_estimator_is, "constrained_grpo"),
+    ),
+    Rule(
+        "algorithm.filter_groups.enable",
+        lambda v: v["algorithm.adv_estimator"] not in _READ_PARTS,
+        "also drops groups that differ in other parts than {algorithm.filter_groups.metric}, and with {algorithm.adv_estimator} "
+        "what is learned of rewards and costs is that of the groups which stay; set it to false",
+        level=Level.WARNING,
+    ),
+    Rule(
         "trainer.checkpoint_callback_class",
         lambda v: v["trainer.checkpoint_callback_class"],
         "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml does",

@@ -158,6 +158,12 @@ SWITCHES = (
     ),
     _only_with("algorithm.adv_estimator", "algorithm.w_reinforce.*", value="w_reinforce"),
     _only_with("algorithm.adv_estimator", "algorithm.ha_dw.*", value="ha_dw"),
+    _only_with("algorithm.adv_estimator", "algorithm.constrained_grpo.*", value="constrained_grpo"),
+    Switch(
+        ("algorithm.gdpo_reward_*",),
+        lambda v: v["algorithm.adv_estimator"] in ("tr_gdpo", "gdpo"),
+        "has no effect with {algorithm.adv_estimator}; remove it, or set algorithm=gdpo",
+    ),
     Switch(
         ("algorithm.norm_adv_by_std_in_grpo",),
         lambda v: v["algorithm.adv_estimator"] not in _WITHOUT_STD,
