@@ -198,6 +198,11 @@ def check_batch_updates(actor: Any) -> None:
             "loss_agg_mode=seq-mean-token-mean divides a pass of policy_loss.lopti by its own tokens of a response, which makes "
             "rare tokens weigh more; set it to token-mean"
         )
+    if actor.policy_loss.lopti is not None and actor.policy_loss.loss_mode == "tr_gspo":
+        messages.append(
+            "loss_mode=gspo takes the ratio of a response over the tokens of a pass of policy_loss.lopti, not over all; set it "
+            "to tr_grpo"
+        )
     if actor.policy_loss.nthr is not None:
         parts = getattr(actor.engine, "ulysses_sequence_parallel_size", 1)
         for setting, wrong, right in (

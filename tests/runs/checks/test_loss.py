@@ -72,6 +72,7 @@ def test_the_lower_bound_of_cispo_may_be_out_of_reach(sound_run):
     ("algorithm", "refused"),
     [
         ("lopti", {f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean"}),
+        ("lopti", {f"{ACTOR}.policy_loss.loss_mode": "gspo"}),
         ("nthr", {f"{ACTOR}.use_fused_kernels": "true", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": "2"}),
     ],
 )
