@@ -24,7 +24,6 @@ def message_of(source, *overrides):
         (["algoritm=tr_grpo"], ["algorithm?"]),
         # A parameter of another shaping: those of the chosen one.
         (["shaping=power", f"{LOSS}.shaping.tau=3", "trainer.nnodes=2"], [f"{LOSS}.shaping.tau:", "gamma, lower"]),
-        (["algorithm=grpo", "shaping=power"], ["shaping:", "algorithm=tr_grpo"]),
         (["platform=gpu"], ["platform=gpu:", "accelerator?"]),
         (["algorithm=trgrpo"], ["algorithm=trgrpo:", "tr_grpo?"]),
         (["algorithm=xyz"], ["algorithm=xyz:", "dapo_clip"]),

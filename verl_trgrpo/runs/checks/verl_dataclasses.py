@@ -68,7 +68,8 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         for key in nodes:
             found = _build_findings(key, selected(config, key))
             # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
-            findings += [one for one in found if not any(_reason(inner) in one.message for inner in findings)]
+            around = [inner for inner in findings if inner.where.startswith(f"{key}.")]
+            findings += [one for one in found if not any(_reason(inner) in one.message for inner in around)]
             if found and key.startswith(f"{_ACTOR}."):
                 OmegaConf.update(config, key, selected(defaults, key), merge=False)
         if need_reference_policy(config):
