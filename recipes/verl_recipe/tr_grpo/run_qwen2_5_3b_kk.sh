@@ -45,7 +45,7 @@ python3 -m verl.trainer.main_ppo \
     '+trainer.v1.sampler.sampler_kwargs.filter_groups=${oc.select:algorithm.filter_groups,null}' \
     '+trainer.v1.sampler.sampler_kwargs.sync_refill_failed_groups=${oc.select:trainer.v1.sampler.sync_refill_failed_groups,false}' \
     '+trainer.v1.sampler.sampler_kwargs.batch_size=${data.train_batch_size}' \
-    '+trainer.v1.sampler.sampler_kwargs.success_rate=${verl_trgrpo_asks_for:success_rate,${oc.select:actor_rollout_ref.actor.policy_loss.shaping.name,null}}' \
+    '+trainer.v1.sampler.sampler_kwargs.success_rate="${verl_trgrpo_asks_for:success_rate,${oc.select:actor_rollout_ref.actor.policy_loss.shaping.name,null}}"' \
     +trainer.v1.sampler.sampler_kwargs.correct_from=1.0 \
     '+trainer.v1.sampler.sampler_kwargs.adv_estimator=${algorithm.adv_estimator}' \
     '+trainer.v1.sampler.sampler_kwargs.constrained_grpo=${oc.select:algorithm.constrained_grpo,null}' \
