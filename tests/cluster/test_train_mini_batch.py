@@ -92,9 +92,9 @@ class Loop:
             surrogate = torch.maximum(torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain), lower)
             loss = -(self.alpha * old.exp() + 1 - self.alpha) * surrogate
             if self.penalties:
-                reference = self.batch["ref_log_prob"][row] - log_prob
+                reference = (self.batch["ref_log_prob"][row] - log_prob).clamp(-20, 20)  # veRL's limits
                 entropy = torch.distributions.Categorical(logits=logits).entropy()
-                loss = loss + KL * (reference.exp() - reference - 1) - BONUS * entropy
+                loss = loss + KL * (reference.exp() - reference - 1).clamp(-10, 10) - BONUS * entropy
             total = total + (loss * mask).sum()
         (total / sum(self.batch["response_mask"][row].sum() for row in rows)).backward()
         with torch.no_grad():
