@@ -79,10 +79,20 @@ def outcome_text(outcome: Outcome) -> str:
     return f"{interval_text(outcome.difference, '+')} p={outcome.corrected:.2g} {outcome.verdict}"
 
 
+def by_chain(found: Mapping[Key, Outcome], optimizer: str, arm: str) -> dict[tuple[int, float], Outcome]:
+    """Return an arm's outcomes on-policy by fillers and right."""
+    return {key[2:4]: one for key, one in found.items() if key[:2] == (optimizer, 1) and key[-1] == arm}
+
+
+def axes_of(own: Mapping[tuple[int, float], Outcome]) -> tuple[list[int], list[float]]:
+    """Return the numbers of fillers and the probabilities of the right decision of a map."""
+    return sorted({fillers for fillers, _ in own}), sorted({right for _, right in own})
+
+
 def map_table(found: Mapping[Key, Outcome], optimizer: str, arm: str) -> str:
     """Return an arm's differences from the baseline, on-policy, by chain."""
-    own = {key[2:4]: outcome for key, outcome in found.items() if key[:2] == (optimizer, 1) and key[-1] == arm}
-    fillers, rights = sorted({key[0] for key in own}), sorted({key[1] for key in own})
+    own = by_chain(found, optimizer, arm)
+    fillers, rights = axes_of(own)
     rows = [
         [f"{right:g}", *(outcome_text(own[n, right]) if (n, right) in own else "-" for n in fillers)]
         for right in rights
@@ -139,9 +149,9 @@ def predictions(
     figure = "adam_efficiency" if optimizer == "adam" else "efficiency"
     measured = {key[2:4]: line["directions"] for key, line in lines.items() if key[-1] == "measurement"}
     return [
-        (measured[key[2:4]][arm][figure]["mean"], outcome.relative)
-        for key, outcome in found.items()
-        if key[:2] == (optimizer, 1) and key[-1] == arm and arm in measured.get(key[2:4], {})
+        (measured[chain][arm][figure]["mean"], outcome.relative)
+        for chain, outcome in by_chain(found, optimizer, arm).items()
+        if arm in measured.get(chain, {})
     ]
 
 
@@ -165,13 +175,13 @@ def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
     """Draw where each arm gains and costs, on-policy, into a PNG file."""
     from matplotlib.figure import Figure
 
-    shown = [one for one in MAPS if any(key[0] == one[0] and key[1] == 1 and key[-1] == one[1] for key in found)]
+    shown = [one for one in MAPS if by_chain(found, *one)]
     figure = Figure(figsize=(4.2 * len(shown), 4.4), layout="constrained")
     axes = figure.subplots(1, len(shown), squeeze=False)[0]
     image = None
     for axis, (optimizer, arm) in zip(axes, shown, strict=True):
-        own = {key[2:4]: one for key, one in found.items() if key[:2] == (optimizer, 1) and key[-1] == arm}
-        fillers, rights = sorted({key[0] for key in own}), sorted({key[1] for key in own})
+        own = by_chain(found, optimizer, arm)
+        fillers, rights = axes_of(own)
         values = [[own[n, r].relative if (n, r) in own else float("nan") for n in fillers] for r in rights]
         image = axis.imshow(values, cmap="RdYlGn", vmin=-0.25, vmax=0.25, origin="lower", aspect="auto")
         for y, r in enumerate(rights):
@@ -221,7 +231,7 @@ def sections(
     block = f"{primary}\n\n{correlation_table(found, lines)}"
     parts = ["![map](chains_map.png)"]
     for optimizer, arm in MAPS:
-        if any(key[:2] == (optimizer, 1) and key[-1] == arm for key in found):
+        if by_chain(found, optimizer, arm):
             parts += [f"## {arm}, {OPTIMIZERS[optimizer]}, on-policy", map_table(found, optimizer, arm)]
     parts += [
         "## Prediction",

@@ -1,9 +1,11 @@
 """The replay buffer gets from its configuration what veRL hands to its own: dynamic sampling, refill, poll interval."""
 
 import pytest
+import torch
 
 from tests.conftest import composed
-from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer, success_rates
+from verl_trgrpo.core.advantages import group_numbers, success_rates
+from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
 
 FILTER = ["algorithm.filter_groups.enable=true"]
 REFILL = ["trainer.v1.sampler.sync_refill_failed_groups=true"]
@@ -57,5 +59,5 @@ def test_the_success_rate_is_computed_only_for_a_shaping_that_takes_it():
 
 
 def test_the_success_rate_is_the_share_of_right_responses_of_the_group():
-    rates = success_rates(list("abbbac"), [1.0, 0.9, 1.0, 2.0, -1.0, 0.0], 1.0)
+    rates = success_rates(torch.tensor([1.0, 0.9, 1.0, 2.0, -1.0, 0.0]), group_numbers(list("abbbac")), 1.0)
     assert rates.tolist() == pytest.approx([1 / 2, 2 / 3, 2 / 3, 2 / 3, 1 / 2, 0])

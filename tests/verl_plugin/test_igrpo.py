@@ -11,7 +11,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.lengths import length_findings
+from verl_trgrpo.runs.checks.lengths import length_findings, load_prompts
 from verl_trgrpo.runs.compose import compose as compose_run
 from verl_trgrpo.verl_plugin.igrpo import DraftAgentLoop, DraftOptions
 
@@ -126,7 +126,9 @@ def test_wrong_input_is_named(tokenizer):
 
 def test_validate_reads_its_options_and_looks_for_room():
     overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
-    room, *_ = length_findings(compose_run(overrides=overrides).config)
+    config = compose_run(overrides=overrides).config
+    room, *_ = length_findings(config, load_prompts(config))
     assert room.message.startswith("data.max_prompt_length=100: ")
-    wrong, *_ = length_findings(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
+    config = compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config
+    wrong, *_ = length_findings(config, load_prompts(config))
     assert wrong.level is Level.ERROR and "drafts=0" in wrong.message

@@ -11,7 +11,14 @@ import torch
 
 from verl_trgrpo.analysis.directions import directions, inner_products
 from verl_trgrpo.analysis.gradients import chosen_parameters
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, load_prompts, response_logits, sample_responses
+from verl_trgrpo.analysis.rollouts import (
+    Rollout,
+    chunks,
+    load_prompts,
+    response_log_probs,
+    response_logits,
+    sample_responses,
+)
 from verl_trgrpo.common.files import replaced_file, write_text
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
@@ -201,11 +208,8 @@ def _gradients(
     active = [(rollout, place) for place, rollout in enumerate(rollouts) if rollout.advantage]
     for some in chunks(active, _RESPONSES_AT_ONCE):
         chosen, places = [rollout for rollout, _ in some], [place for _, place in some]
-        log_probs = [
-            torch.log_softmax(logits.float(), dim=-1).gather(-1, rollout.response[:, None])[:, 0]
-            for rollout, logits in zip(chosen, response_logits(model, chosen), strict=True)
-        ]
-        padded = torch.nn.utils.rnn.pad_sequence(log_probs, batch_first=True)
+        log_probs = response_log_probs(model, chosen).split([len(rollout.response) for rollout in chosen])
+        padded = torch.nn.utils.rnn.pad_sequence([*log_probs], batch_first=True)
         for number, (total, factors) in enumerate(zip(sums, coefficients[:, places, : padded.shape[1]], strict=True)):
             last = number == len(sums) - 1
             gradient = torch.autograd.grad(padded, parameters, factors, retain_graph=not last, allow_unused=True)

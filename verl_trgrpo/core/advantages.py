@@ -189,15 +189,13 @@ def difficulty_weighted_advantages(
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
     # veRL fills a batch up with empty responses, each in its own group, which are not the policy's.
-    present = response_mask.bool().any(dim=-1).double()
+    present = response_mask.bool().any(dim=-1)
     if not present.any():
         return at_valid_tokens(advantages, response_mask), list(history)
-    right = torch.where(returns >= options.correct_from, present, 0.0)
-    zeros = right.new_zeros(int(groups.max()) + 1)
-    sizes = zeros.index_add(0, groups, present).clamp(min=1)
-    success_rates = (zeros.index_add(0, groups, right) / sizes)[groups]
-    expected, following = expected_accuracy(history, float(right.sum() / present.sum()), options)
-    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (success_rates - expected))
+    accuracy = float((returns[present] >= options.correct_from).double().mean())
+    expected, following = expected_accuracy(history, accuracy, options)
+    rates = success_rates(returns, groups, options.correct_from, present)
+    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (rates - expected))
     return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), following
 
 
@@ -244,6 +242,24 @@ def group_numbers(index: Sequence[Hashable] | np.ndarray | torch.Tensor) -> torc
     labels = index.tolist() if isinstance(index, (np.ndarray, torch.Tensor)) else index
     numbers: dict[Hashable, int] = {}
     return torch.tensor([numbers.setdefault(label, len(numbers)) for label in labels], dtype=torch.long)
+
+
+def success_rates(
+    returns: torch.Tensor, groups: torch.Tensor, correct_from: float, present: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the share of right responses in the group of each response, (batch,) float64.
+
+    Args:
+        returns: (batch,) rewards.
+        groups: (batch,) numbers of groups, as `group_numbers` counts them.
+        correct_from: a response is right if its reward is at least this.
+        present: (batch,) bool, True for the responses that count; None for all.
+    """
+    counted = torch.ones_like(returns, dtype=torch.float64) if present is None else present.double()
+    right = torch.where(returns >= correct_from, counted, 0.0)
+    zeros = counted.new_zeros(int(groups.max()) + 1 if len(groups) else 0)
+    sizes = zeros.index_add(0, groups, counted).clamp(min=1)
+    return (zeros.index_add(0, groups, right) / sizes)[groups]
 
 
 def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch.Tensor:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,15 +160,24 @@ def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[d
     Raises:
         UnreadableError: the file does not exist, is not a Parquet file, or is damaged.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     names = read_schema(path)[0].names
     present = names if columns is None else [name for name in columns if name in names]
+    with naming_damage(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=1000, columns=present):
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def naming_damage(path: Path) -> Iterator[None]:
+    """Raise an UnreadableError with the name of the file for what reading or converting its rows raises."""
+    import pyarrow as pa
+
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1000, columns=present):
-                yield from batch.to_pylist()
+        yield
+    except UnreadableError:
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
 

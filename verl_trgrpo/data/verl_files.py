@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.rows import REQUIRED_COLUMNS, UnreadableError, read_schema
+from verl_trgrpo.data.rows import REQUIRED_COLUMNS, UnreadableError, naming_damage, read_schema
 
 if TYPE_CHECKING:  # these imports take a second
     import pyarrow as pa
@@ -68,22 +68,15 @@ class DataFile:
         if self.content is not None:
             yield self.content.select(names)
             return
-        try:
-            with pq.ParquetFile(self.path) as file:
-                for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=names):
-                    yield pa.Table.from_batches([batch])
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise UnreadableError(f"{self.path} is damaged ({first_line(error)}); get it again") from error
+        with naming_damage(self.path), pq.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=names):
+                yield pa.Table.from_batches([batch])
 
     def read(self, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows one by one; raises as `tables`."""
-        try:
+        with naming_damage(self.path):
             for part in self.tables(columns):
                 yield from part.to_pylist()
-        except (ValueError, OverflowError) as error:
-            if isinstance(error, UnreadableError):
-                raise
-            raise UnreadableError(f"{self.path} is damaged ({first_line(error)}); get it again") from error
 
 
 def open_as_verl(path: Path) -> DataFile:

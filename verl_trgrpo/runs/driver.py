@@ -60,7 +60,7 @@ class Driver:
             )
 
     def check(self, run: ComposedRun) -> Report:
-        """Return what :func:`verl_trgrpo.runs.validate.check` returns for a run, and its first prompt if it is sound.
+        """Return what :func:`verl_trgrpo.runs.validate.check` returns for a run.
 
         Raises:
             RuntimeError: the process ended without a report; its own error is on standard error.
@@ -135,17 +135,14 @@ def _answer(channel: socket.socket) -> dict[str, Any] | None:
 
     None if the launcher ended.
     """
-    from verl_trgrpo.runs.checks.lengths import first_prompt
     from verl_trgrpo.runs.validate import check
 
     with channel.makefile("rw") as stream:
         if not (received := stream.readline()):
             return None
-        run = _run_of(json.loads(received))
-        report = check(run)
+        report = check(_run_of(json.loads(received)))
         findings = [(finding.level.value, finding.where, finding.message) for finding in report.findings]
-        prompt = first_prompt(run.config) if report.ok else None
-        answer = {"findings": findings, "total_steps": report.total_steps, "first_prompt": prompt}
+        answer = {"findings": findings, "total_steps": report.total_steps, "first_prompt": report.first_prompt}
         stream.write(json.dumps(answer) + "\n")
         stream.flush()
     # A byte at a time: the descriptors come with the byte after the line.

@@ -28,7 +28,7 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
-        first_prompt: the first training prompt as the model will see it, for the record of a run; `check` leaves it out.
+        first_prompt: the first training prompt as the model will see it, for the record of a run; None where it is not known.
     """
 
     config: DictConfig
@@ -118,9 +118,12 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             findings += outside(findings, more)
         return findings
 
+    shown: dict[str, Any] | None = None
+
     def between_settings() -> list[Finding]:
+        nonlocal shown
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
-        from verl_trgrpo.runs.checks.lengths import length_findings
+        from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings, load_prompts
         from verl_trgrpo.runs.checks.loss import loss_findings
         from verl_trgrpo.runs.checks.machine import machine_findings
         from verl_trgrpo.runs.checks.parallel import parallel_findings
@@ -132,6 +135,8 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
 
         rows = training_rows(config)
         steps = total_steps(config, rows)
+        prompts = load_prompts(config)
+        shown = first_prompt(config, prompts)
         findings = rule_findings(config)
         changed = changed_values(config, run.defaults)
         for more in (switch_findings(config, changed), unread_findings(run, changed)):
@@ -142,7 +147,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             *parallel_findings(config),
             *warm_up_findings(config, steps),
             *machine_findings(config, trains=False),
-            *length_findings(config),
+            *length_findings(config, prompts),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
@@ -163,7 +168,8 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     sound = all(finding.level is not Level.ERROR for finding in findings)
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
-    return Report(config, tuple(findings), total_steps(config, training_rows(config)) if sound else None)
+    steps = total_steps(config, training_rows(config)) if sound else None
+    return Report(config, tuple(findings), steps, shown if sound else None)
 
 
 def _resume_findings(run: ComposedRun, steps: int | None) -> list[Finding]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo.core_algos import get_adv_estimator_fn, register_adv_est
 
 from verl_trgrpo.core import (
     ConstraintOptions,
@@ -133,6 +133,23 @@ class Estimator:
         return advantages, advantages
 
 
+def find_estimator(name: str | None) -> Estimator | None:
+    """Return the estimator of this project with a name; None for another one's, or for no name.
+
+    Raises:
+        ValueError: no estimator has this name.
+    """
+    found = get_adv_estimator_fn(name) if name else None
+    return found if isinstance(found, Estimator) else None
+
+
+def _of_all_rows(values: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+    """Return the values (responses, n) of the rows that are `present`, and 0 for the others: (batch, n)."""
+    rows = values.new_zeros(len(present), values.shape[1])
+    rows[present] = values
+    return rows
+
+
 def _tr_grpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     return group_relative_advantages(
         batch.rewards, batch.mask, batch.groups, batch.epsilon, normalize_by_std=batch.normalizes_by_std
@@ -166,8 +183,7 @@ def _tr_gdpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
     config = batch.config
     options = RewardWeights(config.get("gdpo_reward_keys") or (), config.get("gdpo_reward_weights") or ())
     groups, parts, present = batch.groups_and_parts()
-    rewards = batch.rewards.new_zeros(len(groups), len(options.names), dtype=torch.float64)
-    rewards[present] = part_values(parts, options.names, rewards.device)
+    rewards = _of_all_rows(part_values(parts, options.names, present.device), present)
     return decoupled_advantages(
         rewards, batch.mask, groups, options.weights, batch.epsilon, normalize_by_std=batch.normalizes_by_std
     )
@@ -176,8 +192,7 @@ def _tr_gdpo(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
 def _constrained_grpo(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     options = ConstraintOptions(**batch.options("constrained_grpo"))
     groups, parts, present = batch.groups_and_parts()
-    costs = batch.rewards.new_zeros(len(groups), len(options.costs), dtype=torch.float64)
-    costs[present] = options.values(parts, costs.device)
+    costs = _of_all_rows(options.values(parts, present.device), present)
     multipliers = options.multipliers(state)
     advantages = constrained_advantages(
         batch.rewards,
@@ -202,11 +217,11 @@ def constraint_metrics(
     options: ConstraintOptions, parts: Sequence[Mapping[str, float]], state: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return the mean of each cost in a batch, and the multiplier that it has in this batch's advantages."""
-    means = dict(zip(options.multipliers(state), options.values(parts).mean(dim=0).tolist(), strict=True))
-    metrics = {f"critic/cost/{name}/mean": mean for name, mean in means.items()}
-    return metrics | {
-        f"critic/cost/{name}/multiplier": multiplier for name, multiplier in options.multipliers(state).items()
-    }
+    metrics: dict[str, float] = {}
+    means = options.values(parts).mean(dim=0).tolist()
+    for (name, multiplier), mean in zip(options.multipliers(state).items(), means, strict=True):
+        metrics |= {f"critic/cost/{name}/mean": mean, f"critic/cost/{name}/multiplier": multiplier}
+    return metrics
 
 
 register_adv_est("tr_grpo")(Estimator(_tr_grpo))

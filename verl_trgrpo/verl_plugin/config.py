@@ -83,7 +83,7 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
 
 
 def weighted_loss_mode(name: str) -> str:
-    """Return the registered name of the policy loss `name` with token weights; a name that nobody registered stays as it is.
+    """Return the registered name of the policy loss `name` with token weights; a name that is not registered stays as it is.
 
     Raises:
         ValueError: a loss that has no place for the weight of a token, or one of another plugin.

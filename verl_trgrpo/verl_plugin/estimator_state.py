@@ -12,11 +12,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
 from verl_trgrpo.common.files import read_json, write_json
-from verl_trgrpo.verl_plugin.advantage_estimator import Estimator
+from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +34,8 @@ class EstimatorStateCallback(CheckpointCallback):
     def __init__(self, config: DictConfig) -> None:
         super().__init__(config)
         self._name = str(config.algorithm.adv_estimator)
-        estimator = get_adv_estimator_fn(self._name)
-        self._state = estimator.state if isinstance(estimator, Estimator) and estimator.remembers else None
+        estimator = find_estimator(self._name)
+        self._state = estimator.state if estimator and estimator.remembers else None
         if self._state is not None:
             self._state.clear()
             checkpoint = resumed_checkpoint(config.trainer)

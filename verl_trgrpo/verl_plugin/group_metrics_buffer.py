@@ -15,19 +15,18 @@ batch have been read. Nothing else of the trainer reads that field of training r
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 import transfer_queue
 from tensordict import NonTensorStack, TensorDict
-from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
 from verl_trgrpo.core import ConstraintOptions, group_metrics
-from verl_trgrpo.verl_plugin.advantage_estimator import Estimator, constraint_metrics, label_with, without_target
+from verl_trgrpo.core.advantages import group_numbers, success_rates
+from verl_trgrpo.verl_plugin.advantage_estimator import constraint_metrics, find_estimator, label_with, without_target
 
 
 def replay_buffer(**arguments: Any) -> ReplayBuffer:
@@ -77,8 +76,8 @@ def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any
     if batch.partition_id == "val" or not batch.keys:
         return batch, metrics
     name = options.get("adv_estimator")
-    estimator = get_adv_estimator_fn(name) if name else None
-    state = estimator.state if isinstance(estimator, Estimator) and estimator.reads_parts else None
+    estimator = find_estimator(name)
+    state = estimator.state if estimator and estimator.reads_parts else None
     fields = ["rm_scores", "extra_fields"]
     data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
     if "rm_scores" not in data:  # a reward model that shares the GPUs scores later
@@ -92,8 +91,8 @@ def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any
     groups = [key.rsplit("_", 2)[0] for key in batch.keys]  # keys are UID_SESSION_INDEX
     rewards = [float(scores.sum()) for scores in list(data["rm_scores"])]
     if options.get("success_rate"):
-        rates = success_rates(groups, rewards, options.get("correct_from", 1.0))
-        _put(batch, "success_rate", rates[:, None])
+        rates = success_rates(torch.tensor(rewards), group_numbers(groups), options.get("correct_from", 1.0))
+        _put(batch, "success_rate", rates.float()[:, None])
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
@@ -117,17 +116,3 @@ def _numbers(info: Mapping[str, Any], tag: Mapping[str, Any]) -> dict[str, float
         name: float(value) for name, value in info.items() if isinstance(value, (bool, int, float, np.number, np.bool_))
     }
     return {"response_length": float(tag["response_len"]), **numbers}
-
-
-def success_rates(groups: Sequence[str], rewards: Sequence[float], correct_from: float) -> torch.Tensor:
-    """Return the share of right responses in the group of each response, (batch,).
-
-    Args:
-        groups: (batch,) label of the group of each response.
-        rewards: (batch,) reward of each response.
-        correct_from: a response is right when its reward is at least this.
-    """
-    right = defaultdict(list)
-    for group, reward in zip(groups, rewards, strict=True):
-        right[group].append(reward >= correct_from)
-    return torch.tensor([sum(right[group]) / len(right[group]) for group in groups])

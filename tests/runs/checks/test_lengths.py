@@ -12,7 +12,7 @@ from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings
+from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings, load_prompts
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 LIMIT, MODEL = "data.max_prompt_length", f"actor_rollout_ref.model.path={CHECKPOINT}"
@@ -20,7 +20,13 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    return length_findings(composed(overrides, source).config)
+    config = composed(overrides, source).config
+    return length_findings(config, load_prompts(config))
+
+
+def shown_prompt(*overrides):
+    config = composed(overrides).config
+    return first_prompt(config, load_prompts(config))
 
 
 def test_lengths_that_do_not_fit_are_errors_at_once():
@@ -191,10 +197,10 @@ def test_json_lines_are_compared_too(tmp_path):
 
 def test_the_first_prompt_is_what_the_model_sees(prompts, tmp_path):
     write(tmp_path / "data.parquet", [1])
-    shown = first_prompt(composed([MODEL, f"data.train_files={tmp_path}/data.parquet", OWN, THINKING]).config)
+    shown = shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet", OWN, THINKING)
     assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
     assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
-    assert first_prompt(composed([MODEL, "data.train_files=none.parquet"]).config) is None
+    assert shown_prompt(MODEL, "data.train_files=none.parquet") is None
 
 
 def test_messages_of_several_parts_are_left_to_the_template(tmp_path):

@@ -16,7 +16,7 @@ from verl_trgrpo.runs.checks import machine
 
 GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
 # Nothing listens at these ports.
-NOBODY, CLOSED = "http://127.0.0.1:9", "127.0.0.1:9"
+UNREACHABLE, CLOSED = "http://127.0.0.1:9", "127.0.0.1:9"
 ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
 
 
@@ -85,20 +85,20 @@ def test_the_gpus_of_a_cluster_are_asked_for_by_the_machine_that_trains(monkeypa
 
 def test_search_servers_are_asked_once_before_a_training():
     searching = ["agent=search_tags", *ONE_GPU]
-    [later] = found(*searching, f"{SEARCH}={NOBODY}", trains=False)
-    assert summary([later]) == [(SEARCH, Level.NOT_CHECKED)] and NOBODY in later.message
-    [now] = found(*searching, f"{SEARCH}={NOBODY}")
-    assert summary([now]) == [(SEARCH, Level.ERROR)] and NOBODY in now.message
+    [later] = found(*searching, f"{SEARCH}={UNREACHABLE}", trains=False)
+    assert summary([later]) == [(SEARCH, Level.NOT_CHECKED)] and UNREACHABLE in later.message
+    [now] = found(*searching, f"{SEARCH}={UNREACHABLE}")
+    assert summary([now]) == [(SEARCH, Level.ERROR)] and UNREACHABLE in now.message
     with in_another_thread() as server:
         assert found(*searching, f"{SEARCH}={server.url}") == [] and len(server.requests) == 1
-        [one] = found(*searching, f"{SEARCH}=[{server.url},{NOBODY}]")
-        assert summary([one]) == [(SEARCH, Level.WARNING)] and NOBODY in one.message, "the others stand in for it"
+        [one] = found(*searching, f"{SEARCH}=[{server.url},{UNREACHABLE}]")
+        assert summary([one]) == [(SEARCH, Level.WARNING)] and UNREACHABLE in one.message, "the others stand in for it"
 
 
 def test_rows_that_search_need_a_server(tmp_path):
     for name, agent in (("search", "trgrpo_search"), ("other", "tool_agent")):
         pq.write_table(pa.table({"agent_name": ["single_turn_agent", agent]}), tmp_path / f"{name}.parquet")
     search, other = (f"data.train_files={tmp_path / name}.parquet" for name in ("search", "other"))
-    server = f"+actor_rollout_ref.rollout.custom.search.url={NOBODY}"
+    server = f"+actor_rollout_ref.rollout.custom.search.url={UNREACHABLE}"
     assert summary(found(search, server, *ONE_GPU)) == [(SEARCH, Level.ERROR)]
     assert found(other, server, *ONE_GPU) == []

@@ -1,11 +1,13 @@
 """One case for each row of the table of rules between settings."""
 
 import pytest
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
 
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.rules import RULES, rule_findings
+from verl_trgrpo.runs.checks.rules import READ_PARTS, REMEMBER, RULES, rule_findings
+from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 ERROR, WARNING = Level.ERROR, Level.WARNING
@@ -131,3 +133,9 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
 )
 def test_settings_that_have_what_they_need_are_not(overrides):
     assert rule_findings(composed(overrides).config) == []
+
+
+def test_the_rules_name_the_estimators_that_read_parts_and_those_that_remember():
+    own = {name: found for name in ADV_ESTIMATOR_REGISTRY if (found := find_estimator(name))}
+    assert {*READ_PARTS} == {name for name, found in own.items() if found.reads_parts}
+    assert {*REMEMBER} == {name for name, found in own.items() if found.remembers}

@@ -223,9 +223,9 @@ def context_length(config: DictConfig) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def model_content(config: DictConfig) -> dict[str, Any]:
-    """Return the content of a local model's ``config.json``, {} where there is none."""
-    return read_json(Path(str(selected(config, MODEL))).expanduser() / "config.json")
+def model_content(config: DictConfig, key: str = MODEL) -> dict[str, Any]:
+    """Return the content of the ``config.json`` of the local model under a key, {} where there is none."""
+    return read_json(Path(str(selected(config, key))).expanduser() / "config.json")
 
 
 def decoder_value(content: dict[str, Any], name: str) -> Any:

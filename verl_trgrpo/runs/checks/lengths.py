@@ -17,24 +17,42 @@ from verl_trgrpo.runs.checks.files import DATA, MODEL, TOKENIZER, context_length
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.search_options import read_options
-from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
+from verl_trgrpo.verl_plugin.prompts import DRAFT_AGENT, SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
 # Agent loops that begin with the rendered prompt of the row.
-_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, "trgrpo_igrpo")
+_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, DRAFT_AGENT)
 
 
-def length_findings(config: DictConfig) -> list[Finding]:
-    """Check lengths; the model's context and the prompts count where model and data are on this machine."""
+def load_prompts(config: DictConfig) -> RolloutPrompts | str:
+    """Load what renders the prompts of a run, or return why they are not compared: it takes a second for a large tokenizer."""
+    files = [path for key in DATA for path in local_data_files(config, key) if path.is_file()]
+    if not files or not Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser().is_dir():
+        return "that needs data and a tokenizer on this machine"
+    if own := own_data_set(config):
+        return f"{own} reads the files"
+    try:
+        return RolloutPrompts(config)
+    except ValueError as error:
+        return str(error)
+
+
+def length_findings(config: DictConfig, prompts: RolloutPrompts | str) -> list[Finding]:
+    """Check lengths; the model's context and the prompts count where model and data are on this machine.
+
+    Args:
+        config: of the run.
+        prompts: of `load_prompts`.
+    """
     return [
         *_context_findings(config),
         *_dynamic_batch_findings(config),
         *_search_findings(config),
         *_draft_findings(config),
-        *_prompt_findings(config),
+        *_prompt_findings(config, prompts),
     ]
 
 
@@ -133,31 +151,21 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
     return [Finding.warning(_LIMIT, message)]
 
 
-def _prompt_findings(config: DictConfig) -> list[Finding]:
+def _prompt_findings(config: DictConfig, prompts: RolloutPrompts | str) -> list[Finding]:
     """Compare prompts with their limit, counted as veRL does.
 
     Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
     and neither are those of agent loops that are not known here.
     """
     files = {key: [path for path in local_data_files(config, key) if path.is_file()] for key in DATA}
-    if not any(files.values()):
-        return _not_compared(config)
-    if own_data_set(config):
+    if own_data_set(config) and any(files.values()):
         return []  # the check of files says so
-    if not _has_local_tokenizer(config):
-        return _not_compared(config)
-    try:
-        prompts = RolloutPrompts(config)
-    except ValueError as error:
-        return _not_compared(config, str(error))
+    if isinstance(prompts, str):
+        return _not_compared(config, prompts)
     return [finding for key, paths in files.items() for finding in _split_findings(key, paths, prompts, config)]
 
 
-def _has_local_tokenizer(config: DictConfig) -> bool:
-    return Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser().is_dir()
-
-
-def _not_compared(config: DictConfig, reason: str = "that needs data and a tokenizer on this machine") -> list[Finding]:
+def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
     limit, key = config.data.max_prompt_length, "data.filter_overlong_prompts"
     findings = [Finding.not_checked(_LIMIT, f"{_LIMIT}={limit}: prompts not compared; {reason}")]
     if not config.data.filter_overlong_prompts and config.data.truncation != "left":
@@ -228,13 +236,12 @@ def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) ->
     return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
 
 
-def first_prompt(config: DictConfig) -> dict[str, Any] | None:
+def first_prompt(config: DictConfig, prompts: RolloutPrompts | str) -> dict[str, Any] | None:
     """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
     paths = [path for path in local_data_files(config, DATA[0]) if path.is_file()]
-    if not paths or own_data_set(config) or not _has_local_tokenizer(config):
+    if not paths or isinstance(prompts, str):
         return None
     try:
-        prompts = RolloutPrompts(config)
         row = next(open_as_verl(paths[0]).read([config.data.prompt_key, "agent_name", "extra_info"]))
         token_ids, agent = prompts.of(row)
     except ValueError:

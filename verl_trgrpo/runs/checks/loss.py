@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
 from verl_trgrpo.runs.checks.batches import ACTOR
+from verl_trgrpo.runs.compose import selected
 
 _LOSS = f"{ACTOR}.policy_loss"
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -47,14 +48,14 @@ def _input_findings(config: DictConfig, loss: Any) -> list[Finding]:
     computed = {
         "entropy": (f"{ACTOR}.calculate_entropy", actor.calculate_entropy or actor.entropy_coeff),
         "ref_log_prob": (f"{ACTOR}.use_kl_loss", actor.use_kl_loss or config.algorithm.use_kl_in_reward),
-        "success_rate": (rate, config.trainer.use_v1 and OmegaConf.select(config, rate)),
+        "success_rate": (rate, config.trainer.use_v1 and selected(config, rate)),
     }
     asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in computed}
     if loss.high_entropy_clip is not None:
         asked.setdefault("entropy", "high_entropy_clip")
     return [
         Finding.error(
-            key, f"{key}={as_plain_yaml(OmegaConf.select(config, key))}: {asked[name]} takes {name}; {REMEDIES[name]}"
+            key, f"{key}={as_plain_yaml(selected(config, key))}: {asked[name]} takes {name}; {REMEDIES[name]}"
         )
         for name, (key, is_computed) in computed.items()
         if name in asked and not is_computed

@@ -18,9 +18,9 @@ from verl_trgrpo.runs.checks.batches import ROLLOUT
 from verl_trgrpo.runs.checks.files import data_files
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 _SEARCH = f"{ROLLOUT}.custom.search"
-_SEARCH_LOOP = "trgrpo_search"
 _GPUS = "trainer.n_gpus_per_node"
 # Packages of the trackers that veRL imports only when training starts.
 _PACKAGES = {
@@ -53,7 +53,7 @@ def machine_findings(config: DictConfig, trains: bool) -> list[Finding]:
         findings.append(Finding.not_checked(_GPUS, message))
     elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
         findings += _gpu_findings(config, cluster, level)
-    if uses_loop(config, _SEARCH_LOOP):
+    if uses_loop(config, SEARCH_AGENT):
         findings += _server_findings(config) if trains else [_unasked(config)]
     return findings
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
-from verl_trgrpo.runs.checks.files import CRITIC, MODEL, RESUME_PATH, decoder_value, needs_critic
+from verl_trgrpo.runs.checks.files import CRITIC, MODEL, RESUME_PATH, decoder_value, model_content, needs_critic
 from verl_trgrpo.runs.compose import selected
 
 _GPUS = "trainer.n_gpus_per_node"
@@ -186,7 +186,7 @@ def _sharded_findings(directory: Path, section: str, config: DictConfig) -> list
 def _other_model_findings(directory: Path, section: str, config: DictConfig) -> list[Finding]:
     """Check that the weights of a checkpoint have the shapes of the run's model, with its LoRA adapter."""
     key = CRITIC if section == "critic" else MODEL
-    saved, own = (read_json(place / "config.json") for place in (directory / "huggingface", _local_path(config, key)))
+    saved, own = read_json(directory / "huggingface" / "config.json"), model_content(config, key)
     pairs = {name: (decoder_value(saved, name), decoder_value(own, name)) for name in _SHAPES}
     if differing := [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]:
         figures = ", ".join(f"{name} {pairs[name][0]} there, {pairs[name][1]} here" for name in differing)
@@ -199,10 +199,6 @@ def _other_model_findings(directory: Path, section: str, config: DictConfig) -> 
         return []
     message = f"{model}.lora_rank={rank}: {directory} holds a LoRA adapter of rank {found}; set it to that"
     return [Finding.error(f"{model}.lora_rank", message)]
-
-
-def _local_path(config: DictConfig, key: str) -> Path:
-    return Path(str(selected(config, key))).expanduser()
 
 
 def _megatron_findings(directory: Path, section: str, config: DictConfig) -> list[Finding]:

@@ -37,13 +37,13 @@ _BYPASS = f"{_CORRECTION}.bypass_mode"
 _LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
 _REWARD_OPTIONS = "reward.reward_kwargs"
 # Estimators that read the parts of the reward, and those that remember batches.
-_READ_PARTS = ("tr_gdpo", "constrained_grpo")
-_REMEMBER = ("ha_dw", "constrained_grpo")
+READ_PARTS = ("tr_gdpo", "constrained_grpo")
+REMEMBER = ("ha_dw", "constrained_grpo")
 _OVERLONG = f"{_REWARD_OPTIONS}.overlong_buffer_cfg"
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", *_READ_PARTS,
+    "optimal_token_baseline", *READ_PARTS,
 )  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
@@ -428,7 +428,7 @@ RULES = (
         and v[f"{_SAMPLER_OPTIONS}.adv_estimator"] == v["algorithm.adv_estimator"],
         f"reads the parts of the reward, which the replay buffer of this project hands on in veRL's v1 trainer; set "
         f"{{{_SAMPLER}}} and {{{_SAMPLER_OPTIONS}.adv_estimator}} as run_defaults.yaml does",
-        asked=lambda v: v["algorithm.adv_estimator"] in _READ_PARTS,
+        asked=lambda v: v["algorithm.adv_estimator"] in READ_PARTS,
     ),
     Rule(
         "algorithm.use_kl_in_reward",
@@ -450,7 +450,7 @@ RULES = (
     ),
     Rule(
         "algorithm.filter_groups.enable",
-        lambda v: v["algorithm.adv_estimator"] not in _READ_PARTS,
+        lambda v: v["algorithm.adv_estimator"] not in READ_PARTS,
         "also drops groups that differ in other parts than {algorithm.filter_groups.metric}, and with {algorithm.adv_estimator} "
         "what is learned of rewards and costs is that of the groups which stay; set it to false",
         level=Level.WARNING,
@@ -459,7 +459,7 @@ RULES = (
         "trainer.checkpoint_callback_class",
         lambda v: v["trainer.checkpoint_callback_class"],
         "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml does",
-        asked=lambda v: v["algorithm.adv_estimator"] in _REMEMBER,
+        asked=lambda v: v["algorithm.adv_estimator"] in REMEMBER,
         level=Level.WARNING,
     ),
 )  # fmt: skip

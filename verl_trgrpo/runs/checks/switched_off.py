@@ -20,6 +20,8 @@ from verl_trgrpo.runs.checks.files import MANAGER, REWARD, columns_of, needs_cri
 from verl_trgrpo.runs.checks.machine import uses_loop
 from verl_trgrpo.runs.checks.rules import Values, filled
 from verl_trgrpo.runs.compose import flat, loggers_of
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+from verl_trgrpo.verl_plugin.prompts import DRAFT_AGENT
 
 _MODEL = "actor_rollout_ref.model"
 _REF = "actor_rollout_ref.ref"
@@ -279,12 +281,12 @@ SWITCHES = (
     ),
     Switch(
         (f"{ROLLOUT}.custom.search.*",),
-        _may_use("trgrpo_search"),
+        _may_use(SEARCH_AGENT),
         f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and no row that names another; set agent=search_tags",
     ),
     Switch(
         (f"{ROLLOUT}.custom.igrpo.*",),
-        _may_use("trgrpo_igrpo"),
+        _may_use(DRAFT_AGENT),
         f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and no row that names another; set agent=igrpo",
     ),
     _only_with(f"{ROLLOUT}.prometheus.enable", f"{ROLLOUT}.prometheus.*"),
