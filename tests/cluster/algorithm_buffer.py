@@ -16,7 +16,7 @@ class AlgorithmBuffer:
 
     Args:
         arguments: of veRL's ``ReplayBuffer``; ``sampler_kwargs.plan`` is a JSON file with, for each step, an option of the
-            group ``algorithm`` and overrides of the groups that it brings along.
+            group ``algorithm``, overrides of the groups that it brings along, and of single keys.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -43,8 +43,10 @@ class AlgorithmBuffer:
         config = self._start.copy()
         OmegaConf.set_struct(config, False)
         config.actor_rollout_ref.actor.policy_loss = verl_defaults().actor_rollout_ref.actor.policy_loss
-        for key, value in algorithm_settings(*choices).items():
+        keys = [choice for choice in choices if "." in choice.partition("=")[0]]
+        for key, value in algorithm_settings(*(choice for choice in choices if choice not in keys)).items():
             OmegaConf.update(config, key, value, force_add=True)
+        config.merge_with_dotlist(keys)
         # The start has resolved what the buffer takes from the algorithm.
         sampler, defaults = config.trainer.v1.sampler, OmegaConf.load(OWN_CONFIGS / "run_defaults.yaml")
         sampler.sampler_kwargs = defaults.trainer.v1.sampler.sampler_kwargs

@@ -20,7 +20,7 @@ from tests.cluster.training import LIMIT, ROOT
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 
-ROWS, K = 96, 4
+ROWS, K = 48, 4
 
 
 def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_path, capsys):
@@ -56,10 +56,11 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
     assert sum(len({*samples}) > 1 for samples in by_row.values()) > 0.75 * ROWS, "samples do not differ"
 
     # Complete: nothing is made or loaded, and the report is the same.
-    report, engine_log = (out / "report.json").read_text(), (out / "vllm.log").read_text()
+    report, engine_log = (out / "report.json").read_text(), out / "vllm.log"
+    engine_log.unlink()  # to which an engine that has ended may still write
     assert main(["eval", *map(str, words)]) == 0
     assert ": 0 new responses" in capsys.readouterr().out
-    assert (out / "report.json").read_text() == report and (out / "vllm.log").read_text() == engine_log
+    assert (out / "report.json").read_text() == report and not engine_log.exists()
 
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
@@ -73,13 +74,13 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     # No search may fail on a machine that is busy with other things, too.
     settings += ["deadline=600", "max_concurrency=4"]
     words = (
-        "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--temperature", 1.0, "--k", 2,
+        "--model", SEARCHING, "--data", tmp_path / "data" / "test.parquet", "--limit", 96, "--temperature", 1.0, "--k", 2,
         "--max-tokens", 272, "--out", out, "--search", *settings,
     )  # fmt: skip
     with server_process(tmp_path / "index", tmp_path / "server.log") as server:
         table = evaluate(*words, f"url={server.url}")
     lines = [json.loads(line) for line in (out / "test.jsonl").read_text().splitlines()]
-    assert len(lines) == 2 * 192
+    assert len(lines) == 2 * 96
     searched = [line for line in lines if line["extra"]["rollout_metrics"]["searches"] > 0]
     assert len(searched) > 50
     for line in searched:

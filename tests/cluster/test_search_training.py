@@ -5,6 +5,8 @@ Each happens while a save is held, between the training of one step and the vali
 
 import json
 import math
+import statistics
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,15 +30,19 @@ def overrides(directory: Path, url: str) -> list[str]:
     run_dir, search = directory / "run", "actor_rollout_ref.rollout.custom.search"
     return [
         "--config-name=search_demo",
-        # An estimator that remembers, and a shaping that asks for the entropy: both through a whole training, here only.
-        "algorithm=tr_ha_dw",
-        "shaping=top_entropy",
+        # A shaping of the inputs that a run computes only if asked to: the reference policy and the success rate of the group.
+        "algorithm=tr_grpo",
+        "shaping=custom",
+        "actor_rollout_ref.actor.policy_loss.shaping.name=tests.verl_plugin.input_shapings.both",
+        "actor_rollout_ref.actor.use_kl_loss=true",
+        "actor_rollout_ref.actor.kl_loss_coef=0",
         f"data.train_files={directory / 'data' / 'train.parquet'}",
         f"data.val_files={directory / 'few.parquet'}",
         f"data.train_batch_size={PROMPTS}",
         f"actor_rollout_ref.model.path={CHECKPOINT}",
-        "actor_rollout_ref.actor.ppo_mini_batch_size=4",
+        f"actor_rollout_ref.actor.ppo_mini_batch_size={PROMPTS}",
         f"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu={4 * RESPONSES}",
+        f"actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu={PROMPTS * RESPONSES}",
         f"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu={PROMPTS * RESPONSES}",
         f"actor_rollout_ref.rollout.n={RESPONSES}",
         f"{search}.url={url}",
@@ -114,9 +120,21 @@ def test_every_step_of_that_run_trains_on_what_was_sampled(interrupted):
         # Positions, masks and tokens are the same where vLLM sampled and where the model is trained, observations
         # between them or not.
         assert metrics["training/rollout_probs_diff_max"] < 2e-5
-        # The fifth of the tokens with the highest entropy, rounded up in each micro-batch.
-        assert metrics["actor/tr_weight_mean"] == pytest.approx(0.215, abs=0.02)
         assert metrics["training/num_turns/max"] >= 4
+
+
+def test_weights_are_those_of_the_reference_policy_and_of_each_group(interrupted):
+    """In the first update the policy is the reference, and a weight is 3 + the success rate of the group."""
+    first, second, *_ = (step.metrics for step in MetricsLog(interrupted.run_dir).read()[1:])
+    rewards = defaultdict(list)
+    for row in interrupted.dump("rollouts", 1):
+        rewards[row["input"]].append(row["score"])
+    rates = [sum(score >= 1 for score in group) / len(group) for group in rewards.values()]
+    assert len(rates) == PROMPTS and len(set(rates)) > 1
+    # A mean over tokens, where longer responses count for more.
+    assert first["actor/tr_weight_mean"] == pytest.approx(3 + sum(rates) / PROMPTS, abs=0.1)
+    assert first["actor/tr_weight_std"] == pytest.approx(statistics.pstdev(rates), abs=0.1)
+    assert second["actor/tr_weight_mean"] < 4 and second["actor/tr_weight_std"] > 0 and second["actor/kl_loss"] > 0
 
 
 def test_an_engine_that_died_between_two_steps_ends_the_run_instead_of_hanging_it(interrupted):

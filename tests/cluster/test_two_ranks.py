@@ -22,6 +22,7 @@ from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.train import LOCK_FILE
+from verl_trgrpo.verl_plugin.estimator_state import FILE_NAME
 
 STEPS, KILLED = 3, 2
 REGULATION = [
@@ -66,7 +67,9 @@ class Resumed:
 
 def overrides(puzzles: Path, run_dir: Path) -> list[str]:
     return [
-        "algorithm=tr_grpo",
+        # An estimator that remembers, of rewards that a few letters earn.
+        "algorithm=tr_ha_dw",
+        "algorithm.ha_dw.correct_from=0.1",
         # Dynamic sampling: without it, about one of eight groups of a step has equal rewards.
         "algorithm.filter_groups.enable=true",
         f"data.train_files={puzzles / 'train.parquet'}",
@@ -152,6 +155,15 @@ def test_the_same_command_resumes_and_finishes_without_its_launcher(killed, resu
     assert resumed.ended.tracked == STEPS and resumed.ended.left == (), "Ray outlived its run"
     assert damage(run_dir / f"global_step_{STEPS}") == []
     assert [step.number for step in MetricsLog(run_dir).read()] == [*range(STEPS + 1)]
+
+
+def test_what_the_estimator_remembers_survives_the_kill(resumed):
+    histories = [
+        json.loads((resumed.run_dir / f"global_step_{step}" / FILE_NAME).read_text())["state"]["history"]
+        for step in (1, STEPS)
+    ]
+    assert [len(history) for history in histories] == [1, STEPS]
+    assert histories[1][:1] == histories[0] and all(0 <= accuracy <= 1 for accuracy in histories[1])
 
 
 def test_two_ranks_train_what_vllm_samples(resumed):

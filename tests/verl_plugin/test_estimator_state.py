@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.conftest import composed
-from tests.verl_plugin.test_advantage_estimators import advantages_of
+from tests.verl_plugin.test_advantage_estimators import SCORES, UIDS, advantages_of
+from verl_trgrpo.verl_plugin.advantage_estimator import label_with
 from verl_trgrpo.verl_plugin.estimator_state import FILE_NAME
 
 callbacks = pytest.importorskip("verl.trainer.ppo.checkpoint_callback")  # since 0.9.1
@@ -22,8 +23,8 @@ class Run:
         self.callback = callbacks.build_checkpoint_callback(self.config)
         self.directory = directory
 
-    def step(self, batch):
-        return advantages_of(self.config.algorithm.adv_estimator, self.config.algorithm, batch)
+    def step(self, batch, uids=UIDS):
+        return advantages_of(self.config.algorithm.adv_estimator, self.config.algorithm, batch, uids)
 
     def save(self, step):
         checkpoint = self.directory / f"global_step_{step}"
@@ -52,6 +53,20 @@ def test_a_resumed_run_goes_on_with_the_history_of_an_uninterrupted_one(tmp_path
     anew = Run(tmp_path / "killed", *overrides, "trainer.resume_mode=disable")
     assert torch.equal(anew.step(BATCHES[0]), uninterrupted[0])
     assert not torch.equal(uninterrupted[2], Run(tmp_path / "new", *overrides).step(BATCHES[2]))
+
+
+def test_a_resumed_run_goes_on_with_the_multipliers_of_an_uninterrupted_one(tmp_path):
+    overrides = ("algorithm=constrained_grpo", "algorithm.constrained_grpo.costs=[{name: long, limit: 0.1}]")
+    uids = [label_with(str(row // 2), {"long": row % 2}) for row in range(len(SCORES))]
+    run = Run(tmp_path, *overrides)
+    first, second, third = (run.step(SCORES, uids) for _ in range(3))
+    run = Run(tmp_path, *overrides, "trainer.resume_mode=disable")
+    assert torch.equal(run.step(SCORES, uids), first)
+    run.save(1)
+    run.step(SCORES, uids)  # lost
+    resumed = Run(tmp_path, *overrides)
+    assert torch.equal(resumed.step(SCORES, uids), second) and torch.equal(resumed.step(SCORES, uids), third)
+    assert not torch.equal(first, second)
 
 
 def test_a_checkpoint_without_a_history_of_this_estimator_is_named(tmp_path, caplog):
