@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.analysis.conftest import command, options
 from tests.core.reference import published_weight
@@ -17,6 +18,7 @@ from verl_trgrpo.analysis.sharpness import analyze_sharpness
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
+from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +127,22 @@ def test_samples_are_of_the_policy_itself_whatever_its_generation_configuration(
     model = copied_checkpoint(tmp_path / "model", eos_token_id=end, repetition_penalty=2.0, min_p=0.2, do_sample=True)
     found = sample_rollouts(*load_policy(model, "cpu"), options(data), no_progress)
     assert all(torch.equal(a.response, b.response) for a, b in zip(found, rollouts, strict=True))
+
+
+def test_prompts_are_those_of_the_run_that_made_the_checkpoint(policy, data):
+    template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ 'yes' if enable_thinking else 'no' }}"
+    run = OmegaConf.create({
+        "actor_rollout_ref": {"model": {"custom_chat_template": template}},
+        "data": {"apply_chat_template_kwargs": {"enable_thinking": False}},
+    })  # fmt: skip
+    prompts, model = load_policy(CHECKPOINT, "cpu", run)
+    given = options(data, prompts=1, samples=2, max_tokens=1, only_tokens=True)
+    starts = [sample_rollouts(each, model, given, no_progress)[0].prompt for each in (policy[0], prompts)]
+    plain, of_run = (prompts.tokenizer.decode(start) for start in starts)
+    assert of_run.endswith("no") and of_run != plain and len(of_run) > 10
+    run = OmegaConf.create({"actor_rollout_ref": {"rollout": {"agent": {"default_agent_loop": SEARCH_AGENT}}}})
+    with pytest.raises(ValueError, match=SEARCH_AGENT):
+        sample_rollouts(*load_policy(CHECKPOINT, "cpu", run), given, no_progress)
 
 
 def test_a_model_without_an_end_token_is_refused(tmp_path):

@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_loss_of_a_mini_batch(two_layers, rollouts):
 
 
 def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layers, data, tmp_path):
-    tokenizer = policy[0]
+    prompts = policy[0]
 
     def stopping(items, total, label):
         for number, item in enumerate(items):
@@ -63,16 +63,16 @@ def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layer
                 raise KeyboardInterrupt
             yield item
 
-    whole = analyze_efficiency(tokenizer, two_layers, measuring(data, tmp_path / "whole"), no_progress)
+    whole = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "whole"), no_progress)
     assert whole["mini_batches"] == 4 and whole["coordinates"] == whole["parameters"]
     assert set(whole["shapings"]) == {"uniform", "sigmoid", "top_entropy"}
     assert whole["shapings"]["uniform"]["efficiency"]["mean"] == 1.0
     given = measuring(data, tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
-        analyze_efficiency(tokenizer, two_layers, given, stopping)
+        analyze_efficiency(prompts, two_layers, given, stopping)
     with pytest.raises(ValueError, match="other settings"):
-        analyze_efficiency(tokenizer, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
-    assert analyze_efficiency(tokenizer, two_layers, given, no_progress) == whole
+        analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
+    assert analyze_efficiency(prompts, two_layers, given, no_progress) == whole
     assert not [*(tmp_path / "parts").iterdir()]
 
 

@@ -16,7 +16,7 @@ from verl_trgrpo.cli.main import main
 
 
 def test_figures_of_every_token(policy, rollouts):
-    tokenizer, model = policy
+    tokenizer, model = policy[0].tokenizer, policy[1]
     figures = token_figures(tokenizer, model, rollouts[:3], parse_shaping("sigmoid"))
     for one, rollout in zip(figures, rollouts[:3], strict=True):
         logits = model(torch.cat([rollout.prompt, rollout.response])[None]).logits[0].double()

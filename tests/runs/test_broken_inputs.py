@@ -11,7 +11,9 @@ import pytest
 from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.files import data_findings, model_findings
+from verl_trgrpo.runs.checks.data_files import data_findings
+from verl_trgrpo.runs.checks.files import model_findings
+from verl_trgrpo.runs.checks.run_data import RunData
 
 
 def write(path, rows=200):
@@ -45,7 +47,7 @@ def arguments(sound_run, tmp_path, model):
 def messages_of(arguments) -> list[str]:
     """Return the errors about data and models."""
     config = composed(arguments, platform="cpu").config
-    found = [*data_findings(config), *model_findings(config)]
+    found = [*data_findings(RunData(config)), *model_findings(config)]
     return [finding.message for finding in found if finding.level is Level.ERROR]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -101,9 +102,14 @@ def test_a_driver_that_dies_while_it_checks_is_an_error(sound_run):
 
 
 def test_a_training_is_refused_for_what_its_machine_lacks(sound_run, tmp_path):
-    """A search server that does not answer, and a tracker that is not installed."""
+    """A search server that does not answer, which only rows of a file ask for, and a tracker that is not installed."""
     url = "actor_rollout_ref.rollout.custom.search.url=http://127.0.0.1:9"  # nothing listens there
-    overrides = [*sound_run, "agent=search_tags", url, "trainer.logger=[console,vemlp_wandb]", "platform=cpu"]
+    prompt, truth = [{"role": "user", "content": "x"}], {"ground_truth": {"target": ["x"]}}
+    row = {"prompt": prompt, "data_source": "nq", "reward_model": truth, "agent_name": "trgrpo_search"}
+    (tmp_path / "search.jsonl").write_text("\n".join([json.dumps(row)] * 50))
+    default = "actor_rollout_ref.rollout.agent.default_agent_loop=single_turn_agent"
+    searching = ["agent=search_tags", default, f"data.train_files={tmp_path}/search.jsonl", url]
+    overrides = [*sound_run, *searching, "trainer.logger=[console,vemlp_wandb]", "platform=cpu"]
     with pytest.raises(InvalidInputError) as refused:
         run_training(overrides, stream=io.StringIO())
     tracker, server = refused.value.messages

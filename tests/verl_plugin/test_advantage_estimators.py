@@ -1,5 +1,6 @@
 """The estimators as veRL calls them: through its own compute_advantage, with options from its configuration."""
 
+import math
 import statistics
 
 import numpy as np
@@ -45,6 +46,15 @@ def test_reinforce_rej():
     expected = rejection_advantages(rewards_of(SCORES), MASK, UIDS)
     assert torch.equal(advantages_of("reinforce_rej", OmegaConf.create({})), expected)
     assert (expected[:, 0] != 0).tolist() == [True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("estimator", ["tr_grpo", "reinforce_rej", "w_reinforce", "ha_dw"])
+def test_a_reward_that_is_not_finite_is_refused_and_changes_no_state(estimator, value):
+    state = dict(get_adv_estimator_fn(estimator).state)
+    with pytest.raises(ValueError, match=rf"1 of 6 rewards .* \(response 1: {value}\)"):
+        advantages_of(estimator, OmegaConf.create({}), [1.0, value, 0.0, 0.0, 1.0, 0.0])
+    assert get_adv_estimator_fn(estimator).state == state
 
 
 def test_w_reinforce_takes_its_options():

@@ -12,7 +12,7 @@ from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.evaluation.checkpoint import find_model, merged_model, model_label
+from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model, model_label
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     import torch
@@ -36,7 +36,7 @@ class AnalyzeOptions:
 
     Args:
         model: veRL checkpoint, Hugging Face directory or hub name; several with --sharpness.
-        data: prompts (veRL parquet).
+        data: prompts (.parquet, .json, .jsonl); for a run's checkpoint with the run's options of the chat template.
         out: directory for the results; runs/analyze/MODEL if left out.
         device: cpu, cuda, cuda:1, ...
         prompts: number of prompts, drawn from the file with the seed.
@@ -142,9 +142,12 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
     if options.directory.is_file():
         raise ValueError(f"out={options.directory} is a file; give a directory")
     if not options.data.is_file():
-        raise ValueError(f"data={options.data} does not exist; give a Parquet file with prompts")
+        raise ValueError(f"data={options.data} does not exist; give a data file with prompts")
     options.directory.mkdir(parents=True, exist_ok=True)
-    policies = (load_policy(merged_model(place, options.directory), options.device) for place in places.values())
+    policies = (
+        load_policy(merged_model(place, options.directory), options.device, config_of_run(name))
+        for name, place in places.items()
+    )
     results: dict[str, Any] = {"options": asdict(options)} | provenance(Path(__file__).parent)
     within_bounds = True
     if options.sharpness:
@@ -160,11 +163,11 @@ def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
         plot_efficiency(results, path.with_suffix(".png"), options.model[0])
         text = f"{efficiency_text(results)}\n\n{path}, {path.with_suffix('.png')}"
     else:
-        tokenizer, model = next(policies)
+        prompts, model = next(policies)
         if not options.only_tokens:
             chosen_parameters(model, options.parameters)  # reports a wrong name before the work
-        rollouts = sample_rollouts(tokenizer, model, options, progress)
-        page = write_tokens(tokenizer, model, rollouts, options, progress)
+        rollouts = sample_rollouts(prompts, model, options, progress)
+        page = write_tokens(prompts.tokenizer, model, rollouts, options, progress)
         if options.only_tokens:
             return str(page), True
         path = options.directory / "gradients.json"

@@ -28,6 +28,7 @@ from verl_trgrpo.core.metrics import LOW_PROB
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
     from verl_trgrpo.core import Shaping
+    from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 PROMPTS_PER_BATCH = 4
 # Responses in one forward and backward pass, and coordinates whose inner products are computed together.
@@ -88,7 +89,9 @@ class GradientStore:
         self._log.parent.rmdir()
 
 
-def analyze_efficiency(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> dict[str, Any]:
+def analyze_efficiency(
+    prompts: RolloutPrompts, model: Any, options: AnalyzeOptions, progress: Progress
+) -> dict[str, Any]:
     """Measure the efficiency of each shaping's direction relative to equal weights, on rollouts of the model.
 
     Returns:
@@ -102,7 +105,7 @@ def analyze_efficiency(tokenizer: Any, model: Any, options: AnalyzeOptions, prog
     shapings = options.shapings
     total = sum(parameter.numel() for parameter in parameters)
     count = min(options.coordinates, total)
-    rows = load_prompts(options, options.batches * PROMPTS_PER_BATCH)
+    rows = load_prompts(options, options.batches * PROMPTS_PER_BATCH, prompts.default_agent)
     names = ("model", "data", "device", "samples", "max_tokens", "seed", "shaping", "parameters", "batches")
     settings = {name: getattr(options, name) for name in names} | {"coordinates": count}
     store = GradientStore(options.directory / "gradients", settings, (options.batches, len(shapings), count))
@@ -112,7 +115,7 @@ def analyze_efficiency(tokenizer: Any, model: Any, options: AnalyzeOptions, prog
         places = [(number * PROMPTS_PER_BATCH + place) % len(rows) for place in range(PROMPTS_PER_BATCH)]
         part = [rows[place] for place in places]
         seed = f"efficiency/{options.seed}/{number}"
-        rollouts = sample_responses(tokenizer, model, part, options, seed, no_progress)
+        rollouts = sample_responses(prompts, model, part, options, seed, no_progress)
         coefficients, known = weigh_tokens(model, rollouts, options.samples, shapings)
         gradients = _gradients(model, parameters, rollouts, coefficients)
         norms = [sum(float(part.double().square().sum()) for part in gradient) for gradient in gradients]

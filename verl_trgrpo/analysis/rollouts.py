@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
+from omegaconf import DictConfig, OmegaConf
 
-from verl_trgrpo.common.answer_form import opens_thinking, reward_input
+from verl_trgrpo.common.answer_form import reward_input
 from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
@@ -18,6 +19,7 @@ from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, RolloutPrompts, prompt_settings
 
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
@@ -36,16 +38,22 @@ class Rollout(NamedTuple):
     advantage: float
 
 
-def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
-    """Load tokenizer and model of a Hugging Face directory, in float32, without dropout, with plain attention.
+def load_policy(path: str | Path, device: str, config: DictConfig | None = None) -> tuple[RolloutPrompts, Any]:
+    """Load a Hugging Face directory: what makes token ids of prompts, and the model, in float32, without dropout.
+
+    Args:
+        path: of the directory.
+        device: of the model.
+        config: of the run that made the model, whose settings decide its prompts; None for the tokenizer's own template.
 
     Raises:
-        ValueError: the device does not exist, or the model cannot be loaded or has no end token.
+        ValueError: the device does not exist, or tokenizer or model cannot be loaded, or it has no end token.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers import AutoModelForCausalLM, GenerationConfig
 
+    prompts = RolloutPrompts(prompt_settings(config or OmegaConf.create(), str(path)))
+    tokenizer = prompts.tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
         # Fused attention kernels have no rule for batched backward passes.
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=GROUPED)
         # transformers wraps `to` in a way that its annotation does not survive.
@@ -57,11 +65,11 @@ def load_policy(path: str | Path, device: str) -> tuple[Any, Any]:
         raise ValueError(f"{path} has no end token, so responses would not end; set eos_token_id in its config.json")
     # None of the model's other settings: a repetition penalty, say, would sample from another policy than the one measured.
     model.generation_config = GenerationConfig(eos_token_id=ends, pad_token_id=tokenizer.pad_token_id)
-    return tokenizer, model
+    return prompts, model
 
 
 @torch.no_grad()
-def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Rollout]:
+def sample_rollouts(prompts: RolloutPrompts, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Rollout]:
     """Sample responses to prompts of a data file, score them, and compare them within their groups.
 
     Returns:
@@ -71,9 +79,8 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
         ValueError: the file cannot be read, rows cannot be scored or need searches, or rewards are equal in every group:
             every figure of a gradient would be 0 and look like a measurement.
     """
-    rollouts = sample_responses(
-        tokenizer, model, load_prompts(options, options.prompts), options, f"rollouts/{options.seed}", progress
-    )
+    rows = load_prompts(options, options.prompts, prompts.default_agent)
+    rollouts = sample_responses(prompts, model, rows, options, f"rollouts/{options.seed}", progress)
     if not options.only_tokens and not any(rollout.advantage for rollout in rollouts):
         raise ValueError(
             f"{model.name_or_path}: all {options.samples} responses to each of {len(rollouts) // options.samples} prompts got "
@@ -83,13 +90,13 @@ def sample_rollouts(tokenizer: Any, model: Any, options: AnalyzeOptions, progres
     return rollouts
 
 
-def load_prompts(options: AnalyzeOptions, limit: int) -> list[Row]:
-    """Return at most `limit` rows of the data file, drawn with the seed.
+def load_prompts(options: AnalyzeOptions, limit: int, default_agent: str = SINGLE_TURN) -> list[Row]:
+    """Return at most `limit` rows of the data file, drawn with the seed; those without an agent_name have the default.
 
     Raises:
         ValueError: the file cannot be read, or rows cannot be scored or need searches.
     """
-    (rows,) = load_evaluable_rows([options.data], limit, options.seed)
+    (rows,) = load_evaluable_rows([options.data], limit, options.seed, default_agent=default_agent)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
         raise ValueError(
             f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
@@ -100,7 +107,12 @@ def load_prompts(options: AnalyzeOptions, limit: int) -> list[Row]:
 
 @torch.no_grad()
 def sample_responses(
-    tokenizer: Any, model: Any, rows: Sequence[Row], options: AnalyzeOptions, seed: str, progress: Progress
+    prompts: RolloutPrompts,
+    model: Any,
+    rows: Sequence[Row],
+    options: AnalyzeOptions,
+    seed: str,
+    progress: Progress,
 ) -> list[Rollout]:
     """Sample ``options.samples`` responses to each row, group after group; `seed` is that of sampling."""
     settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": options.max_tokens}
@@ -112,16 +124,14 @@ def sample_responses(
     with torch.random.fork_rng(devices):
         torch.manual_seed(random.Random(seed).getrandbits(63))
         for part in progress(parts, len(parts), "sampling"):
-            texts = [
-                tokenizer.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True) for row in part
-            ]
-            prompts = [torch.tensor(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-            padded = _left_padded(prompts, int(ends[0])), _left_padded([torch.ones_like(one) for one in prompts], 0)
+            begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}) for row in part]
+            starts = [torch.tensor(prompt.token_ids) for prompt in begun]
+            padded = _left_padded(starts, int(ends[0])), _left_padded([torch.ones_like(one) for one in starts], 0)
             ids, mask = (each.to(model.device).repeat_interleave(options.samples, 0) for each in padded)
             output = model.generate(ids, attention_mask=mask, **settings)[:, ids.shape[1] :]
-            for row, prompt, group in zip(part, prompts, output.split(options.samples), strict=True):
+            for row, start, group in zip(part, starts, output.split(options.samples), strict=True):
                 responses = [_without_padding(response, ends) for response in group]
-                rollouts += _group(row, prompt.to(model.device), responses, tokenizer)
+                rollouts += _group(row, start.to(model.device), responses, prompts)
     return rollouts
 
 
@@ -129,14 +139,14 @@ def _left_padded(sequences: Sequence[torch.Tensor], value: int) -> torch.Tensor:
     return torch.nn.utils.rnn.pad_sequence([*sequences], batch_first=True, padding_value=value, padding_side="left")
 
 
-def _group(row: Row, prompt: torch.Tensor, responses: Sequence[torch.Tensor], tokenizer: Any) -> list[Rollout]:
+def _group(row: Row, start: torch.Tensor, responses: Sequence[torch.Tensor], prompts: RolloutPrompts) -> list[Rollout]:
     """Score the responses to one prompt, and compare them."""
-    texts = tokenizer.batch_decode(responses, skip_special_tokens=True)
-    extra_info = reward_input(row.extra_info, row.messages, thinking_opened=opens_thinking(tokenizer))
+    texts = prompts.tokenizer.batch_decode(responses, skip_special_tokens=True)
+    extra_info = reward_input(row.extra_info, row.messages, thinking_opened=prompts.thinking_opened)
     rewards = [compute_score(row.data_source, text, row.ground_truth, extra_info)["score"] for text in texts]
     given = torch.tensor(rewards)[:, None]
     advantages = group_relative_advantages(given, torch.ones_like(given), [0] * len(rewards))[:, 0].tolist()
-    return [Rollout(prompt, *pair) for pair in zip(responses, advantages, strict=True)]
+    return [Rollout(start, *pair) for pair in zip(responses, advantages, strict=True)]
 
 
 def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from verl_trgrpo.runs.statistics import Estimate, mean_interval
 
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
+    from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 LossFunction = Callable[[Any], torch.Tensor]
 
@@ -39,7 +40,9 @@ class Sharpness:
     radius: float
 
 
-def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progress: Progress) -> list[Sharpness]:
+def analyze_sharpness(
+    prompts: RolloutPrompts, model: Any, options: AnalyzeOptions, progress: Progress
+) -> list[Sharpness]:
     """Measure sharpness of GRPO's surrogate, -1/N sum A pi / pi_0, around a checkpoint pi_0 on its own rollouts.
 
     The loss is the same for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups.
@@ -50,7 +53,7 @@ def analyze_sharpness(tokenizer: Any, model: Any, options: AnalyzeOptions, progr
     Raises:
         ValueError: every group got equal rewards, so the loss is 0 everywhere.
     """
-    rollouts = sample_rollouts(tokenizer, model, options, progress)
+    rollouts = sample_rollouts(prompts, model, options, progress)
     with torch.no_grad():
         pieces = chunks(rollouts, PROMPTS_PER_BATCH * options.samples)
         batches = [(batch, response_log_probs(model, batch)) for batch in pieces]

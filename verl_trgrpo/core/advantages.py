@@ -2,6 +2,7 @@
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), and ``index``, (batch,) labels of the
 groups; the reward R of a response is the sum of its token rewards, and its advantage is the same at all its valid tokens.
+Rewards have to be finite: one that is not gives advantages that are not finite, of its own response or its whole group.
 """
 
 from __future__ import annotations
@@ -211,12 +212,11 @@ def outcome_advantages(
     There is no baseline, so the share of wrong responses sets the size of the gradient; with lambda 0 only wrong responses
     teach (negative sample reinforcement). Abstract and public code were read.
 
-    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect. A reward that is not
-    finite gives NaN.
+    Arguments, result and errors are those of ``group_relative_advantages``; ``index`` has no effect.
     """
     returns, _ = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = torch.where(returns >= options.correct_from, options.positive, -1.0).to(returns.dtype)
-    # A reward that is not finite is neither right nor wrong; the loss refuses NaN, as with the other estimators.
+    # A reward that is not finite is neither right nor wrong.
     return at_valid_tokens(torch.where(returns.isfinite(), advantages, torch.nan), response_mask)
 
 

@@ -151,17 +151,23 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
 
 
 def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file one by one; nothing is checked.
+    """Yield the rows of a Parquet, JSON or JSON Lines file one by one; nothing is checked.
 
     Args:
-        path: any Parquet file.
+        path: of the file.
         columns: those to read; missing ones are left out. None for all.
 
     Raises:
-        UnreadableError: the file does not exist, is not a Parquet file, or is damaged.
+        UnreadableError: the file does not exist, is of another kind, or is damaged.
     """
     import pyarrow.parquet as pq
 
+    if path.suffix in (".json", ".jsonl"):
+        from verl_trgrpo.data.verl_files import open_as_verl  # which imports this module
+
+        file = open_as_verl(path)
+        yield from file.read(file.schema.names if columns is None else columns)
+        return
     names = read_schema(path)[0].names
     present = names if columns is None else [name for name in columns if name in names]
     with naming_damage(path), pq.ParquetFile(path) as file:
@@ -195,13 +201,7 @@ def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "p
             named).
     """
     columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
-    if path.suffix in (".json", ".jsonl"):
-        from verl_trgrpo.data.verl_files import open_as_verl  # which imports this module
-
-        found = open_as_verl(path).read(columns)
-    else:
-        found = read_rows(path, columns)
-    rows = [row | {"prompt": row.get(prompt_key)} for row in found]
+    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
     if not rows:
         raise ValueError(f"{path}: it has no rows; build it again")
     try:

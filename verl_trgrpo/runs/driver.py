@@ -75,7 +75,13 @@ class Driver:
             if answer := stream.readline():
                 received = json.loads(answer)
                 findings = [Finding(Level(level), where, message) for level, where, message in received["findings"]]
-                return Report(run.config, tuple(findings), received["total_steps"], received["first_prompt"])
+                return Report(
+                    run.config,
+                    tuple(findings),
+                    received["total_steps"],
+                    frozenset(received["agents"]),
+                    received["first_prompt"],
+                )
         raise RuntimeError(f"the check of the configuration ended with exit code {self._process.wait()}")
 
     def train(
@@ -142,7 +148,12 @@ def _answer(channel: socket.socket) -> dict[str, Any] | None:
             return None
         report = check(_run_of(json.loads(received)))
         findings = [(finding.level.value, finding.where, finding.message) for finding in report.findings]
-        answer = {"findings": findings, "total_steps": report.total_steps, "first_prompt": report.first_prompt}
+        answer = {
+            "findings": findings,
+            "total_steps": report.total_steps,
+            "agents": sorted(report.agents),
+            "first_prompt": report.first_prompt,
+        }
         stream.write(json.dumps(answer) + "\n")
         stream.flush()
     # A byte at a time: the descriptors come with the byte after the line.

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.data.rows import UnreadableError, read_rows
 from verl_trgrpo.runs.checkpoints import step_of
 from verl_trgrpo.runs.checks.files import local_data_files
 from verl_trgrpo.runs.compose import flat, selected
@@ -103,14 +104,11 @@ def repetitions(before: Step, after: Step, rows: Mapping[str, int]) -> list[Repe
 
 def validation_rows(config: DictConfig) -> dict[str, int]:
     """Return the validation prompts by data source, before veRL's filter; {} where they cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     counts: Counter[str] = Counter()
     try:
         for file in local_data_files(config, "data.val_files"):
-            counts.update(pq.read_table(file, columns=["data_source"])["data_source"].to_pylist())
-    except (pa.ArrowException, OSError):
+            counts.update(row.get("data_source") for row in read_rows(file, ["data_source"]))
+    except UnreadableError:
         return {}
     limit = selected(config, "data.val_max_samples") or -1
     share = min(1.0, limit / counts.total()) if limit > 0 and counts else 1.0

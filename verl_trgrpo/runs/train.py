@@ -142,9 +142,8 @@ def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
 def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | None:
     """Raise the errors of a report and of this machine, and print warnings; return the number of steps, at most, if known."""
     raise_invalid(report.messages(Level.ERROR))
-    needed = (
-        [] if is_finished(run.config, run.directory, report.total_steps) else machine_findings(run.config, trains=True)
-    )
+    finished = is_finished(run.config, run.directory, report.total_steps)
+    needed = [] if finished else machine_findings(run.config, report.agents, trains=True)
     raise_invalid([finding.message for finding in needed if finding.level is Level.ERROR])
     for warning in (*report.messages(Level.WARNING), *(each.message for each in needed)):
         print(f"warning: {warning}", file=stream, flush=True)

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.runs.checks.batches import batch_findings, total_steps, warm_up_findings
-from verl_trgrpo.runs.checks.files import data_findings, missing_files, model_findings, training_rows
+from verl_trgrpo.runs.checks.files import missing_files, model_findings
 from verl_trgrpo.runs.checks.structure import key_findings, section_findings
 from verl_trgrpo.runs.compose import ComposedRun, flat, verl_defaults
 from verl_trgrpo.runs.run_directory import is_finished
@@ -28,12 +28,14 @@ class Report:
         config: the composed configuration.
         findings: errors, warnings and what was not checked, in this order.
         total_steps: of the run, at most; None if there are errors or the training files are not on this machine.
+        agents: names of the agent loops that make the responses, as far as that is known; empty if there are errors.
         first_prompt: the first training prompt as the model will see it, for the record of a run; None where it is not known.
     """
 
     config: DictConfig
     findings: tuple[Finding, ...]
     total_steps: int | None
+    agents: frozenset[str] = frozenset()
     first_prompt: dict[str, Any] | None = field(default=None, compare=False)
 
     def messages(self, level: Level) -> list[str]:
@@ -101,10 +103,12 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     # veRL's registries and the user's own modules come with it.
     import verl  # noqa: F401
 
+    from verl_trgrpo.runs.checks.data_files import data_findings
+    from verl_trgrpo.runs.checks.run_data import RunData
     from verl_trgrpo.runs.checks.types import type_findings
     from verl_trgrpo.runs.checks.verl_dataclasses import verl_findings
 
-    config = run.config
+    config, data = run.config, RunData(run.config)
 
     def each_setting() -> list[Finding]:
         findings = section_findings(run)
@@ -112,7 +116,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             key_findings(run),
             type_findings(config, run.defaults),
             missing_files(config, need_files),
-            data_findings(config),
+            data_findings(data),
             model_findings(config),
         ):
             findings += outside(findings, more)
@@ -130,24 +134,25 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.resume import saving_findings
         from verl_trgrpo.runs.checks.reward_function import reward_findings
         from verl_trgrpo.runs.checks.rules import rule_findings
-        from verl_trgrpo.runs.checks.switched_off import changed_values, switch_findings
+        from verl_trgrpo.runs.checks.switched_off import changed_values
+        from verl_trgrpo.runs.checks.switches import switch_findings
         from verl_trgrpo.runs.checks.unread import unread_findings
 
-        rows = training_rows(config)
+        rows = data.training_rows
         steps = total_steps(config, rows)
-        prompts = load_prompts(config)
-        shown = first_prompt(config, prompts)
-        findings = rule_findings(config)
+        prompts = load_prompts(data)
+        shown = first_prompt(data, prompts)
+        findings = rule_findings(data)
         changed = changed_values(config, run.defaults)
-        for more in (switch_findings(config, changed), unread_findings(run, changed)):
+        for more in (switch_findings(data, changed), unread_findings(run, changed)):
             findings += outside(findings, more)
         return [
             *findings,
             *batch_findings(config, rows),
             *parallel_findings(config),
             *warm_up_findings(config, steps),
-            *machine_findings(config, trains=False),
-            *length_findings(config, prompts),
+            *machine_findings(config, data.agents, trains=False),
+            *length_findings(data, prompts),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
@@ -168,8 +173,9 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     sound = all(finding.level is not Level.ERROR for finding in findings)
     order = list(Level)
     findings.sort(key=lambda finding: order.index(finding.level))
-    steps = total_steps(config, training_rows(config)) if sound else None
-    return Report(config, tuple(findings), steps, shown if sound else None)
+    if not sound:
+        return Report(config, tuple(findings), None)
+    return Report(config, tuple(findings), total_steps(config, data.training_rows), data.agents, shown)
 
 
 def _resume_findings(run: ComposedRun, steps: int | None) -> list[Finding]:

@@ -8,7 +8,8 @@ the reward from the labels that ``group_metrics_buffer`` writes, since veRL's v1
 
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), ``index`` (batch,) with group labels
 (veRL's uid), ``epsilon``, which is added to the standard deviation, and ``config``, veRL's ``algorithm`` node. They return
-advantages and returns, one and the same tensor (batch, response_length).
+advantages and returns, one and the same tensor (batch, response_length), and refuse a batch with a reward that is not finite:
+of veRL's losses some would skip the update silently.
 
 The configurations keep ``adv_estimator: grpo`` as the default, because veRL 0.9 routes only that name through the path
 that handles several trajectories per session. Choose ``algorithm.adv_estimator=tr_grpo`` for single-turn runs.
@@ -128,9 +129,21 @@ class Estimator:
         config: Any = None,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        _check_finite(token_level_rewards)
         batch = Batch(token_level_rewards, response_mask, index, epsilon, config)
         advantages = self._compute(batch, self.state)
         return advantages, advantages
+
+
+def _check_finite(rewards: torch.Tensor) -> None:
+    """Raise a ValueError if the reward of a response is not finite; `rewards` (batch, response_length) are on the host."""
+    broken = (~torch.isfinite(rewards.sum(dim=-1))).nonzero()[:, 0].tolist()
+    if broken:
+        raise ValueError(
+            f"{len(broken)} of {len(rewards)} rewards of a batch are not finite (response {broken[0]}: "
+            f"{rewards[broken[0]].sum().item()}); correct the reward function, which has to return a finite score for every "
+            "response"
+        )
 
 
 def find_estimator(name: str | None) -> Estimator | None:

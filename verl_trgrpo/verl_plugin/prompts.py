@@ -1,7 +1,7 @@
 """Turn rows of a data file into the token ids with which a run's agent loops begin, by veRL's own functions.
 
-Checks, previews, evaluations and the record of a run read prompts through :class:`RolloutPrompts`, so that all of them see what
-the model will see.
+Checks, previews, evaluations, analyses and the record of a run read prompts through :class:`RolloutPrompts`, so that all of
+them see what the model will see.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class RolloutPrompts:
         self._builder = _builder(self.tokenizer, processor, content.get("model_type"), template)
         self.template, self.thinking_opened = template, opens_thinking(self.tokenizer, **template)
         self._prompt_key = OmegaConf.select(config, "data.prompt_key") or "prompt"
-        self._default = default_agent_of(config)
+        self.default_agent = default_agent_of(config)
         self._tools = tool_schemas(config, TOOLS)
         self._filter_tools = tool_schemas(config, "data")
 
@@ -115,7 +115,7 @@ class RolloutPrompts:
         Raises:
             ValueError: the chat template refuses it.
         """
-        agent = row.get("agent_name", self._default)  # None where the file has the column and the row no name
+        agent = row.get("agent_name", self.default_agent)  # None where the file has the column and the row no name
         tools = self._tools
         extra_info = row.get("extra_info")
         chosen = extra_info.get("tool_selection") if isinstance(extra_info, Mapping) else None

@@ -13,6 +13,7 @@ from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings, load_prompts
+from verl_trgrpo.runs.checks.run_data import RunData
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 LIMIT, MODEL = "data.max_prompt_length", f"actor_rollout_ref.model.path={CHECKPOINT}"
@@ -20,13 +21,13 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    config = composed(overrides, source).config
-    return length_findings(config, load_prompts(config))
+    data = RunData(composed(overrides, source).config)
+    return length_findings(data, load_prompts(data))
 
 
 def shown_prompt(*overrides):
-    config = composed(overrides).config
-    return first_prompt(config, load_prompts(config))
+    data = RunData(composed(overrides).config)
+    return first_prompt(data, load_prompts(data))
 
 
 def test_lengths_that_do_not_fit_are_errors_at_once():
@@ -45,6 +46,26 @@ def test_lengths_that_do_not_fit_are_errors_at_once():
     assert [finding.where for finding in found] == [limit, "data.max_response_length", limit, *tokens]
     for finding, part in zip(found, ("8592", str(longest), str(longest), "8592", "8592", "8592"), strict=True):
         assert part in finding.message, finding.message
+
+
+@pytest.mark.parametrize(
+    ("size", "overrides"),
+    [
+        ("ppo_micro_batch_size_per_gpu=8", [f"{ACTOR}.use_dynamic_bsz=false"]),
+        ("ppo_max_token_len_per_gpu=140000", [f"{ACTOR}.use_dynamic_bsz=true"]),
+    ],
+)
+def test_logits_that_no_gpu_holds_are_a_warning(tmp_path, size, overrides):
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 151_936, "max_position_embeddings": 32768}))
+    given = [f"actor_rollout_ref.model.path={tmp_path}", f"{LIMIT}=256", "data.max_response_length=16384", *overrides]
+    key, _, value = size.partition("=")
+    sized = [*given, f"{ACTOR}.{size}"]
+    [finding] = [each for each in findings(*sized) if each.where == f"{ACTOR}.{key}" and each.level is Level.WARNING]
+    assert finding.message.startswith(f"{ACTOR}.{key}={value}") and "151,936" in finding.message
+    for smaller in (f"{ACTOR}.{key}={int(value) // 4}", "actor_rollout_ref.model.use_fused_kernels=true"):
+        assert not [
+            each for each in findings(*sized, smaller) if each.where.endswith(key) and each.level is Level.WARNING
+        ]
 
 
 def test_searches_that_do_not_fit_are_a_warning_and_unknown_options_an_error():
@@ -201,6 +222,15 @@ def test_the_first_prompt_is_what_the_model_sees(prompts, tmp_path):
     assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
     assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
     assert shown_prompt(MODEL, "data.train_files=none.parquet") is None
+
+
+def test_prompts_with_images_are_not_compared_and_not_shown(tmp_path):
+    chat = [{"role": "user", "content": "<image> Alice " * 30}]
+    pq.write_table(pa.Table.from_pylist([{"prompt": chat, "images": ["a.png"]}]), tmp_path / "data.parquet")
+    file = f"data.train_files={tmp_path}/data.parquet"
+    [finding] = findings(MODEL, FILTER, file, f"{LIMIT}=20", "data.max_response_length=20")
+    assert summary([finding]) == [(LIMIT, Level.NOT_CHECKED)] and "images" in finding.message
+    assert shown_prompt(MODEL, file) is None
 
 
 def test_messages_of_several_parts_are_left_to_the_template(tmp_path):

@@ -1,6 +1,7 @@
 """Packages, GPUs and search servers: errors on the machine that trains, "not checked" on another one."""
 
 import asyncio
+import json
 import threading
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from tests.runs.validation import summary
 from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks import machine
+from verl_trgrpo.runs.checks.run_data import RunData
 
 GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
 # Nothing listens at these ports.
@@ -21,7 +23,8 @@ ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
 
 
 def found(*overrides, trains=True):
-    return machine.machine_findings(composed(overrides).config, trains)
+    config = composed(overrides).config
+    return machine.machine_findings(config, RunData(config).agents, trains)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +55,13 @@ def test_a_tracker_that_is_not_installed(trains, level):
     [finding] = found("trainer.logger=[console,vemlp_wandb]", *ONE_GPU, trains=trains)
     assert summary([finding]) == [("trainer.logger", level)] and "vemlp_wandb" in finding.message
     assert found("trainer.logger=[console,file]", *ONE_GPU, trains=trains) == []
+
+
+@pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
+def test_a_rollout_engine_that_is_not_installed(trains, level):
+    name = "actor_rollout_ref.rollout.name"
+    [finding] = found(f"{name}=trtllm", *ONE_GPU, trains=trains)
+    assert summary([finding]) == [(name, level)] and f"{name}=trtllm" in finding.message
 
 
 @pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
@@ -96,9 +106,17 @@ def test_search_servers_are_asked_once_before_a_training():
 
 
 def test_rows_that_search_need_a_server(tmp_path):
-    for name, agent in (("search", "trgrpo_search"), ("other", "tool_agent")):
-        pq.write_table(pa.table({"agent_name": ["single_turn_agent", agent]}), tmp_path / f"{name}.parquet")
-    search, other = (f"data.train_files={tmp_path / name}.parquet" for name in ("search", "other"))
     server = f"+actor_rollout_ref.rollout.custom.search.url={UNREACHABLE}"
-    assert summary(found(search, server, *ONE_GPU)) == [(SEARCH, Level.ERROR)]
-    assert found(other, server, *ONE_GPU) == []
+    for agent, expected in (("trgrpo_search", [(SEARCH, Level.ERROR)]), ("tool_agent", [])):
+        for file in write_rows(tmp_path / agent, [{"agent_name": "single_turn_agent"}, {"agent_name": agent}]):
+            assert summary(found(f"data.train_files={file}", server, *ONE_GPU)) == expected, file
+
+
+def write_rows(directory, rows):
+    """Write rows as Parquet, JSON Lines and JSON, and return the three files."""
+    directory.mkdir()
+    files = [directory / f"rows.{ending}" for ending in ("parquet", "jsonl", "json")]
+    pq.write_table(pa.Table.from_pylist(rows), files[0])
+    files[1].write_text("\n".join(map(json.dumps, rows)))
+    files[2].write_text(json.dumps(rows))
+    return files

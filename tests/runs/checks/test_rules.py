@@ -7,6 +7,7 @@ from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.rules import READ_PARTS, REMEMBER, RULES, rule_findings
+from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -62,7 +63,7 @@ CASES = (
     ([f"{VALIDATION}.temperature=0.6"], f"{VALIDATION}.temperature", WARNING, "do_sample=false"),
     ([f"{VALIDATION}.n=4"], f"{VALIDATION}.n", WARNING, "temperature=0"),
     ([f"{ROLLOUT}.do_sample=false"], f"{ROLLOUT}.do_sample", WARNING, "temperature=1.0"),
-    ([f"{ROLLOUT}.multi_turn.enable=true", "data.train_files={train}"],
+    ([f"{ROLLOUT}.multi_turn.enable=true", "data.train_files={train}", "data.val_files={train}"],
      f"{ROLLOUT}.multi_turn.enable", WARNING, "default_agent_loop=single_turn_agent"),
     ([f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", WARNING, "reward.reward_manager.name=naive"),
     ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", ERROR, "max_response_length=512"),
@@ -76,7 +77,7 @@ CASES = (
      f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu"),
     ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
-    ([*FILTER, "algorithm.filter_groups.metric=seq_final_reward", "data.train_files={train}"],
+    ([*FILTER, "algorithm.filter_groups.metric=seq_final_reward", "data.train_files={train}", "data.val_files={train}"],
      "algorithm.filter_groups.metric", ERROR, "reward, score, acc"),
     ([*FILTER, "reward.reward_model.enable=true"], "algorithm.filter_groups.enable", ERROR, "enable_resource_pool=true"),
     ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
@@ -99,7 +100,7 @@ CASES = (
 def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
     overrides, key, level, part = case
     config = composed([each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]).config
-    found = rule_findings(config)
+    found = rule_findings(RunData(config))
     assert summary(found) == [(key, level)] and rule.key == key
     assert found[0].message.startswith(f"{key}=") and part in found[0].message and "{" not in found[0].message
 
@@ -132,7 +133,7 @@ def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
     ],
 )
 def test_settings_that_have_what_they_need_are_not(overrides):
-    assert rule_findings(composed(overrides).config) == []
+    assert rule_findings(RunData(composed(overrides).config)) == []
 
 
 def test_the_rules_name_the_estimators_that_read_parts_and_those_that_remember():

@@ -7,7 +7,9 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.switched_off import changed_values, switch_findings
+from verl_trgrpo.runs.checks.run_data import RunData
+from verl_trgrpo.runs.checks.switched_off import changed_values
+from verl_trgrpo.runs.checks.switches import switch_findings
 from verl_trgrpo.runs.checks.unread import unread_findings
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -87,4 +89,4 @@ def test_added_settings_are_left_alone_where_modules_are_loaded_that_the_configu
 def test_shipped_configurations_set_nothing_in_vain(source, overrides):
     run = composed(overrides, source)
     changed = changed_values(run.config, run.defaults)
-    assert [*switch_findings(run.config, changed), *unread_findings(run, changed)] == []
+    assert [*switch_findings(RunData(run.config), changed), *unread_findings(run, changed)] == []

@@ -1,4 +1,4 @@
-"""Check data files as veRL reads them: columns, rows, agent loops, and a reward for each data source."""
+"""Check the data files of a run as veRL reads them: columns, rows, agent loops, and a reward for each data source."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.rows import UnreadableError
-from verl_trgrpo.data.verl_files import (
-    DataFile,
-    column_findings,
-    concatenation_findings,
-    missing_values,
-    open_as_verl,
+from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
+from verl_trgrpo.runs.checks.files import (
+    DATA,
+    DATA_SET,
+    JUDGE,
+    OWN_REWARDS,
+    REWARD,
+    data_files,
+    local_data_files,
+    own_data_set,
 )
-from verl_trgrpo.runs.checks.files import JUDGE, OWN_REWARDS, REWARD, local_data_files
+from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
 from verl_trgrpo.verl_plugin.prompts import TOOLS, agent_loops, tool_schemas
@@ -25,6 +29,26 @@ _AGENT = "actor_rollout_ref.rollout.agent"
 _MANAGER = f"{_AGENT}.agent_loop_manager_class"
 # Data sources without a reward that are named one by one.
 _MAX_SOURCES = 5
+
+
+def data_findings(data: RunData) -> list[Finding]:
+    """Check existing data files as veRL opens them: columns, rows, rewards, agent loops, and validation on training data."""
+    config = data.config
+    findings = default_reward_findings(config)
+    if own := own_data_set(config):
+        message = f"{DATA_SET}={own}: this class reads the files, so columns, rows and prompts were not checked"
+        return [*findings, Finding.not_checked(DATA_SET, message)]
+    loops, problems = agent_loop_findings(config)
+    findings += problems
+    for key in DATA:
+        remote = [file for file in data_files(config, key) if "://" in file]
+        findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
+        findings += split_findings(key, data, loops)
+    training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
+    if shared := sorted(path for path in training & validation if path.is_file()):
+        message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
+        findings.append(Finding.warning("data.val_files", message))
+    return findings
 
 
 def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Finding]]:
@@ -49,24 +73,18 @@ def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Findi
     return loops, [Finding.error(key, f"{key}={as_plain_yaml(default)}: not an agent loop of the run; {hint}")]
 
 
-def split_findings(key: str, config: DictConfig, loops: set[str] | None) -> list[Finding]:
+def split_findings(key: str, data: RunData, loops: set[str] | None) -> list[Finding]:
     """Check the files under one key, which veRL loads together; `loops` are the names that rows may have as agent_name."""
-    files: dict[str, DataFile] = {}
-    findings: list[Finding] = []
-    for path in local_data_files(config, key):
-        if not path.is_file():
-            continue
-        try:
-            files[str(path)] = open_as_verl(path)
-        except UnreadableError as error:
-            findings.append(Finding.error(key, f"{key}={error}"))
+    files = data.files(key)
+    findings = [Finding.error(key, f"{key}={error}") for error in data.unreadable(key)]
     with_agents = any("agent_name" in file.schema.names for file in files.values())
     for file in files.values():
         try:
-            findings += _file_findings(key, file, config, loops, with_agents)
+            findings += _file_findings(key, file, data.config, loops, with_agents)
         except UnreadableError as error:
             findings.append(Finding.error(key, f"{key}={error}"))
-    problems = [found for found in concatenation_findings(files) if found.level is Level.ERROR]
+    compared = concatenation_findings({str(path): file for path, file in files.items()})
+    problems = [found for found in compared if found.level is Level.ERROR]
     return findings + [Finding.error(key, f"{key}={found.where}: {found.message}") for found in problems]
 
 

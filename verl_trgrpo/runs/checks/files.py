@@ -14,7 +14,8 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.compose import selected
 
-DATA = ("data.train_files", "data.val_files")
+TRAINING = "data.train_files"
+DATA = (TRAINING, "data.val_files")
 MODEL = "actor_rollout_ref.model.path"
 CRITIC = "critic.model.path"
 TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
@@ -126,27 +127,6 @@ def looks_local(name: str) -> bool:
     return name.startswith((".", "~", "/")) or name.count("/") > 1
 
 
-def data_findings(config: DictConfig) -> list[Finding]:
-    """Check existing data files as veRL opens them: columns, rows, rewards, agent loops, and validation on training data."""
-    from verl_trgrpo.runs.checks.data_files import agent_loop_findings, default_reward_findings, split_findings
-
-    findings = default_reward_findings(config)
-    if own := own_data_set(config):
-        message = f"{DATA_SET}={own}: this class reads the files, so columns, rows and prompts were not checked"
-        return [*findings, Finding.not_checked(DATA_SET, message)]
-    loops, problems = agent_loop_findings(config)
-    findings += problems
-    for key in DATA:
-        remote = [file for file in data_files(config, key) if "://" in file]
-        findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
-        findings += split_findings(key, config, loops)
-    training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
-    if shared := sorted(path for path in training & validation if path.is_file()):
-        message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
-        findings.append(Finding.warning("data.val_files", message))
-    return findings
-
-
 def own_data_set(config: DictConfig) -> str | None:
     """Return the file of the run's own data set class, which reads the data files in its own way; None without one."""
     path = selected(config, DATA_SET)
@@ -159,31 +139,6 @@ def has_own_manager(config: DictConfig) -> bool:
         selected(config, f"{MANAGER}.source") == "importlib"
         and selected(config, f"{MANAGER}.module.path") == OWN_MANAGER
     )
-
-
-def training_rows(config: DictConfig) -> int | None:
-    """Return the rows of the training files before veRL's filter; None where a file is missing or not a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    files = data_files(config, "data.train_files")
-    try:
-        rows = sum(pq.read_metadata(Path(file).expanduser()).num_rows for file in files)
-    except (pa.ArrowException, OSError):
-        return None
-    limit = selected(config, "data.train_max_samples") or -1
-    return (min(rows, limit) if limit > 0 else rows) if files else None
-
-
-def columns_of(config: DictConfig, key: str) -> set[str] | None:
-    """Return the columns that some file under ``key`` has; None where one is missing or not a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return {name for file in data_files(config, key) for name in pq.read_schema(Path(file).expanduser()).names}
-    except (pa.ArrowException, OSError):
-        return None
 
 
 def model_findings(config: DictConfig) -> list[Finding]:

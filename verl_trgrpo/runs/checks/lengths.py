@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,19 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.rows import UnreadableError, is_chat
-from verl_trgrpo.data.verl_files import DataFile, open_as_verl
+from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.checks.batches import sequence_parallel
-from verl_trgrpo.runs.checks.files import DATA, MODEL, TOKENIZER, context_length, local_data_files, own_data_set
+from verl_trgrpo.runs.checks.files import (
+    DATA,
+    MODEL,
+    TOKENIZER,
+    TRAINING,
+    context_length,
+    decoder_value,
+    model_content,
+    own_data_set,
+)
+from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.search_options import read_options
@@ -23,14 +33,17 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
+# Memory of a GPU that logits and their gradients may take: most of 80 GB.
+_MOST_GIB = 60
 # Agent loops that begin with the rendered prompt of the row.
 _AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, DRAFT_AGENT)
 
 
-def load_prompts(config: DictConfig) -> RolloutPrompts | str:
+def load_prompts(data: RunData) -> RolloutPrompts | str:
     """Load what renders the prompts of a run, or return why they are not compared: it takes a second for a large tokenizer."""
-    files = [path for key in DATA for path in local_data_files(config, key) if path.is_file()]
-    if not files or not Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser().is_dir():
+    config = data.config
+    tokenizer = Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser()
+    if not any(data.files(key) for key in DATA) or not tokenizer.is_dir():
         return "that needs data and a tokenizer on this machine"
     if own := own_data_set(config):
         return f"{own} reads the files"
@@ -40,19 +53,21 @@ def load_prompts(config: DictConfig) -> RolloutPrompts | str:
         return str(error)
 
 
-def length_findings(config: DictConfig, prompts: RolloutPrompts | str) -> list[Finding]:
+def length_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Finding]:
     """Check lengths; the model's context and the prompts count where model and data are on this machine.
 
     Args:
-        config: of the run.
+        data: of the run.
         prompts: of `load_prompts`.
     """
+    config = data.config
     return [
         *_context_findings(config),
         *_dynamic_batch_findings(config),
+        *_logits_findings(config),
         *_search_findings(config),
         *_draft_findings(config),
-        *_prompt_findings(config, prompts),
+        *_prompt_findings(data, prompts),
     ]
 
 
@@ -106,6 +121,28 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
     ]
 
 
+def _logits_findings(config: DictConfig) -> list[Finding]:
+    """Check that the logits of a micro-batch and their gradients, both in bfloat16, may fit a GPU; nothing else is counted."""
+    actor, model = config.actor_rollout_ref.actor, config.actor_rollout_ref.model
+    vocabulary = decoder_value(model_content(config), "vocab_size")
+    if not isinstance(vocabulary, int) or actor.strategy == "megatron" or model.use_fused_kernels:
+        return []
+    if actor.use_dynamic_bsz:
+        name, tokens = "ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu
+    else:
+        name = "ppo_micro_batch_size_per_gpu"
+        tokens = (actor[name] or 0) * _longest(config) // sequence_parallel(config)
+    size = tokens * vocabulary * 2 * 2 / 2**30
+    if size <= _MOST_GIB:
+        return []
+    key = f"actor_rollout_ref.actor.{name}"
+    message = (
+        f"{key}={actor[name]}: the logits of up to {tokens:,} tokens and their gradients take {size:.0f} GiB with a vocabulary "
+        f"of {vocabulary:,}; lower it, or set actor_rollout_ref.model.use_fused_kernels=true"
+    )
+    return [Finding.warning(key, message)]
+
+
 def _options(config: DictConfig, key: str) -> Any:
     settings = selected(config, key)
     return OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
@@ -151,18 +188,17 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
     return [Finding.warning(_LIMIT, message)]
 
 
-def _prompt_findings(config: DictConfig, prompts: RolloutPrompts | str) -> list[Finding]:
+def _prompt_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Finding]:
     """Compare prompts with their limit, counted as veRL does.
 
     Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
     and neither are those of agent loops that are not known here.
     """
-    files = {key: [path for path in local_data_files(config, key) if path.is_file()] for key in DATA}
-    if own_data_set(config) and any(files.values()):
+    if own_data_set(data.config):
         return []  # the check of files says so
     if isinstance(prompts, str):
-        return _not_compared(config, prompts)
-    return [finding for key, paths in files.items() for finding in _split_findings(key, paths, prompts, config)]
+        return _not_compared(data.config, prompts)
+    return [finding for key in DATA for finding in _split_findings(key, data.files(key).values(), prompts, data.config)]
 
 
 def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
@@ -177,13 +213,12 @@ def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
     return findings
 
 
-def _split_findings(key: str, paths: Sequence[Path], prompts: RolloutPrompts, config: DictConfig) -> list[Finding]:
+def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts, config: DictConfig) -> list[Finding]:
     """Check the prompts of all files under one key together, as veRL reads them."""
     total, lengths, findings = 0, [], []
-    for path in paths:
-        place = f"{key}={path}"
+    for file in files:
+        place = f"{key}={file.path}"
         try:
-            file = open_as_verl(path)
             rows, unknown = _sample(file, config)
         except UnreadableError as error:
             return [Finding.error(key, f"{key}={error}")]
@@ -212,8 +247,7 @@ def _is_rendered(prompt: Any) -> bool:
 def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any]], str]:
     """Return rows of a file by number, at most `_MOST`, evenly spread, and why others or all of them are left out."""
     data, agent = config.data, config.actor_rollout_ref.rollout.agent.default_agent_loop
-    media = [str(data.get(f"{kind}_key") or f"{kind}s") for kind in ("image", "video", "audio")]
-    if found := [name for name in media if name in file.schema.names]:
+    if found := _media_columns(file, config):
         return {}, f"they have {', '.join(found)}"
     wanted = {round(i * (file.rows - 1) / max(1, min(file.rows, _MOST) - 1)) for i in range(min(file.rows, _MOST))}
     columns = [data.prompt_key, "agent_name", *(["extra_info"] if data.get("tool_config_path") else [])]
@@ -231,23 +265,29 @@ def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any
     return known, f"agent loops of the run's own render them ({', '.join(sorted(others))})" if others else ""
 
 
+def _media_columns(file: DataFile, config: DictConfig) -> list[str]:
+    """Return the columns of a file with images, videos or sounds, of which a prompt has more tokens than its messages say."""
+    media = [str(config.data.get(f"{kind}_key") or f"{kind}s") for kind in ("image", "video", "audio")]
+    return [name for name in media if name in file.schema.names]
+
+
 def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) -> int:
     """Return the tokens of a prompt: of what veRL's filter compares where it is on, else of what the agent loop begins with."""
     return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
 
 
-def first_prompt(config: DictConfig, prompts: RolloutPrompts | str) -> dict[str, Any] | None:
+def first_prompt(data: RunData, prompts: RolloutPrompts | str) -> dict[str, Any] | None:
     """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
-    paths = [path for path in local_data_files(config, DATA[0]) if path.is_file()]
-    if not paths or isinstance(prompts, str):
+    file = next(iter(data.files(TRAINING).values()), None)
+    if file is None or isinstance(prompts, str) or _media_columns(file, data.config):
         return None
     try:
-        row = next(open_as_verl(paths[0]).read([config.data.prompt_key, "agent_name", "extra_info"]))
-        token_ids, agent = prompts.of(row)
+        part = next(file.tables([data.config.data.prompt_key, "agent_name", "extra_info"]))
+        token_ids, agent = prompts.of(part.slice(0, 1).to_pylist()[0])
     except ValueError:
         return None
     text = prompts.tokenizer.decode(token_ids)
-    return {"file": str(paths[0]), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
+    return {"file": str(file.path), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
 
 
 def _length_findings(key: str, total: int, lengths: list[int], config: DictConfig) -> list[Finding]:

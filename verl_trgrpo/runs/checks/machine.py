@@ -7,21 +7,21 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.runs.checks.batches import ROLLOUT
-from verl_trgrpo.runs.checks.files import data_files
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 _SEARCH = f"{ROLLOUT}.custom.search"
 _GPUS = "trainer.n_gpus_per_node"
+# Packages of the rollout engines.
+_ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 # Packages of the trackers that veRL imports only when training starts.
 _PACKAGES = {
     "wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard", "clearml": "clearml",
@@ -38,11 +38,12 @@ print(int(resources.get("GPU", 0) or resources.get("NPU", 0)))
 """
 
 
-def machine_findings(config: DictConfig, trains: bool) -> list[Finding]:
+def machine_findings(config: DictConfig, agents: Collection[str], trains: bool) -> list[Finding]:
     """Check for packages, GPUs and search servers that a run needs.
 
     Args:
         config: of the run.
+        agents: names of the agent loops that make its responses.
         trains: this machine trains, so that everything it lacks is an error, and a Ray cluster and search servers are asked
             once. Otherwise what it lacks is "not checked", and nothing is asked.
     """
@@ -53,19 +54,22 @@ def machine_findings(config: DictConfig, trains: bool) -> list[Finding]:
         findings.append(Finding.not_checked(_GPUS, message))
     elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
         findings += _gpu_findings(config, cluster, level)
-    if uses_loop(config, SEARCH_AGENT):
+    if SEARCH_AGENT in agents:
         findings += _server_findings(config) if trains else [_unasked(config)]
     return findings
 
 
 def _missing_packages(config: DictConfig) -> Iterator[tuple[str, str]]:
     """Yield key and message for the rollout engine, and each tracker, whose package is not installed."""
-    if config.actor_rollout_ref.rollout.name == "vllm" and importlib.util.find_spec("vllm") is None:
-        yield (
-            f"{ROLLOUT}.name",
-            f'{ROLLOUT}.name=vllm: vLLM is not installed on this machine; pip install "verl-trgrpo[gpu]" on a GPU machine, '
-            '"verl-trgrpo[cpu]" elsewhere',
+    engine = config.actor_rollout_ref.rollout.name
+    package = _ENGINES.get(engine)
+    if package and importlib.util.find_spec(package) is None:
+        fix = (
+            'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
+            if engine == "vllm"
+            else "install it as veRL's documentation says, or use vllm"
         )
+        yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
     for name in loggers_of(config):
         package = _PACKAGES.get(name)
         if package and importlib.util.find_spec(package) is None:
@@ -124,25 +128,6 @@ def _gpus_of_cluster(address: str) -> int:
     if asked.returncode:
         raise RuntimeError((asked.stderr.strip().splitlines() or ["no output"])[-1])
     return int(asked.stdout.split()[-1])
-
-
-def uses_loop(config: DictConfig, loop: str) -> bool:
-    """Return True if responses come from an agent loop: by default, or in some row of local data."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if selected(config, f"{ROLLOUT}.agent.default_agent_loop") == loop:
-        return True
-    for file in (*data_files(config, "data.train_files"), *data_files(config, "data.val_files")):
-        path = Path(file).expanduser()
-        try:
-            if "agent_name" in pq.read_schema(path).names:
-                rows: Any = pq.read_table(path, columns=["agent_name"])["agent_name"].unique()
-                if loop in rows.to_pylist():
-                    return True
-        except (pa.ArrowException, OSError):  # reported by the checks of files
-            continue
-    return False
 
 
 def _server_findings(config: DictConfig) -> list[Finding]:

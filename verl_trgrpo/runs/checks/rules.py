@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from omegaconf import DictConfig
-
 from verl_trgrpo.common.answer_form import CUT_OFF
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
 from verl_trgrpo.runs.checks.files import (
+    DATA,
     MANAGER,
     OWN_MANAGER,
     OWN_REWARDS,
     REWARD,
-    columns_of,
     has_own_manager,
     needs_critic,
 )
+from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.tasks.registry import Score
+from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN
 
 _LOSS = f"{ACTOR}.policy_loss"
 _MODEL = "actor_rollout_ref.model"
@@ -58,10 +58,10 @@ _NOT_ON_V1 = {
 
 
 class Values:
-    """Values of a configuration by dotted key; None for keys that it does not have."""
+    """Values of a configuration by dotted key, None for keys that it does not have; and the data of the run."""
 
-    def __init__(self, config: DictConfig) -> None:
-        self.config = config
+    def __init__(self, data: RunData) -> None:
+        self.data, self.config = data, data.config
 
     def __getitem__(self, key: str) -> Any:
         return selected(self.config, key)
@@ -141,10 +141,7 @@ def _overlong(values: Values) -> bool:
 
 def _may_call_tools(values: Values) -> bool:
     """Return True if the run may have another agent loop than veRL's for one turn, by default or for some rows."""
-    if values[f"{_AGENT}.default_agent_loop"] != "single_turn_agent":
-        return True
-    columns = columns_of(values.config, "data.train_files")
-    return columns is None or "agent_name" in columns
+    return bool(values.data.agents - {SINGLE_TURN}) or not values.data.complete(*DATA)
 
 
 def _sized_per_gpu(key: str) -> Callable[[Values], bool]:
@@ -338,7 +335,7 @@ RULES = (
     Rule(
         f"{ROLLOUT}.multi_turn.enable",
         _may_call_tools,
-        f"has no effect with {{{_AGENT}.default_agent_loop}} and rows without agent_name, responses have one turn; set that to "
+        f"has no effect with {{{_AGENT}.default_agent_loop}} and no row that names another, responses have one turn; set that to "
         "tool_agent",
         level=Level.WARNING,
         v1=True,
@@ -465,7 +462,7 @@ RULES = (
 )  # fmt: skip
 
 
-def rule_findings(config: DictConfig) -> list[Finding]:
-    """Check every rule of the table; `config` has passed the checks of single values."""
-    values = Values(config)
+def rule_findings(data: RunData) -> list[Finding]:
+    """Check every rule of the table; the configuration has passed the checks of single values."""
+    values = Values(data)
     return [finding for rule in RULES for finding in rule.findings(values)]

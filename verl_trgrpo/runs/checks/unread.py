@@ -2,7 +2,7 @@
 
 A key counts as read where its last name is an attribute that is read, or part of a string (an argument of ``get``, a subscript, a
 dotted key), in any file that the trainer may execute. So a name that several sections have counts as read in all of them; the
-table in :mod:`~verl_trgrpo.runs.checks.switched_off` is for those. Nothing is imported.
+table in :mod:`~verl_trgrpo.runs.checks.switches` is for those. Nothing is imported.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.switched_off import SWITCHES, changed_values, switch_findings
+from verl_trgrpo.runs.checks.run_data import RunData
+from verl_trgrpo.runs.checks.switched_off import changed_values
+from verl_trgrpo.runs.checks.switches import SWITCHES, switch_findings
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
@@ -43,6 +45,18 @@ CASES = (
     (f"{OPTIM}.min_lr_ratio=0.1", [COSINE]),
     (f"{ACTOR}.fsdp_config.use_orig_params=true", [f"{ACTOR}.strategy=fsdp"]),
     (f"{ACTOR}.fsdp_config.offload_policy=true", [f"{ACTOR}.strategy=fsdp2"]),
+    (f"{ACTOR}.fsdp_config.forward_prefetch=true", [f"{ACTOR}.strategy=fsdp"]),
+    (f"{ACTOR}.fsdp_config.seed=7", [f"{ACTOR}.fsdp_config.full_determinism=true"]),
+    (f"{ACTOR}.fsdp_config.dtype=float32", None),
+    (f"{ACTOR}.fsdp_config.strategy=fsdp2", [f"{ACTOR}.strategy=fsdp2"]),
+    (f"{ACTOR}.use_torch_compile=false", [f"{ACTOR}.fsdp_config.use_torch_compile=false"]),
+    (f"{ACTOR}.use_remove_padding=false", [f"{MODEL}.use_remove_padding=false"]),
+    (f"{ACTOR}.use_fused_kernels=true", [f"{MODEL}.use_fused_kernels=true"]),
+    (f"{ACTOR}.entropy_from_logits_chunk_size=512", [f"{ACTOR}.entropy_from_logits_with_chunking=true"]),
+    (f"{ACTOR}.entropy_checkpointing=true", [f"{ACTOR}.entropy_coeff=0.01"]),
+    (f"{ACTOR}.fsdp_config.pad_to_length_bucket=512", [f"{ACTOR}.pad_to_length=true"]),
+    (f"{ACTOR}.pad_to_length=true", [f"{MODEL}.use_remove_padding=true"]),
+    (f"{ACTOR}.data_loader_seed=7", [f"{ACTOR}.shuffle=true"]),
     (f"{ACTOR}.fsdp_config.param_offload=true", [f"{ACTOR}.fsdp_config.offload_policy=false"]),
     (f"{MODEL}.lora_alpha=32", [f"{MODEL}.lora_rank=8"]),
     (f"{MODEL}.fused_kernel_options.impl_backend=triton", [f"{MODEL}.use_fused_kernels=true"]),
@@ -50,6 +64,7 @@ CASES = (
     (f"{MODEL}.mtp.num_speculative_tokens=3", [f"{MODEL}.mtp.enable=true"]),
     (f"{ACTOR}.fsdp_config.turbo_config.distributed.fsdp_plan.param_dtype=fp32", [f"{ACTOR}.strategy=fsdp_turbo"]),
     (f"{ACTOR}.fsdp_config.qat.group_size=32", [f"{ACTOR}.fsdp_config.qat.enable=true"]),
+    (f"{ACTOR}.qat.enable=true", None),
     (f"{ROLLOUT}.cudagraph_capture_sizes=[1]", [f"{ROLLOUT}.enforce_eager=false"]),
     (f"{ROLLOUT}.quantization_config_file=x.json", [f"{ROLLOUT}.quantization=fp8"]),
     (f"{ROLLOUT}.n_gpus_per_node=4", ["trainer.v1.trainer_mode=separate_async"]),
@@ -67,6 +82,7 @@ CASES = (
     ("reward.reward_manager.module.path=mine.py", ["reward.reward_manager.source=importlib"]),
     ("reward.reward_manager.module.name=Mine", None),
     ("data.custom_cls.name=Mine", ["data.custom_cls.path=mine.py"]),
+    ("data.truncation=right", None),
     ("data.seed=7", ["data.shuffle=true"]),
     ("distillation.distillation_loss.topk=8", ["distillation.enabled=true"]),
     ("data.filter_overlong_prompts_workers=4", ["data.filter_overlong_prompts=true"]),
@@ -90,13 +106,15 @@ GIVEN = {
     f"{ACTOR}.ppo_micro_batch_size_per_gpu": [f"{ACTOR}.use_dynamic_bsz=true"],
     f"{OPTIM}.lr_warmup_steps_ratio": [f"{OPTIM}.lr_warmup_steps=5"],
     f"{ACTOR}.fsdp_config.use_orig_params": [f"{ACTOR}.strategy=fsdp2"],
+    f"{ACTOR}.fsdp_config.forward_prefetch": [f"{ACTOR}.strategy=fsdp2"],
+    f"{ACTOR}.pad_to_length": [f"{MODEL}.use_remove_padding=false"],
     "algorithm.lam": ["algorithm.adv_estimator=reinforce_plus_plus"],
     f"{ACTOR}.clip_ratio_high": [f"{LOSS}.loss_mode=sapo"],
     f"{ACTOR}.clip_ratio_c": [f"{LOSS}.loss_mode=gspo"],
     f"{ACTOR}.fsdp_config.param_offload": [f"{ACTOR}.strategy=fsdp2", f"{ACTOR}.fsdp_config.offload_policy=true"],
     f"{ROLLOUT}.cudagraph_capture_sizes": [f"{ROLLOUT}.enforce_eager=true"],
-    f"{ROLLOUT}.custom.search.topk": ["data.train_files={train}"],
-    f"{ROLLOUT}.custom.igrpo.drafts": ["data.train_files={train}"],
+    f"{ROLLOUT}.custom.search.topk": ["data.train_files={train}", "data.val_files={train}"],
+    f"{ROLLOUT}.custom.igrpo.drafts": ["data.train_files={train}", "data.val_files={train}"],
     "reward.reward_model.nnodes": ["reward.reward_model.enable=true"],
     "reward.custom_reward_function.reward_kwargs.mine": ["reward.custom_reward_function.path=null"],
     "reward.reward_manager.module.path": ["reward.reward_manager.source=register"],
@@ -114,7 +132,7 @@ GIVEN = {
 
 def found(*overrides):
     run = composed(overrides)
-    return switch_findings(run.config, changed_values(run.config, run.defaults))
+    return switch_findings(RunData(run.config), changed_values(run.config, run.defaults))
 
 
 @pytest.mark.parametrize(
