@@ -127,14 +127,20 @@ def make_study(name: str, directory: Path, page: Path) -> None:
     study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in seeds])
     _, found = study_comparison(study, directory)
     link = f"[all tables{' and curves' if study.primary else ''}](results/{name}.md)"
-    replace_block(
-        page, name, f"{origin(records)}; {link}.\n\n{summary_table(found, study.baseline, study.primary, study.margin)}"
-    )
+    head = f"{so_far(study, seeds)}{origin(records)}"
+    table = summary_table(found, study.baseline, study.primary, study.margin)
+    replace_block(page, name, f"{head}; {link}.\n\n{table}")
     arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
-    head = f"{arms_text}. {origin(records)}."
+    head = f"{so_far(study, seeds)}{arms_text}. {origin(records)}."
     tables = as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin))
     pictures = plots(name, study, directory) if study.primary else ""  # a sweep needs no curves
     write_page(name, study.title, head, tables, pictures, stated(study.hypotheses))
+
+
+def so_far(study: Study, seeds: Counter[str]) -> str:
+    """Return a sentence that a study whose primary comparison has fewer seeds than planned begins with, else ""."""
+    done = min(seeds[study.baseline], seeds[study.primary]) if study.primary else len(study.seeds)
+    return f"**Seeds so far: {done} of {len(study.seeds)}.** " if done < len(study.seeds) else ""
 
 
 def plots(name: str, study: Study, directory: Path) -> str:

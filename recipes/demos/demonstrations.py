@@ -7,6 +7,7 @@ learning then has a behaviour to select, as it has in large models.
 - `search_demonstrations`: searches in an invented world, or a guess.
 - `word_problem_demonstrations`: worked solutions of two steps, some with a wrong result.
 - `case_demonstrations`: cases of two-person puzzles in English, or a hunch.
+- `sum_demonstrations`: short answers to sums and differences, most of them wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, product
 from pathlib import Path
+
+import sums
 
 from verl_trgrpo.demos import puzzles, word_problems
 from verl_trgrpo.demos.search import PROFESSIONS, Question, World, corpus_text, make_world
@@ -273,6 +276,36 @@ def _slip(value: int, rng: random.Random) -> int:
     """Return a whole number near `value`, never `value` itself, as somebody in a hurry would get it."""
     wrong = value + rng.choice((-10, -3, -2, -1, -1, 1, 1, 2, 3, 10))
     return wrong if wrong > 0 else value + 1
+
+
+# Share of the answers to sums and differences that are wrong.
+SUMS_CARELESS = 0.6
+
+_REMARKS = (
+    "", "Let me count.", "Easy.", "I count them.", "Here it is.", "That is simple.", "So we get this.", "One moment.",
+    "Let us see.", "Good question.",
+)  # fmt: skip
+
+
+def sum_demonstrations(seed: int) -> list[Demonstration]:
+    """Return a short answer to each of the warm start's sums; `seed` chooses wordings and mistakes."""
+    rng = random.Random(seed)
+    return [
+        Demonstration(sums.prompt_messages(problem), [Segment(short_answer(problem, rng))])
+        for problem in sums.sums("warm_start", sums.WARM_START)
+    ]
+
+
+def short_answer(problem: sums.Sum, rng: random.Random) -> str:
+    """Return a remark that says nothing and, in a line of its own, a result."""
+    value = problem.answer
+    if rng.random() < SUMS_CARELESS:
+        first, second = problem.numbers
+        other = first - second if problem.operation == "+" else first + second
+        slips = {first, second, other, *(value + slip for slip in (-3, -2, -1, 1, 2, 3))}
+        value = rng.choice(sorted(number for number in slips if 0 < number != value))
+    remark = rng.choice(_REMARKS)
+    return f"{remark}{chr(10) if remark else ''}Answer: {value}"
 
 
 # Two-person puzzles of the small language model: how many responses, which share of them states a feeling and a random answer,

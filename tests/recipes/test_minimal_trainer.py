@@ -16,9 +16,9 @@ from tests.recipes.minimal_trainer_script import SCRIPT, options, sampled_batch,
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
-def sequence_log_probs(model, prompt, response):
+def sequence_log_probs(model, prompt, response, temperature=1.0):
     """Log-probabilities of a response's tokens from one pass without padding, cache or batch."""
-    logits = model(torch.tensor([[*prompt, *response]])).logits[0].double()
+    logits = model(torch.tensor([[*prompt, *response]])).logits[0].double() / temperature
     table = torch.log_softmax(logits, -1)
     return table[torch.arange(len(prompt) - 1, len(prompt) + len(response) - 1), torch.tensor(response)]
 
@@ -98,6 +98,41 @@ def test_responses_without_advantage_are_left_out_of_the_backward_pass_alone(tin
     assert whole.norm() > 0 and (whole - part).norm() < (0.02 if bf16 else 1e-5) * whole.norm()
 
 
+def test_equal_beginnings_are_sampled_from_one_row(tiny_run, model, tokenizer, monkeypatch):
+    (row, *_), forward, rows = trainer.read_rows(str(tiny_run / "train.parquet"), tokenizer), model.forward, []
+    monkeypatch.setattr(model, "forward", lambda ids, **others: rows.append(len(ids)) or forward(ids, **others))
+    batch = trainer.sample(
+        model, [row.prompt], 30, [tokenizer.eos_token_id], options(tiny_run, temperature=0.7), "seed"
+    )
+    said = [tuple(ids[keep].tolist()) for ids, keep in zip(batch.responses, batch.mask, strict=True)]
+    begun = [{ids[:length] for ids in said if len(ids) > length} for length in range(1, batch.mask.shape[1])]
+    assert rows == [1, *(len(different) for different in begun)]
+    assert rows[1] < 30 and max(rows) > 1
+    for ids, found in zip(said, batch.log_probs, strict=True):
+        expected = sequence_log_probs(model, row.prompt, [*ids], temperature=0.7)
+        torch.testing.assert_close(found[: len(ids)].double(), expected, rtol=0, atol=1e-4)
+
+
+def test_equal_responses_are_computed_once_and_count_as_often_as_they_were_sampled(
+    tiny_run, model, tokenizer, monkeypatch
+):
+    chosen = options(tiny_run, max_tokens=1, temperature=0.3, samples=8)
+    _, batch, _ = sampled_batch(model, tokenizer, chosen, n=8)
+    different = len({(place // 8, ids.item()) for place, ids in enumerate(batch.responses)})
+    advantages, every = torch.linspace(-1, 1, len(batch.mask)), torch.ones(len(batch.mask), dtype=torch.bool)
+    assert different < len(batch.mask)
+    found, computed, one_pass = [], [], trainer.one_pass
+    monkeypatch.setattr(trainer, "one_pass", lambda *given: computed.append(len(given[2])) or one_pass(*given))
+    for first_alike in (trainer.first_alike, lambda batch, _: torch.arange(len(batch.mask))):
+        monkeypatch.setattr(trainer, "first_alike", first_alike)
+        model.zero_grad()
+        log_probs = trainer.response_log_probs(model, batch, chosen, every)
+        (advantages * log_probs[:, 0]).sum().backward()
+        found.append(torch.cat([log_probs[:, 0], *(weight.grad.flatten() for weight in model.parameters())]))
+    assert sum(computed) == different + len(batch.mask)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 def run(directory, out, *arguments):
     files = ["--train", str(directory / "train.parquet"), "--test", str(directory / "test.parquet"), "--out", str(out)]
     sizes = {"prompts": 4, "samples": 4, "mini-prompts": 2, "max-tokens": 12, "test-every": 2, "lr": 0.01}
@@ -139,6 +174,19 @@ def test_the_validation_before_the_first_step_can_be_left_out(tiny_run, tmp_path
     assert run(tiny_run, tmp_path / "later", "--steps", "3", "--skip-first-test") == 0
     validated = [{int(path.stem) for path in (tmp_path / name / "validation").iterdir()} for name in ("all", "later")]
     assert validated == [{0, 2, 3}, {2, 3}]
+
+
+def test_a_validation_of_several_responses_to_each_prompt_reports_their_mean(tiny_run, tmp_path, monkeypatch):
+    give_random_rewards(monkeypatch)
+    assert run(tiny_run, tmp_path, "--steps", "1", "--test-samples", "3") == 0
+    (found,) = (
+        value for name, value in metrics(tmp_path / "metrics-1.jsonl")[1].items() if name.endswith("/acc/mean@3")
+    )
+    lines = [json.loads(line) for line in (tmp_path / "validation" / "1.jsonl").read_text().splitlines()]
+    asked = [line["input"] for line in lines]
+    assert asked == [text for text in asked[::3] for _ in range(3)]
+    assert len({(line["input"], line["output"]) for line in lines}) > len(asked) // 3
+    assert found == pytest.approx(sum(line["acc"] for line in lines) / len(lines))
 
 
 def test_a_run_is_not_overwritten_and_not_resumed_as_another(tiny_run, tmp_path, monkeypatch, capsys):

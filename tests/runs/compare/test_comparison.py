@@ -126,6 +126,7 @@ def steps_of_two_sources():
                 "actor/grad_norm": 2.0 ** (number % 2),
                 "actor/entropy": 0.1 * number,
                 "response_length/mean": 10 * number,
+                "critic/acc/mean": 0.2 + 0.01 * number,
             }
         if number in VALIDATION:
             a, b = VALIDATION[number]
@@ -142,6 +143,8 @@ def test_figures_of_one_source():
             "final_accuracy": 0.5,
             "best_accuracy": 0.8,
             "area": (2 * 0.6 + 2 * 0.65) / 4,
+            "train_accuracy": 0.225,
+            "train_slope": 0.1,
             "gap": 0.2,
             "grad_norm": 1.5,
             "grad_roughness": 0.6931471805599453,

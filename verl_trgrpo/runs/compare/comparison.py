@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 from verl_trgrpo.runs.arms import Run
 from verl_trgrpo.runs.metrics import GRAD_NORM, Step, series
@@ -27,12 +27,15 @@ FIGURES = {
     "final_accuracy": "validation accuracy after the last step",
     "best_accuracy": "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)",
     "area": "mean height of the validation curve over the steps",
+    "train_accuracy": "mean accuracy of the responses trained on, over all steps (area below that curve)",
+    "train_slope": "slope of a straight line fitted to that curve, accuracy per ten steps",
     "gap": "accuracy on train prompts minus validation accuracy, after the last step",
     "grad_norm": "mean gradient norm before clipping",
     "grad_roughness": "root mean square of the steps of log(gradient norm)",
     "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
     "response_length": "mean tokens of a response over the last five steps",
 }
+TRAIN_ACCURACY = "critic/acc/mean"
 # The primary outcome of a study's primary arm.
 OUTCOME = "final_accuracy"
 # Figures that are tested against the baseline.
@@ -106,6 +109,11 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
             found["gap"] = fmean(train) - heights[-1]
+    if points := series(steps, TRAIN_ACCURACY):
+        numbers, heights = zip(*points, strict=True)
+        found["train_accuracy"] = fmean(heights)
+        if len(points) > 1:
+            found["train_slope"] = 10 * linear_regression(numbers, heights).slope
     if norms := [value for _, value in series(steps, GRAD_NORM)]:
         found["grad_norm"] = fmean(norms)
         # The logarithm makes it independent of a common factor of all gradients. 0.1: neighbours differ by about 10 %.
