@@ -13,11 +13,13 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tasks.knights_and_knaves.rows import puzzle_row
 
-sys.path.insert(0, str(SCRIPT.parent))
+FOLDER = SCRIPT.parents[1] / "update_effects"
+sys.path.insert(0, str(FOLDER))
 try:
-    effects = importlib.import_module("update_effects")
+    effects = importlib.import_module("effects")
+    policies = importlib.import_module("policies")
 finally:
-    sys.path.remove(str(SCRIPT.parent))
+    sys.path.remove(str(FOLDER))
 
 
 def test_updates_are_those_of_torch_s_adamw():
@@ -51,8 +53,9 @@ def measured(tmp_path_factory):
     given |= {"samples": 6, "max_tokens": 64, "steps": 2, "lr": 1e-3, "test_every": 0}
     arms = [trainer.Options(**given, arm=arm) for arm in ("tr_grpo", "grpo")]
     tokenizer = trainer.AutoTokenizer.from_pretrained(CHECKPOINT)
-    model = trainer.load_model(CHECKPOINT, "cpu")
-    return arms[0], [*effects.measured_training(model, tokenizer, arms, 0, 1, no_progress)], model
+    policy = policies.LanguageModel(trainer.load_model(CHECKPOINT, "cpu"), tokenizer, arms)
+    figures = [*effects.measured_training(policy, ("tr_grpo", "grpo"), 0, 1, no_progress)]
+    return arms[0], figures, policy.model
 
 
 def test_states_part_after_the_first_update_and_kinds_of_tokens_move_apart(measured):
@@ -62,8 +65,8 @@ def test_states_part_after_the_first_update_and_kinds_of_tokens_move_apart(measu
     assert last["relations"]["same state"] != pytest.approx(last["relations"]["own state"], rel=1e-4)
     assert 1.2 < first["relations"]["gradient"]["length"] < 1.4
     right, wrong = first["changes"]["own likely right"], first["changes"]["own likely wrong"]
-    assert right["tr_grpo"]["p"] > 0 > wrong["tr_grpo"]["p"]
-    assert right["tr_grpo"]["p"] != right["grpo, own state"]["p"]
+    assert right["tr_grpo"] > 0 > wrong["tr_grpo"]
+    assert right["tr_grpo"] != right["grpo, own state"]
     assert {name.split()[0] for name in first["changes"]} == {"own", "other"}
 
 
@@ -75,3 +78,22 @@ def test_the_measured_training_is_the_trainer_s(measured):
     for found, theirs, before in zip(*(each.parameters() for each in (model, expected, start)), strict=True):
         assert not torch.equal(found, before)
         torch.testing.assert_close(found - before, theirs - before, rtol=0.02, atol=2e-5)
+
+
+def test_roles_of_chains_are_told_apart_and_accuracy_is_that_of_the_moved_policies():
+    def build(names):
+        return policies.ChainPolicies(policies.chains.Chain(fillers=10, right=0.5), names, 0.01, seeds=2, seed=3)
+
+    names = ("grpo", "tr_grpo")
+    policy, start = build(names), build(names)
+    first = next(effects.measured_training(policy, names, 1, 1, no_progress))
+    changes = first["changes"]
+    assert 1 < first["relations"]["gradient"]["length"] < 1.4
+    for p in ("rare right", "likely wrong"):
+        counts = [changes[f"own {role}{p}"]["tokens"] for role in ("", "decision: ", "filler: ")]
+        assert counts[0] == counts[1] + counts[2] and min(counts) > 0
+    [half, _] = start.halves(1)
+    updates = effects.Adam(start.parameters, 0.01).update(start.gradients(half)[0])
+    before = start.accuracy()
+    start.parameters = [p + update for p, update in zip(start.parameters, updates, strict=True)]
+    assert changes["accuracy"]["grpo"] == pytest.approx(start.accuracy() - before, rel=1e-3)
