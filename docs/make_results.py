@@ -10,7 +10,8 @@ examples, from a checkout:
                                                             the same with --sharpness, one model each, with the same --radius
 
 Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
-of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py. NAME.json
+of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py,
+update_effects.jsonl that of recipes/update_effects/effects.py. NAME.json
 has the results of analyze, or, for the studies of tiny models, the figures of each run.
 
 Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import chains_results
+import update_effects_results
 import yaml
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
@@ -68,6 +70,7 @@ TINY = {
 }
 TINY_PAGE = "tiny_models"
 CHAINS = "chains"
+EFFECTS = "update_effects"
 SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
@@ -109,6 +112,8 @@ def make(name: str, page: Path) -> None:
         make_tiny(page)
     elif name == CHAINS:
         make_chains(page)
+    elif name == EFFECTS:
+        make_update_effects(page)
     elif archive.is_file():
         with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
             packed.extractall(directory, filter="data")
@@ -180,6 +185,18 @@ def make_chains(page: Path) -> None:
     head = f"{study['seeds']} seeds a chain; learning rates chosen with {study['tuning_seeds']} others. {origin(lines.values())}."
     replace_block(page, CHAINS, f"{origin(lines.values())}; [all tables](results/{CHAINS}.md).\n\n{block}")
     write_page(CHAINS, study["title"], head, *parts, stated(study["hypotheses"]))
+
+
+def make_update_effects(page: Path) -> None:
+    """Make the tables of the effects of one update on `page`, their own page and the picture."""
+    runs = update_effects_results.read_runs(DOCS / "results" / f"{EFFECTS}.jsonl")
+    study = yaml.safe_load((STUDIES.parent / EFFECTS / "study.yaml").read_text())
+    runs = {name: runs[name] for name in study["runs"] if name in runs}
+    block, parts = update_effects_results.sections(runs, study["arms"])
+    update_effects_results.plot_effects(runs, study["arms"], DOCS / "results" / f"{EFFECTS}.png")
+    head = f"{origin(record for records in runs.values() for record in records)}."
+    replace_block(page, EFFECTS, f"{head[:-1]}; [all tables](results/{EFFECTS}.md).\n\n{block}")
+    write_page(EFFECTS, study["title"], head, *parts, stated(study["hypotheses"]))
 
 
 def write_page(name: str, title: str, *parts: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -38,6 +39,9 @@ Data and models are in OUT/NAME. With --pack the finished runs are written to a 
 
 Exit code: 0 fine, 2 wrong input, 130 interrupted."""
 
+# Elements that are summed in float32.
+_AT_ONCE = 2**16
+
 
 class Adam:
     """Adam without weight decay, as torch computes it, which returns updates instead of applying them."""
@@ -62,7 +66,8 @@ class Adam:
 
 def inner(one: Tensors, other: Tensors) -> float:
     """Return the inner product of vectors given in parts."""
-    return sum((a.double() * b).sum().item() for a, b in zip(one, other, strict=True))
+    parts = ((a.flatten().split(_AT_ONCE), b.flatten().split(_AT_ONCE)) for a, b in zip(one, other, strict=True))
+    return math.fsum(torch.dot(x, y).item() for a, b in parts for x, y in zip(a, b, strict=True))
 
 
 def clipped(gradients: Tensors, largest: float) -> list[torch.Tensor]:
@@ -108,7 +113,7 @@ def probability_changes(
     for parameter, value in zip(policy.parameters, kept, strict=True):
         parameter.copy_(value)
     found: dict[str, Any] = {}
-    for place, (label, half) in enumerate(zip(("own", "other"), halves, strict=True)):
+    for place, (label, half) in enumerate(zip(("own", "other"), halves, strict=False)):
         for kind, chosen in kinds_of_tokens(half, before[place]).items():
             if count := int(chosen.sum()):
                 changes = {
