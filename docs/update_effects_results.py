@@ -81,28 +81,28 @@ def change_table(runs: Runs, arms: Sequence[str], state: str, half: str, kinds: 
 
 
 def accuracy_table(runs: Runs, arms: Sequence[str]) -> str:
-    """Return the exact gain of one update with weights over that without, minus 1, early and late in training."""
+    """Return the exact change of accuracy in one update without weights, and the difference that weights make, in thousandths."""
     rows = []
     for name, records in runs.items():
         if "accuracy" not in records[0]:
             continue
-        cells = []
-        for state in STATES:
-            for early in (True, False):
+        for early, phase in ((True, f"1 to {EARLY}"), (False, "later")):
 
-                def relative(one: Record, state: str = state, early: bool = early) -> float:
-                    both = pair(one, one["accuracy"], arms, state)
-                    weighted, plain = (
-                        sum(gain for step, gain in zip(one["steps"], gains, strict=True) if (step <= EARLY) == early)
-                        for gains in both
-                    )
-                    return 100 * (weighted / plain - 1)
+            def gains(one: Record, state: str, early: bool = early) -> tuple[float, float]:
+                weighted, plain = (
+                    fmean(gain for step, gain in zip(one["steps"], found, strict=True) if (step <= EARLY) == early)
+                    for found in pair(one, one["accuracy"], arms, state)
+                )
+                return weighted, plain
 
-                cells.append(interval_text(over_runs(records, relative), "+"))
-        rows.append([name, *cells])
-    phases = (f"steps 1 to {EARLY}", "later")
-    head = [f"{phase}, {state}" for state in STATES for phase in phases]
-    return markdown_table(rows, ["setting", *head])
+            differences = [
+                over_runs(records, lambda one, state=state, gains=gains: gains(one, state)[0] - gains(one, state)[1])
+                for state in STATES
+            ]
+            plain = over_runs(records, lambda one, gains=gains: gains(one, "own state")[1])
+            rows.append([name, phase, thousandths(plain, "+"), *(thousandths(one, "+") for one in differences)])
+    head = [f"difference with weights, from {about}" for about in STATES.values()]
+    return markdown_table(rows, ["setting", "steps", "change of accuracy without weights", *head])
 
 
 def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
@@ -137,10 +137,10 @@ def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
         xlabel="step",
         ylabel="cosine",
     )
-    left.legend(fontsize="small")
+    left.legend(fontsize="small", loc="best")
     right.axhline(0, color="0.6", linewidth=1)
     right.set_xticks(range(len(KINDS)), KINDS)
-    right.set(title="change of a token's probability in one update, with minus without weights", ylabel="thousandths")
+    right.set(title="change of probability in one update,\nwith minus without weights", ylabel="thousandths")
     with replaced_file(path) as temporary:
         figure.savefig(temporary, dpi=90, format="png")
 
@@ -150,7 +150,7 @@ def sections(runs: Runs, arms: Sequence[str]) -> tuple[str, list[str]]:
     directions = direction_table(runs)
     accuracy = accuracy_table(runs, arms)
     parts = ["![effects](update_effects.png)", "## Direction and length", directions]
-    parts += ["## Exact gain of one update with weights, over that without, minus 1 (%)", accuracy]
+    parts += ["## Exact change of accuracy in one update, in thousandths", accuracy]
     roles = [f"{role} {kind}" for role in ("decision", "filler") for kind in KINDS]
     for state, about in STATES.items():
         parts += [f"## Changes of probabilities in thousandths, from {about}"]
