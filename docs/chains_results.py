@@ -18,7 +18,7 @@ Key = tuple[str, int, int, float, str]
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 # Those on the map, by what the parts of the study have in common.
 MAPS = (("adam", "tr_grpo"), ("adam", "power"), ("adam", "power_reverse"), ("sgd", "tr_grpo"), ("sgd", "power"))
-COLOURS = {"gain": "C2", "cost": "C3", "neutral": "0.4", "open": "0.7"}
+CONTROLS = ("tr_grpo_token_mean", "tr_grpo_shuffled", "grpo_scaled_lr", "tr_grpo_reverse", "advantage_reweighting")
 
 
 @dataclass
@@ -119,6 +119,34 @@ def arms_table(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str, Any]]
     return markdown_table(rows, head)
 
 
+def controls_table(lines: Mapping[Key, dict[str, Any]], study: Mapping[str, Any]) -> str:
+    """Return each control minus the primary arm in the corners of the map, paired by seed; p is not corrected."""
+    corners = [key[2:4] for key in lines if key[-1] == CONTROLS[0]]
+    rows = []
+    for arm in CONTROLS:
+        cells = []
+        for corner in corners:
+            accuracies = (lines[("adam", 1, *corner, name)]["accuracy"] for name in (arm, study["primary"]))
+            differences = [own - other for own, other in zip(*accuracies, strict=True)]
+            cells.append(f"{interval_text(mean_interval(differences), '+')} p={paired_p_value(differences):.2g}")
+        rows.append([arm, *cells])
+    head = [f"{fillers} fillers, right {right:g}" for fillers, right in corners]
+    return markdown_table(rows, [f"minus {study['primary']}", *head])
+
+
+def off_policy_table(found: Mapping[Key, Outcome]) -> str:
+    """Return differences from the baseline with several passes over each batch."""
+    outcomes = {key: one for key, one in found.items() if key[1] > 1}
+    corners = sorted({key[2:4] for key in outcomes})
+    rows = []
+    for optimizer, arm in dict.fromkeys((key[0], key[-1]) for key in outcomes):
+        own = {key[2:4]: one for key, one in outcomes.items() if (key[0], key[-1]) == (optimizer, arm)}
+        cells = [outcome_text(own[corner]) if corner in own else "-" for corner in corners]
+        rows.append([OPTIMIZERS[optimizer], arm, *cells])
+    head = [f"{fillers} fillers, right {right:g}" for fillers, right in corners]
+    return markdown_table(rows, ["optimizer", "arm", *head])
+
+
 def measurement_table(lines: Mapping[Key, dict[str, Any]]) -> str:
     """Return what was measured of the start policies."""
     rows = []
@@ -176,10 +204,16 @@ def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
     from matplotlib.figure import Figure
 
     shown = [one for one in MAPS if by_chain(found, *one)]
-    figure = Figure(figsize=(4.2 * len(shown), 4.4), layout="constrained")
-    axes = figure.subplots(1, len(shown), squeeze=False)[0]
+    columns = max(sum(other == optimizer for other, _ in shown) for optimizer in OPTIMIZERS)
+    figure = Figure(figsize=(4.2 * columns, 8), layout="constrained")
+    axes = figure.subplots(len(OPTIMIZERS), columns)
     image = None
-    for axis, (optimizer, arm) in zip(axes, shown, strict=True):
+    for axis in axes.flat:
+        axis.set_visible(False)
+    for optimizer, arm in shown:
+        row = [*OPTIMIZERS].index(optimizer)
+        axis = axes[row, [other for own, other in shown if own == optimizer].index(arm)]
+        axis.set_visible(True)
         own = by_chain(found, optimizer, arm)
         fillers, rights = axes_of(own)
         values = [[own[n, r].relative if (n, r) in own else float("nan") for n in fillers] for r in rights]
@@ -190,12 +224,14 @@ def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
                     one = own[n, r]
                     text = f"{one.relative:+.0%}\n{one.difference.mean:+.3f}\n{one.verdict}"
                     weight = "bold" if one.verdict in ("gain", "cost") else "normal"
-                    axis.text(x, y, text, ha="center", va="center", fontsize=8, fontweight=weight)
+                    colour = "w" if abs(one.relative) > 0.19 else "k"
+                    axis.text(x, y, text, ha="center", va="center", fontsize=8, fontweight=weight, color=colour)
         axis.set_xticks(range(len(fillers)), [f"{n}" for n in fillers])
         axis.set_yticks(range(len(rights)), [f"{r:g}" for r in rights])
         axis.set(title=f"{arm}, {OPTIMIZERS[optimizer]}", xlabel="fillers among 12 tokens")
-    axes[0].set_ylabel("probability of the right decision at the start")
-    figure.colorbar(image, ax=axes, label="difference from grpo over grpo's gain", shrink=0.8)
+    for row in axes:
+        row[0].set_ylabel("probability of the right decision at the start")
+    figure.colorbar(image, ax=axes, label="difference from grpo over grpo's gain", shrink=0.6, extend="both")
     _save(figure, path)
 
 
@@ -228,7 +264,9 @@ def sections(
     """Return the block for the page of results, the parts of the study's own page, and the outcomes."""
     found = outcomes(lines, study)
     primary = map_table(found, "adam", study["primary"])
-    block = f"{primary}\n\n{correlation_table(found, lines)}"
+    block = "\n\n".join(
+        [primary, controls_table(lines, study), off_policy_table(found), correlation_table(found, lines)]
+    )
     parts = ["![map](chains_map.png)"]
     for optimizer, arm in MAPS:
         if by_chain(found, optimizer, arm):
@@ -239,6 +277,7 @@ def sections(
         correlation_table(found, lines),
         measurement_table(lines),
     ]
+    parts += ["## Controls, Adam", controls_table(lines, study), "## Off-policy", off_policy_table(found)]
     for passes in sorted({key[1] for key in lines}):
         parts += [
             f"## All arms, {passes} pass{'es' if passes > 1 else ''} over each batch",

@@ -8,9 +8,12 @@ examples, from a checkout:
                                                             take over results of `verl-trgrpo analyze`
   python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
                                                             the same with --sharpness, one model each, with the same --radius
+  python docs/make_results.py efficiency --analyzed tiny_puzzles=DIR small_lm_sums=DIR
+                                                            the same with --efficiency, one start model each
 
 Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
-of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py. NAME.json
+of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py,
+update_effects.jsonl that of recipes/update_effects/effects.py. NAME.json
 has the results of analyze, or, for the studies of tiny models, the figures of each run.
 
 Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
@@ -31,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 import chains_results
+import efficiency_results
+import update_effects_results
 import yaml
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
@@ -68,6 +73,8 @@ TINY = {
 }
 TINY_PAGE = "tiny_models"
 CHAINS = "chains"
+EFFECTS = "update_effects"
+EFFICIENCY = "efficiency"
 SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
@@ -97,8 +104,13 @@ def pack(directory: Path, out: Path) -> int:
 
 def take_over(name: str, places: dict[str, Path]) -> None:
     """Copy the results of `verl-trgrpo analyze` for each checkpoint into one file."""
-    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
+    kinds = [kind for kind in ("sharpness", EFFICIENCY) if name.endswith(kind)]
+    file = f"{kinds[0] if kinds else 'gradients'}.json"
     content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
+    for found in content.values():  # without directories of one machine
+        found["options"] = {
+            key: value for key, value in found["options"].items() if key not in ("model", "data", "out")
+        }
     write_json(DOCS / "results" / f"{name}.json", content)
 
 
@@ -109,6 +121,10 @@ def make(name: str, page: Path) -> None:
         make_tiny(page)
     elif name == CHAINS:
         make_chains(page)
+    elif name == EFFECTS:
+        make_update_effects(page)
+    elif name == EFFICIENCY:
+        make_efficiency(page)
     elif archive.is_file():
         with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
             packed.extractall(directory, filter="data")
@@ -155,6 +171,33 @@ def plots(name: str, study: Study, directory: Path) -> str:
     return "\n".join(lines)
 
 
+def study_outcome(name: str) -> Comparison | None:
+    """Return the comparison of a study from its records, None without them."""
+    archive, figures = (DOCS / "results" / f"{name}{suffix}" for suffix in (".tar.xz", ".json"))
+    if name in TINY:
+        content = json.loads(figures.read_text())
+        runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
+        return compare(runs, content["baseline"], content["primary"])
+    if not archive.is_file():
+        return None
+    with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
+        packed.extractall(directory, filter="data")
+        arms = {path.parent.name for path in Path(directory).glob("runs/*/*")}
+        path = STUDIES / f"{name}.yaml"
+        study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in arms])
+        return study_comparison(study, Path(directory))[1]
+
+
+def make_efficiency(page: Path) -> None:
+    """Make the tables of efficiencies of start models, and of the trainings that they should predict."""
+    measured = json.loads((DOCS / "results" / f"{EFFICIENCY}.json").read_text())
+    text = "\n\n".join(
+        [f"{origin(measured.values())}.", efficiency_results.measurement_table(measured),
+         efficiency_results.efficiency_table(measured, study_outcome)]
+    )  # fmt: skip
+    replace_block(page, EFFICIENCY, text)
+
+
 def make_tiny(page: Path) -> None:
     """Make the table of all studies of tiny models on `page`, and their own page."""
     rows, parts = [], []
@@ -186,6 +229,18 @@ def make_chains(page: Path) -> None:
     head = f"{study['seeds']} seeds a chain; learning rates chosen with {study['tuning_seeds']} others. {origin(lines.values())}."
     replace_block(page, CHAINS, f"{origin(lines.values())}; [all tables](results/{CHAINS}.md).\n\n{block}")
     write_page(CHAINS, study["title"], head, *parts, stated(study["hypotheses"]))
+
+
+def make_update_effects(page: Path) -> None:
+    """Make the tables of the effects of one update on `page`, their own page and the picture."""
+    runs = update_effects_results.read_runs(DOCS / "results" / f"{EFFECTS}.jsonl")
+    study = yaml.safe_load((STUDIES.parent / EFFECTS / "study.yaml").read_text())
+    runs = {name: runs[name] for name in study["runs"] if name in runs}
+    block, parts = update_effects_results.sections(runs, study["arms"])
+    update_effects_results.plot_effects(runs, study["arms"], DOCS / "results" / f"{EFFECTS}.png")
+    head = f"{origin(record for records in runs.values() for record in records)}."
+    replace_block(page, EFFECTS, f"{head[:-1]}; [all tables](results/{EFFECTS}.md).\n\n{block}")
+    write_page(EFFECTS, study["title"], head, *parts, stated(study["hypotheses"]))
 
 
 def write_page(name: str, title: str, *parts: str) -> None:

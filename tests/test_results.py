@@ -145,3 +145,47 @@ def test_chains_gain_cost_are_neutral_or_open_by_the_stated_rule(results):
     assert gain.relative == pytest.approx(0.02 / 0.2, rel=1e-3) and gain.corrected >= 2 * gain.p_value
     power = found[chain_line("power", [])[0]]
     assert power.corrected == power.p_value, "alone among the other tests"
+
+
+def effects_record(arm, gains):
+    """A run on chains whose update with weights gains `gains` more than that without, 0.01; half of it in the shared state."""
+    names = {"tr_grpo": ("tr_grpo", "grpo, {}"), "grpo": ("tr_grpo, {}", "grpo")}[arm]
+    accuracy, change = {}, {"tokens": 5}
+    for state, part in (("own state", 1.0), ("same state", 0.5)):
+        weighted, plain = (name.format(state) for name in names)
+        # What the trained arm's update does is one figure: the other arm's differs from it by state.
+        base = 0.01 if arm == "grpo" else 0.01 + gains - part * gains
+        accuracy |= {weighted: [base + part * gains] * 2, plain: [base] * 2}
+        change |= {weighted: base + part * gains, plain: base}
+    relations = dict.fromkeys(
+        [f"{a} {b}" for a in ("gradient", "same state", "own state") for b in ("cosine", "length")]
+    )
+    relations = {key: [0.5, 0.7] for key in relations}
+    about = {"run": "c", "arm": arm, "seed": 0, "steps": [1, 11], "relations": relations, "accuracy": accuracy}
+    return about | {"changes": {"own rare right": change}}
+
+
+def test_effects_are_with_minus_without_weights_whichever_arm_is_trained(results):
+    effects, arms = results.update_effects_results, ("tr_grpo", "grpo")
+    runs = {"c": [effects_record("tr_grpo", 0.002), effects_record("grpo", 0.002)]}
+    rows = [line.split("|")[1:-1] for line in effects.accuracy_table(runs, arms).splitlines()[2:]]
+    assert [row[1].strip() for row in rows] == ["1 to 10", "later"]
+    for row in rows:
+        assert [cell.split()[0] for cell in row[2:]] == ["+10.0", "+2.000", "+1.000"]
+    (changes,) = effects.change_table(runs, arms, "own state", "own").splitlines()[2:]
+    assert [cell.strip() for cell in changes.split("|")[2:6]] == ["rare right", "10", "+10.0", "+2.000"]
+    assert "0.600" in effects.direction_table(runs)
+
+
+def test_efficiencies_stand_beside_the_outcomes_of_their_studies(results):
+    figure = {"mean": 0.9, "low": 0.8, "high": 1.0}
+    shaping = {"efficiency": figure | {"mean": 0.95}, "adam_efficiency": figure, "cosine": figure, "angle": 7.0}
+    measured = {
+        "small_lm": {"mini_batches": 8, "rare_tokens": 0.1, "rare_share": 0.6, "shapings": {"sigmoid": shaping}}
+    }
+    found = {name: results.study_outcome(name) for name in ("small_lm", "small_lm_sgd")}
+    table = results.efficiency_results.efficiency_table(measured, found.get)
+    rows = {row.split("|")[2].strip(): [cell.strip() for cell in row.split("|")[3:]] for row in table.splitlines()[2:]}
+    assert rows.keys() == {"small_lm", "small_lm_sgd"}
+    assert rows["small_lm"][0] == "tr_grpo" and rows["small_lm"][2].startswith("-0.030") and rows["small_lm"][3] == "6"
+    assert rows["small_lm"][1].startswith("0.900") and rows["small_lm_sgd"][1].startswith("0.950")

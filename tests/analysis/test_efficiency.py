@@ -29,7 +29,7 @@ def test_gradients_are_those_of_the_loss_of_a_mini_batch(two_layers, rollouts):
     }
     parameters = [p for name, p in two_layers.named_parameters() if "layers.1.mlp" in name]
     coefficients, known = efficiency.weigh_tokens(two_layers, some, 4, shapings)
-    found = efficiency._gradients(two_layers, parameters, some, coefficients)
+    found = efficiency._gradients(two_layers, parameters, some, 4, coefficients, bf16=False)
     log_probs, entropies, advantages = [], [], []
     for rollout in some:
         ids = torch.cat([rollout.prompt, rollout.response])
@@ -73,7 +73,15 @@ def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layer
     with pytest.raises(ValueError, match="other settings"):
         analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
     assert analyze_efficiency(prompts, two_layers, given, no_progress) == whole
-    assert not [*(tmp_path / "parts").iterdir()]
+
+
+def test_a_finished_measurement_goes_on_with_more_mini_batches(policy, two_layers, data, tmp_path):
+    prompts = policy[0]
+    few = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown"), no_progress)
+    more = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown", batches=6), no_progress)
+    assert more == analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "whole", batches=6), no_progress)
+    assert more != few
+    assert analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown"), no_progress) == few
 
 
 def test_shapings_may_take_every_input_of_the_registry(two_layers, rollouts):

@@ -51,8 +51,10 @@ class AnalyzeOptions:
         sharpness: measure this instead of gradients, for each model.
         radius: lengths of a perturbation over the norm of the parameters.
         efficiency: measure this instead: of each shaping's direction, relative to GRPO's.
-        batches: mini-batches of four prompts for --efficiency; prompts of the file are used again if it has fewer.
+        batches: mini-batches of four prompts for --efficiency; prompts of the file are used again if it has fewer. With a
+            larger number, a finished measurement goes on.
         coordinates: parameters, drawn at random, for the inner products of --efficiency; norms are of all.
+        bf16: compute in bfloat16 with --efficiency, over weights and gradients in float32.
     """
 
     model: tuple[str, ...]
@@ -72,6 +74,7 @@ class AnalyzeOptions:
     efficiency: bool = False
     batches: int = 50
     coordinates: int = 1_000_000
+    bf16: bool = False
 
     def __post_init__(self) -> None:
         messages = range_errors(vars(self), _RANGES)
@@ -85,6 +88,8 @@ class AnalyzeOptions:
         chosen = [name for name in ("only_tokens", "sharpness", "efficiency") if getattr(self, name)]
         if len(chosen) > 1:
             messages.append(f"{' and '.join(chosen)} are different measurements; choose one")
+        if self.bf16 and not self.efficiency:
+            messages.append("bf16=True has no effect without --efficiency; leave it out")
         for text in self.shaping:
             try:
                 parse_shaping(text, probs_only=not self.efficiency)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 PROMPTS_PER_BATCH = 4
-# Responses in one forward and backward pass, and coordinates whose inner products are computed together.
+# At most: responses in one forward and backward pass, of one group where groups are small, and coordinates whose inner products
+# are computed together.
 _RESPONSES_AT_ONCE = 8
 _COORDINATES_AT_ONCE = 2**15
 
@@ -40,30 +43,24 @@ class GradientStore:
     """Keep sampled coordinates of gradients in a file, and what else is known of each mini-batch in another, to go on later.
 
     Args:
-        directory: for ``gradients.npy``, (mini-batches, shapings, coordinates) float32, and ``mini_batches.jsonl``.
+        directory: for ``gradients.bin``, (mini-batches, shapings, coordinates) float32, and ``mini_batches.jsonl``.
         settings: what the gradients depend on.
-        shape: of the first file.
+        shape: of the gradients of a mini-batch.
 
     Raises:
         ValueError: the directory has gradients of other settings.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, Any], shape: tuple[int, int, int]) -> None:
-        import numpy
-
-        self._log, self._array = directory / "mini_batches.jsonl", directory / "gradients.npy"
-        lines = self._log.read_text().splitlines() if self._log.is_file() and self._array.is_file() else []
+    def __init__(self, directory: Path, settings: Mapping[str, Any], shape: tuple[int, int]) -> None:
+        self._log, self._gradients, self._shape = directory / "mini_batches.jsonl", directory / "gradients.bin", shape
+        lines = self._log.read_text().splitlines() if self._log.is_file() and self._gradients.is_file() else []
         head = json.loads(json.dumps(settings, default=str))
         if lines and json.loads(lines[0]) != head:
             raise ValueError(f"{directory} has gradients of other settings; delete it, or give another --out")
         self._lines = lines or [json.dumps(head)]
         directory.mkdir(parents=True, exist_ok=True)
-        open_memmap = numpy.lib.format.open_memmap
-        self._gradients = (
-            open_memmap(self._array, mode="r+")
-            if lines
-            else open_memmap(self._array, mode="w+", dtype="float32", shape=shape)
-        )
+        if not lines:
+            self._gradients.write_bytes(b"")
 
     @property
     def found(self) -> list[dict[str, Any]]:
@@ -72,21 +69,19 @@ class GradientStore:
 
     def add(self, gradients: torch.Tensor, known: Mapping[str, Any]) -> None:
         """Append a mini-batch: its gradients (shapings, coordinates), and what else is known."""
-        self._gradients[len(self._lines) - 1] = gradients.cpu().numpy()
-        self._gradients.flush()
+        with self._gradients.open("r+b") as file:  # over what an interrupted mini-batch may have left
+            file.seek((len(self._lines) - 1) * 4 * math.prod(self._shape))
+            file.write(gradients.float().cpu().numpy().tobytes())
         self._lines.append(json.dumps(known))
         write_text(self._log, "\n".join(self._lines) + "\n")
 
-    def parts(self) -> Iterator[torch.Tensor]:
-        """Yield all gradients, a part of the coordinates at a time."""
-        for begin in range(0, self._gradients.shape[-1], _COORDINATES_AT_ONCE):
-            yield torch.from_numpy(self._gradients[..., begin : begin + _COORDINATES_AT_ONCE].copy())
+    def parts(self, batches: int) -> Iterator[torch.Tensor]:
+        """Yield the gradients of the first mini-batches, a part of the coordinates at a time."""
+        import numpy
 
-    def delete(self) -> None:
-        """Delete the files."""
-        self._log.unlink()
-        self._array.unlink()
-        self._log.parent.rmdir()
+        stored = numpy.memmap(self._gradients, "float32", "r", shape=(batches, *self._shape))
+        for begin in range(0, self._shape[-1], _COORDINATES_AT_ONCE):
+            yield torch.from_numpy(stored[..., begin : begin + _COORDINATES_AT_ONCE].copy())
 
 
 def analyze_efficiency(
@@ -105,36 +100,40 @@ def analyze_efficiency(
     shapings = options.shapings
     total = sum(parameter.numel() for parameter in parameters)
     count = min(options.coordinates, total)
-    rows = load_prompts(options, options.batches * PROMPTS_PER_BATCH, prompts.default_agent)
-    names = ("model", "data", "device", "samples", "max_tokens", "seed", "shaping", "parameters", "batches")
+    rows = load_prompts(options, None, prompts.default_agent)
+    rows = random.Random(f"efficiency/{options.seed}").sample(rows, len(rows))
+    names = ("model", "data", "device", "samples", "max_tokens", "seed", "shaping", "parameters", "bf16")
     settings = {name: getattr(options, name) for name in names} | {"coordinates": count}
-    store = GradientStore(options.directory / "gradients", settings, (options.batches, len(shapings), count))
+    store = GradientStore(options.directory / "gradients", settings, (len(shapings), count))
     chosen = _chosen_coordinates(parameters, count, options.seed)
     done = len(store.found)
-    for number in progress(range(done, options.batches), options.batches - done, "mini-batches"):
+    for number in progress(range(done, options.batches), max(0, options.batches - done), "mini-batches"):
         places = [(number * PROMPTS_PER_BATCH + place) % len(rows) for place in range(PROMPTS_PER_BATCH)]
         part = [rows[place] for place in places]
         seed = f"efficiency/{options.seed}/{number}"
-        rollouts = sample_responses(prompts, model, part, options, seed, no_progress)
-        coefficients, known = weigh_tokens(model, rollouts, options.samples, shapings)
-        gradients = _gradients(model, parameters, rollouts, coefficients)
-        norms = [sum(float(part.double().square().sum()) for part in gradient) for gradient in gradients]
+        with _autocast(model, options.bf16):
+            rollouts = sample_responses(prompts, model, part, options, seed, no_progress)
+            coefficients, known = weigh_tokens(model, rollouts, options.samples, shapings)
+        gradients = _gradients(model, parameters, rollouts, options.samples, coefficients, options.bf16)
+        norms = [
+            sum(torch.linalg.vector_norm(part, dtype=torch.float64).item() ** 2 for part in gradient)
+            for gradient in gradients
+        ]
         sampled = torch.stack([
             torch.cat([part.flatten()[some] for part, some in zip(gradient, chosen, strict=True)]) for gradient in gradients
         ])  # fmt: skip
         store.add(sampled, known | {"squared_norms": norms})
-    found = store.found
+    found = store.found[: options.batches]
     squares = torch.tensor([one["squared_norms"] for one in found], dtype=torch.float64)
     if (squares[:, 0] > 0).sum() < 4:
         raise ValueError(
             f"{model.name_or_path}: rewards are equal in every group of all but {int((squares[:, 0] > 0).sum())} of "
             f"{len(found)} mini-batches, so there are no gradients to compare; use more samples, or another checkpoint"
         )
-    measured = directions(inner_products(store.parts()), squares, total / count)
+    measured = directions(inner_products(store.parts(len(found))), squares, total / count)
     figures = _summary(found, [*shapings]) | {"parameters": total, "coordinates": count}
     for name, direction in zip(shapings, measured, strict=True):
         figures["shapings"][name] |= direction.figures()
-    store.delete()
     return figures | {"advice": advice(figures["shapings"])}
 
 
@@ -169,7 +168,7 @@ def weigh_tokens(
         each shaping's sum of weights over tokens with an advantage.
     """
     columns: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for some in chunks(rollouts, _RESPONSES_AT_ONCE):
+    for some in chunks(rollouts, min(samples, _RESPONSES_AT_ONCE)):
         for rollout, logits in zip(some, response_logits(model, some), strict=True):
             log_q = torch.log_softmax(logits.float(), dim=-1)
             columns.append((log_q.gather(-1, rollout.response[:, None])[:, 0], torch.special.entr(log_q.exp()).sum(-1)))
@@ -203,15 +202,26 @@ def weigh_tokens(
     return weights * advantages / mask.sum(), known
 
 
+def _autocast(model: Any, bf16: bool) -> torch.autocast:
+    """Return a context in which the model computes in bfloat16; it keeps cast weights, without gradient if made so."""
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=bf16)
+
+
 def _gradients(
-    model: Any, parameters: Sequence[torch.Tensor], rollouts: Sequence[Rollout], coefficients: torch.Tensor
+    model: Any,
+    parameters: Sequence[torch.Tensor],
+    rollouts: Sequence[Rollout],
+    samples: int,
+    coefficients: torch.Tensor,
+    bf16: bool,
 ) -> list[list[torch.Tensor]]:
     """Return, for each shaping, the gradient of the sum of coefficients times log-probabilities by each parameter."""
     sums = [[torch.zeros_like(parameter) for parameter in parameters] for _ in coefficients]
     active = [(rollout, place) for place, rollout in enumerate(rollouts) if rollout.advantage]
-    for some in chunks(active, _RESPONSES_AT_ONCE):
+    for some in chunks(active, min(samples, _RESPONSES_AT_ONCE)):
         chosen, places = [rollout for rollout, _ in some], [place for _, place in some]
-        log_probs = response_log_probs(model, chosen).split([len(rollout.response) for rollout in chosen])
+        with _autocast(model, bf16):
+            log_probs = response_log_probs(model, chosen).split([len(rollout.response) for rollout in chosen])
         padded = torch.nn.utils.rnn.pad_sequence([*log_probs], batch_first=True)
         for number, (total, factors) in enumerate(zip(sums, coefficients[:, places, : padded.shape[1]], strict=True)):
             last = number == len(sums) - 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from transformers import DynamicCache
 
 from verl_trgrpo.common.answer_form import reward_input
 from verl_trgrpo.common.attention import GROUPED
@@ -90,8 +91,10 @@ def sample_rollouts(prompts: RolloutPrompts, model: Any, options: AnalyzeOptions
     return rollouts
 
 
-def load_prompts(options: AnalyzeOptions, limit: int, default_agent: str = SINGLE_TURN) -> list[Row]:
-    """Return at most `limit` rows of the data file, drawn with the seed; those without an agent_name have the default.
+def load_prompts(options: AnalyzeOptions, limit: int | None, default_agent: str = SINGLE_TURN) -> list[Row]:
+    """Return at most `limit` rows of the data file, drawn with the seed; all without a limit.
+
+    Rows without an agent_name have the default.
 
     Raises:
         ValueError: the file cannot be read, or rows cannot be scored or need searches.
@@ -127,12 +130,30 @@ def sample_responses(
             begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}) for row in part]
             starts = [torch.tensor(prompt.token_ids) for prompt in begun]
             padded = _left_padded(starts, int(ends[0])), _left_padded([torch.ones_like(one) for one in starts], 0)
-            ids, mask = (each.to(model.device).repeat_interleave(options.samples, 0) for each in padded)
-            output = model.generate(ids, attention_mask=mask, **settings)[:, ids.shape[1] :]
+            padded = [each.to(model.device) for each in padded]
+            cache = _prompt_cache(model, *padded, options.samples)
+            ids, mask = (each.repeat_interleave(options.samples, 0) for each in padded)
+            output = model.generate(ids, attention_mask=mask, past_key_values=cache, **settings)[:, ids.shape[1] :]
             for row, start, group in zip(part, starts, output.split(options.samples), strict=True):
                 responses = [_without_padding(response, ends) for response in group]
                 rollouts += _group(row, start.to(model.device), responses, prompts)
     return rollouts
+
+
+def _prompt_cache(model: Any, ids: torch.Tensor, mask: torch.Tensor, samples: int) -> DynamicCache | None:
+    """Read each prompt but for its last token once for all its responses; None for models without keys and values."""
+    if model._is_stateful or ids.shape[1] < 2:
+        return None
+    cache, positions = DynamicCache(), (mask.cumsum(-1) - 1).clamp(min=0)
+    model(
+        ids[:, :-1],
+        attention_mask=mask[:, :-1],
+        position_ids=positions[:, :-1],
+        past_key_values=cache,
+        logits_to_keep=1,
+    )
+    cache.batch_repeat_interleave(samples)
+    return cache
 
 
 def _left_padded(sequences: Sequence[torch.Tensor], value: int) -> torch.Tensor:
@@ -156,11 +177,33 @@ def _without_padding(response: torch.Tensor, ends: torch.Tensor) -> torch.Tensor
 
 
 def response_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
-    """Return the logits that each token of the responses was sampled from, by one pass padded on the right.
+    """Return the logits that each token of the responses was sampled from.
+
+    Several responses to one prompt share its pass, which is most of the work where prompts are longer than responses.
 
     Returns:
         (T, vocabulary) for each rollout, with gradient where it is enabled.
     """
+    first, *others = (rollout.prompt for rollout in rollouts)
+    # Models with a recurrent state have no keys and values of the prompt that responses could share.
+    if not others or model._is_stateful or not all(torch.equal(first, other) for other in others):
+        return _separate_logits(model, rollouts)
+    prompt = DynamicCache()
+    begin = model(first[None], past_key_values=prompt, use_cache=True, logits_to_keep=1).logits
+    logits = begin.expand(len(rollouts), -1, -1)
+    ids = torch.nn.utils.rnn.pad_sequence([rollout.response[:-1] for rollout in rollouts], batch_first=True)
+    if ids.shape[1]:
+        cache = DynamicCache([
+            tuple(part.expand(len(rollouts), -1, -1, -1) for part in (layer.keys, layer.values)) for layer in prompt.layers
+        ])  # fmt: skip
+        # Padding stands behind a response, where nothing of it attends.
+        rest = model(ids, past_key_values=cache, use_cache=True).logits
+        logits = torch.cat([logits, rest], dim=1)
+    return [row[: len(rollout.response)] for row, rollout in zip(logits, rollouts, strict=True)]
+
+
+def _separate_logits(model: Any, rollouts: Sequence[Rollout]) -> list[torch.Tensor]:
+    """Return the same by one pass over prompts and responses, padded on the right."""
     sequences = [torch.cat([rollout.prompt, rollout.response]) for rollout in rollouts]
     ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)
     mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(ids) for ids in sequences], batch_first=True)
