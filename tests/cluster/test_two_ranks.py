@@ -204,7 +204,7 @@ def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzl
     assert (out / "report.txt").read_text() in table
     assert json.loads((out / "report.json").read_text())["sources"]["kk_3ppl"]["prompts"] == 64
     merged = trained / "merged_hf"
-    assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf"}
+    assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf", FILE_NAME}
 
     tokenizer, model = load(CHECKPOINT)
     start = {name: value.clone() for name, value in model.state_dict().items()}
