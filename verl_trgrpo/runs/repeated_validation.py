@@ -107,7 +107,7 @@ def validation_rows(config: DictConfig) -> dict[str, int]:
     counts: Counter[str] = Counter()
     try:
         for file in local_data_files(config, "data.val_files"):
-            counts.update(row.get("data_source") for row in read_rows(file, ["data_source"]))
+            counts.update(row["data_source"] for row in read_rows(file, ["data_source"]) if "data_source" in row)
     except UnreadableError:
         return {}
     limit = selected(config, "data.val_max_samples") or -1

@@ -10,6 +10,7 @@ from verl_trgrpo.runs.checks.switches import SWITCHES, switch_findings
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
+OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 COSINE = f"{OPTIM}.lr_scheduler_type=cosine"
 # A setting for nothing, and what it needs (None: nothing helps); in the order of the table.
 CASES = (
@@ -81,6 +82,7 @@ CASES = (
     ("+reward.custom_reward_function.reward_kwargs.mine=1", ["reward.custom_reward_function.path=mine.py"]),
     ("reward.reward_manager.module.path=mine.py", ["reward.reward_manager.source=importlib"]),
     ("reward.reward_manager.module.name=Mine", None),
+    (f"+{OVERLONG}.len=8", [f"+{OVERLONG}.enable=true"]),
     ("data.custom_cls.name=Mine", ["data.custom_cls.path=mine.py"]),
     ("data.truncation=right", None),
     ("data.seed=7", ["data.shuffle=true"]),

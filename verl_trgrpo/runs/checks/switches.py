@@ -25,6 +25,7 @@ _OPTIM = f"{ACTOR}.optim"
 _CORRECTION = "algorithm.rollout_correction"
 _FSDP = ("fsdp", "fsdp2")
 _REWARD_MODEL = "reward.reward_model"
+_OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 _PROFILER_STEPS = "global_profiler.steps"
 # Estimators that take no standard deviation, or always the same one, and those that do not discount.
 _WITHOUT_STD = (
@@ -323,6 +324,7 @@ SWITCHES = (
         lambda v: False,
         f"has no effect, veRL takes the class that {{{MANAGER}.name}} names; set that",
     ),
+    only_with(f"{_OVERLONG}.enable", f"{_OVERLONG}.*", "reward.reward_kwargs.max_resp_len"),
     Switch(
         ("data.custom_cls.name",),
         lambda v: v["data.custom_cls.path"],
@@ -331,8 +333,8 @@ SWITCHES = (
     Switch(
         ("data.truncation",),
         lambda v: False,
-        "has no effect, veRL cuts prompts over data.max_prompt_length from the left; remove it, or set "
-        "data.filter_overlong_prompts=true to leave such prompts out",
+        "has no effect, with {data.filter_overlong_prompts} veRL leaves out prompts that are too long if that is true, and else "
+        "cuts them from the left; remove it",
         off=("left",),
     ),
     Switch(

@@ -1,8 +1,9 @@
 """Check for settings that no module of the chosen trainer reads, by a scan of the source files.
 
 A key counts as read where its last name is an attribute that is read, or part of a string (an argument of ``get``, a subscript, a
-dotted key), in any file that the trainer may execute. So a name that several sections have counts as read in all of them; the
-table in :mod:`~verl_trgrpo.runs.checks.switches` is for those. Nothing is imported.
+dotted key), in any file that the trainer may execute; ``self.name = config.get("name")`` alone does not read it. So a name that
+several sections have counts as read in all of them; the table in :mod:`~verl_trgrpo.runs.checks.switches` is for those. Nothing
+is imported.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ _OTHER_CLASSES = ("RayPPOTrainer", "AsyncRolloutRequest")
 _EXEMPT = (
     "*_target_", "model_engine", "hydra.*", "*profiler*", "ray_kwargs.*", "transfer_queue.*", "*engine_kwargs*", "*override_*",
     "*turbo_config*", "*apply_chat_template_kwargs*", "*sampler_kwargs*", "*reward_kwargs*", "*.rollout.custom.*", "*.shaping.*",
-    "*.model.lora.*", "*.grad_clip", "custom_reward_function.*", "reward_model.*", "sandbox_fusion.*", "*.mm_processor_kwargs*",
+    "*.model.lora.*", "*.grad_clip", "data.truncation",
+    "custom_reward_function.*", "reward_model.*", "sandbox_fusion.*", "*.mm_processor_kwargs*",
 )  # fmt: skip
 
 
@@ -187,9 +189,26 @@ def _names_read(file: Path) -> frozenset[str]:
             continue
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             continue
+        if isinstance(node, ast.Assign) and (read := _only_kept(node)):
+            left.extend(read)
+            continue
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             names.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names.update(re.findall(r"[\w-]+", node.value))
         left.extend(ast.iter_child_nodes(node))
     return frozenset(names)
+
+
+def _only_kept(node: ast.Assign) -> list[ast.expr]:
+    """Return the other expressions of ``self.name = config.get("name", ...)``, [] for any other assignment.
+
+    There the setting is read if something reads the attribute.
+    """
+    target, call = node.targets[0], node.value
+    if not (isinstance(target, ast.Attribute) and isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+        return []
+    first = call.args[0] if call.func.attr == "get" and call.args else None
+    if not (isinstance(first, ast.Constant) and first.value == target.attr):
+        return []
+    return [call.func.value, *call.args[1:]]
