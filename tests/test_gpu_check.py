@@ -4,6 +4,7 @@ import importlib.util
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,6 +30,20 @@ def test_the_processor_agrees_with_itself_and_trains(check, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["ok"] * 9 + ["-", "ok", "-"]
     assert "2 steps" in lines[-3]
+
+
+@pytest.mark.parametrize(("word", "part"), [("gdpo", "format_ok"), ("constrained_grpo", "cut_off")])
+def test_estimators_of_several_rewards_get_parts_and_start_anew_on_each_device(word, part, check, monkeypatch):
+    rows = list(check.compared(word, "cpu"))
+    assert [row.ok for row in rows] == [True, True] and not any("not compared" in row.found for row in rows)
+    batch = check.random_batch((16, 64), torch.float32)
+    found, labelled = check.Algorithm(word).advantages(batch), check.with_parts
+
+    def another_part(groups, batch):
+        return np.array([label.replace(f'"{part}": 1.0', f'"{part}": 0.0') for label in labelled(groups, batch)])
+
+    monkeypatch.setattr(check, "with_parts", another_part)
+    assert not torch.equal(check.Algorithm(word).advantages(batch), found)
 
 
 def test_a_word_that_cannot_be_built_fails_alone(check):

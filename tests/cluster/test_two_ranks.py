@@ -22,7 +22,7 @@ from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.train import LOCK_FILE
-from verl_trgrpo.verl_plugin.estimator_state import FILE_NAME
+from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
 STEPS, KILLED = 3, 2
 REGULATION = [
@@ -159,7 +159,7 @@ def test_the_same_command_resumes_and_finishes_without_its_launcher(killed, resu
 
 def test_what_the_estimator_remembers_survives_the_kill(resumed):
     histories = [
-        json.loads((resumed.run_dir / f"global_step_{step}" / FILE_NAME).read_text())["state"]["history"]
+        json.loads((resumed.run_dir / f"global_step_{step}" / ESTIMATOR_STATE).read_text())["state"]["history"]
         for step in (1, STEPS)
     ]
     assert [len(history) for history in histories] == [1, STEPS]
@@ -204,7 +204,7 @@ def test_a_sharded_checkpoint_is_merged_once_and_answers_as_its_weights_do(puzzl
     assert (out / "report.txt").read_text() in table
     assert json.loads((out / "report.json").read_text())["sources"]["kk_3ppl"]["prompts"] == 64
     merged = trained / "merged_hf"
-    assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf", FILE_NAME}
+    assert {path.name for path in trained.glob("[!.]*")} == {"actor", "data.pt", "merged_hf", ESTIMATOR_STATE}
 
     tokenizer, model = load(CHECKPOINT)
     start = {name: value.clone() for name, value in model.state_dict().items()}

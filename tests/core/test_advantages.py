@@ -227,15 +227,16 @@ def test_wrong_options_are_all_named():
         OutcomeOptions(positive=-1, correct_from="x")
 
 
-def test_a_success_rate_is_over_responses_that_have_tokens():
-    """One right response and an empty one: the prompt was solved whenever it was answered."""
-    rewards = torch.tensor([[1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
-    mask = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 1]], dtype=torch.bool)
-    advantages, _ = difficulty_weighted_advantages(rewards, mask, ["a", "a", "b", "b"], DifficultyOptions(scale=1.0))
-    # Two of three were right. Group a: rate 1, an easy prompt, whose successes weigh less.
-    normalized = 0.5 / (statistics.stdev([1.0, 0.0]) + 1e-6)
-    assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(1 - 2 / 3)))
-    assert advantages[2, 0].item() == pytest.approx(normalized * math.exp(2 / 3 - 1 / 2))
+def test_rejected_responses_count_in_the_success_rates_and_groups_without_tokens_do_not():
+    """A rollout correction took all tokens of a right response of `a`; veRL fills batches up with a group like `pad`."""
+    scores, labels = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0], ["a", "a", "a", "b", "b", "pad", "pad"]
+    rewards = torch.tensor(scores, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0.0])
+    mask = torch.tensor([[1, 1], [0, 0], [1, 0], [1, 1], [1, 0], [0, 0], [0, 0]], dtype=torch.bool)
+    advantages, history = difficulty_weighted_advantages(rewards, mask, labels, DifficultyOptions(scale=1.0))
+    assert history == [3 / 5]
+    normalized = (1 - 2 / 3) / (statistics.stdev([1.0, 1.0, 0.0]) + 1e-6)
+    assert advantages[0, 0].item() == pytest.approx(normalized * math.exp(-(2 / 3 - 3 / 5)))
+    assert not advantages[[1, 5, 6]].any()
 
 
 def test_w_reinforce_gives_right_and_wrong_their_own_advantages():

@@ -136,6 +136,17 @@ def test_duplicates_and_bad_names_are_refused(clean_registry):
             register_shaping(name)
 
 
+def test_a_function_that_is_defined_again_replaces_itself(clean_registry):
+    """As the cell of a notebook does that is changed and run again."""
+    for floor in (0.25, 0.75):
+
+        @register_shaping("mine")
+        def mine(probs, *, floor=floor):
+            return floor + (1 - floor) * probs
+
+        assert make_shaping("mine").bounds == (floor, 1.0)
+
+
 def test_an_import_path():
     shaping = make_shaping(f"{__name__}.cosine", floor=0.25)
     torch.testing.assert_close(shaping(torch.tensor([0.0, 1.0])), torch.tensor([0.25, 1.0]))

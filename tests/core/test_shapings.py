@@ -286,6 +286,12 @@ def test_gtpo_weighs_by_the_entropy_relative_to_the_mean():
     assert weights_of("gtpo", tokens(entropy=[0.0, 0.0])) == [1, 1]
 
 
+@pytest.mark.parametrize("seed", [1.5, "1", True, None])
+def test_the_seed_of_a_random_subset_has_to_be_an_integer(seed):
+    with pytest.raises(ValueError, match=f"random_subset.*seed={seed!r}"):
+        make_shaping("random_subset", seed=seed)
+
+
 def test_a_random_subset_has_its_share_and_does_not_depend_on_the_batch():
     generator = torch.Generator().manual_seed(0)
     log_prob = -torch.rand(64, 200, generator=generator, dtype=torch.float64)

@@ -7,8 +7,8 @@ import torch
 
 from tests.conftest import composed
 from tests.verl_plugin.test_advantage_estimators import SCORES, UIDS, advantages_of
+from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 from verl_trgrpo.verl_plugin.advantage_estimator import label_with
-from verl_trgrpo.verl_plugin.estimator_state import FILE_NAME
 
 callbacks = pytest.importorskip("verl.trainer.ppo.checkpoint_callback")  # since 0.9.1
 
@@ -69,10 +69,20 @@ def test_a_resumed_run_goes_on_with_the_multipliers_of_an_uninterrupted_one(tmp_
     assert not torch.equal(first, second)
 
 
+def test_a_history_of_another_belief_is_refused(tmp_path):
+    """The histories of `window` are accuracies, those of `spread` and `constant` what was expected."""
+    run = Run(tmp_path, "algorithm=ha_dw")
+    run.step(BATCHES[0])
+    run.save(1)
+    with pytest.raises(ValueError, match=r"ha_dw\.belief=spread: .*belief=window"):
+        Run(tmp_path, "algorithm=ha_dw", "algorithm.ha_dw.belief=spread").step(BATCHES[0])
+    assert Run(tmp_path, "algorithm=ha_dw", "algorithm.ha_dw.window=3").step(BATCHES[0]).any()
+
+
 def test_a_checkpoint_without_a_history_of_this_estimator_is_named(tmp_path, caplog):
     run = Run(tmp_path, "algorithm=ha_dw")
     run.step(BATCHES[0])
-    file = run.save(1) / FILE_NAME
+    file = run.save(1) / ESTIMATOR_STATE
     file.write_text(json.dumps({"adv_estimator": "other", "state": {"history": [0.0]}}))
     assert Run(tmp_path, "algorithm=ha_dw").step(BATCHES[0]).any() and "adv_estimator=other" in caplog.text
     file.unlink()
@@ -80,4 +90,4 @@ def test_a_checkpoint_without_a_history_of_this_estimator_is_named(tmp_path, cap
     Run(tmp_path, "algorithm=ha_dw")
     assert str(file) in caplog.text
     caplog.clear()
-    assert not (Run(tmp_path, "algorithm=reinforce_rej").save(2) / FILE_NAME).exists() and not caplog.text
+    assert not (Run(tmp_path, "algorithm=reinforce_rej").save(2) / ESTIMATOR_STATE).exists() and not caplog.text

@@ -44,8 +44,11 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(CHECKPOINT)
 
 
-def respond(tokenizer, texts, rows, *overrides):
-    """The outputs for `rows`, all in one event loop as veRL has it, and the prompts that the model saw."""
+def respond(tokenizer, texts, rows, *overrides, cancelled=()):
+    """The outputs for `rows`, all in one event loop as veRL has it, and the prompts that the model saw.
+
+    Those of the rows that are `cancelled`, as soon as the model has been asked for a draft, are errors.
+    """
     model = ScriptedModel(tokenizer, texts)
 
     async def all_rows():
@@ -57,7 +60,13 @@ def respond(tokenizer, texts, rows, *overrides):
         parts = {"trainer_config": DictConfigWrap(config), "data_config": DictConfigWrap(config.data), "processor": None,
                  "dataset_cls": RLHFDataset, "hf_model_type": "qwen2", "tools": ToolListWrap([])}  # fmt: skip
         loops = [DraftAgentLoop(server_manager=model, tokenizer=tokenizer, **parts) for _ in rows]
-        return await asyncio.gather(*(loop.run({}, **row) for loop, row in zip(loops, rows, strict=True)))
+        tasks = [asyncio.create_task(loop.run({}, **row)) for loop, row in zip(loops, rows, strict=True)]
+        if cancelled:
+            while not model.prompts:
+                await asyncio.sleep(0)
+            for row in cancelled:
+                tasks[row].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=bool(cancelled))
 
     return asyncio.run(all_rows()), model.prompts
 
@@ -73,6 +82,12 @@ def test_a_group_shares_its_best_draft_and_answers_to_prompt_and_draft(tokenizer
     assert [DraftOptions().system in prompt for prompt in prompts] == [False] * 3 + [True] * 2
     found = outputs[0].extra_fields["igrpo"]
     assert found == {"draft_score": 1.0, "drafts_mean": pytest.approx(1 / 3), "draft_fits": 1.0}
+
+
+def test_a_cancelled_response_leaves_its_group_the_draft(tokenizer):
+    found, prompts = respond(tokenizer, [r"\boxed{7}", r"\boxed{2}"], [ROW, ROW], f"{CUSTOM}.drafts=1", cancelled=[0])
+    assert isinstance(found[0], asyncio.CancelledError)
+    assert found[1].extra_fields["igrpo"]["draft_score"] == 1.0 and len(prompts) == 2
 
 
 def test_drafts_are_scored_in_the_form_that_the_prompt_asks_for(tokenizer):

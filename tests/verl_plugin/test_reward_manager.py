@@ -96,6 +96,9 @@ def test_the_overlong_penalty_of_dapo_is_kept(score, tokenizer):
     expected = -(len(tokenizer.encode(padded)) - 16) / 16
     assert info["overlong_reward"] == pytest.approx(expected) and found == pytest.approx(1.0 + expected)
     assert info["cut_off"] == 0.0
+    types = [{key: type(value) for key, value in score(text, *dapo)[1].items()} for text in (padded, "Answer: 42")]
+    assert types[0]["overlong_reward"] is float and types[0]["overlong"] is bool, "a number, as an estimator needs it"
+    assert types[1]["overlong_reward"] is int and types[1]["overlong"] is bool
 
 
 def test_a_response_is_cut_off_if_it_fills_its_room_without_an_end(score, tokenizer):

@@ -178,6 +178,10 @@ def difficulty_weighted_advantages(
     round. The authors' public code and summaries of the paper were read. That code has mean rewards for q and C, which
     rewards of 0 and 1 make the same.
 
+    A response whose tokens a rollout correction has rejected counts in q and C as it does in GRPO's mean and standard deviation:
+    it is a sample of the policy, and without it q would be the rate of a selection. Groups without any token do not count: with
+    such ones veRL fills a batch up, and one that was rejected as a whole looks the same.
+
     Other arguments and errors are those of ``group_relative_advantages``.
 
     Args:
@@ -189,8 +193,7 @@ def difficulty_weighted_advantages(
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
-    # veRL fills a batch up with empty responses, each in its own group, which are not the policy's.
-    present = response_mask.bool().any(dim=-1)
+    present = _in_groups_with_tokens(response_mask, groups)
     if not present.any():
         return at_valid_tokens(advantages, response_mask), list(history)
     accuracy = float((returns[present] >= options.correct_from).double().mean())
@@ -267,6 +270,12 @@ def at_valid_tokens(scalars: torch.Tensor, response_mask: torch.Tensor) -> torch
     if response_mask.dtype == scalars.dtype and bool(torch.isfinite(scalars).all()):
         return scalars.unsqueeze(-1) * response_mask  # the fastest way, unless NaN times 0 would be NaN
     return torch.where(response_mask.bool(), scalars.unsqueeze(-1), 0.0)
+
+
+def _in_groups_with_tokens(response_mask: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """Return True for the responses of groups in which any response has a valid token, (batch,) bool."""
+    counts = response_mask.bool().any(dim=-1).long()
+    return (torch.zeros_like(counts).index_add(0, groups, counts) > 0)[groups]
 
 
 def _group_extremes(returns: torch.Tensor, groups: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

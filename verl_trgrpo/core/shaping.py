@@ -140,19 +140,25 @@ def register_shaping(
         constant: accept equal weights for all probabilities.
 
     Raises:
-        ValueError: the name is empty, contains a dot (dots mean an import path) or is registered for another function.
+        ValueError: the name is empty, contains a dot (dots mean an import path) or is registered for another function; the
+            same function may be defined again, as in a notebook.
     """
     if not name or "." in name:
         raise ValueError(f"shaping name {name!r} must be non-empty and without dots; dots mean an import path")
 
     def decorator(function: Function) -> Function:
         taken = _REGISTRY.get(name)
-        if taken is not None and taken.function is not function:
+        if taken is not None and _definition(taken.function) != _definition(function):
             raise ValueError(f"shaping {name!r} is already registered as {taken.function!r}; choose another name")
         _REGISTRY[name] = _Registered(function, ranges or {}, constant)
         return function
 
     return decorator
+
+
+def _definition(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return where a function is defined; the name of one without a name is its own."""
+    return str(getattr(function, "__module__", "")), getattr(function, "__qualname__", repr(function))
 
 
 def available_shapings() -> tuple[str, ...]:

@@ -293,7 +293,12 @@ def random_subset(
     In the manner of S-GRPO (arXiv 2504.20834, of which the abstract was read), which trains on a random subset. The draw is
     a function of position, old log-probability and ``seed``: the same however a batch is split, and in every pass over it,
     without the state of a generator. (Tokens of old probability 1 at one position are drawn together; their gradient is 0.)
+
+    Raises:
+        ValueError: the seed is not an integer.
     """
+    if type(seed) is not int:
+        raise ValueError(f"shaping 'random_subset': seed={seed!r} is not an integer; give one, such as 0")
     bits = (
         old_log_prob.double().contiguous().view(torch.int64)
         + (positions + 1) * 0x9E3779B97F4A7C1

@@ -1,7 +1,8 @@
 """Connect the core to veRL: registration (``register``, which veRL imports), options, losses, estimators, CPU platform.
 
 Here are only the OmegaConf resolvers of the configuration files, which Hydra's plugin registers in every Hydra application
-and ``register`` in every worker of veRL, and the names of losses; so this module imports neither veRL nor torch.
+and ``register`` in every worker of veRL, the names of losses, and that of a file in checkpoints; so this module imports
+neither veRL nor torch.
 """
 
 from pathlib import Path
@@ -17,6 +18,8 @@ WITHOUT_WEIGHTS = {
     "geo_mean": "takes the geometric mean of a response's weights, one number for all of its tokens",
     "bypass_mode": "computes weights of its own and ignores all others",
 }
+# In the directory of a checkpoint: what the run's estimator remembers.
+ESTIMATOR_STATE = "estimator_state.json"
 
 
 def register_resolvers() -> None:

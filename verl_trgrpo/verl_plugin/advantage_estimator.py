@@ -180,6 +180,11 @@ def _w_reinforce(batch: Batch, _: dict[str, Any]) -> torch.Tensor:
 
 def _ha_dw(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     options = DifficultyOptions(**batch.options("ha_dw"))
+    if (remembered := state.setdefault("belief", options.belief)) != options.belief:
+        raise ValueError(
+            f"algorithm.ha_dw.belief={options.belief}: the run resumes with a history of belief={remembered}, which holds other "
+            "values; set it to that, or start over"
+        )
     advantages, state["history"] = difficulty_weighted_advantages(
         batch.rewards,
         batch.mask,

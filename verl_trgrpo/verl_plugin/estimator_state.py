@@ -15,12 +15,10 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
 from verl_trgrpo.common.files import read_json, write_json
+from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 logger = logging.getLogger(__name__)
-
-# In the directory of a checkpoint.
-FILE_NAME = "estimator_state.json"
 
 
 class EstimatorStateCallback(CheckpointCallback):
@@ -43,14 +41,16 @@ class EstimatorStateCallback(CheckpointCallback):
 
     def on_save(self, trainer: Any, global_step: int, checkpoint_dir: str, async_save: bool = False, **_: Any) -> None:
         if self._state is not None:
-            write_json(Path(checkpoint_dir) / FILE_NAME, {"adv_estimator": self._name, "state": self._state})
+            write_json(Path(checkpoint_dir) / ESTIMATOR_STATE, {"adv_estimator": self._name, "state": self._state})
 
     def _saved(self, checkpoint: Path) -> dict[str, Any]:
-        saved = read_json(checkpoint / FILE_NAME)
+        saved = read_json(checkpoint / ESTIMATOR_STATE)
         if saved.get("adv_estimator") == self._name:
             return dict(saved["state"])
         found = f"is of adv_estimator={saved['adv_estimator']}" if saved else "does not exist or is not readable"
-        logger.warning("%s %s: adv_estimator=%s starts without a history", checkpoint / FILE_NAME, found, self._name)
+        logger.warning(
+            "%s %s: adv_estimator=%s starts without a history", checkpoint / ESTIMATOR_STATE, found, self._name
+        )
         return {}
 
 

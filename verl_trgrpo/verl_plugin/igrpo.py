@@ -117,7 +117,8 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         task = _drafts.get(uid)
         if task is None:
             task = _drafts[uid] = asyncio.create_task(self._best_draft(sampling_params, priority, kwargs))
-        draft = await task
+        # Shielded: the end of one response must not take the draft from the others of its group.
+        draft = await asyncio.shield(task)
         messages = self._with_draft(list(kwargs["raw_prompt"]), draft.text)
         fits = self._length(messages) <= self.prompt_length
         output = await super().run(sampling_params, priority, **(kwargs | {"raw_prompt": messages} if fits else kwargs))

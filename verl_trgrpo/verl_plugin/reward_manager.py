@@ -58,6 +58,11 @@ def _usable(result: Any, function: Callable[..., Any]) -> Any:
     )
 
 
+def _plain(value: Any) -> Any:
+    """Return the number of a tensor, or of NumPy, as Python's; other values as they are."""
+    return value.item() if isinstance(value, (torch.Tensor, np.generic)) and value.ndim == 0 else value
+
+
 class _PromptMixin(RewardManagerBase):
     """Goes in front of one of veRL's managers."""
 
@@ -82,8 +87,9 @@ class _PromptMixin(RewardManagerBase):
         column[0] = given
         data.non_tensor_batch = {**data.non_tensor_batch, "extra_info": column}
         found = await super().run_single(data)  # type: ignore[safe-super]  # of veRL's manager, which comes behind
-        found["reward_extra_info"][CUT_OFF] = float(cut_off)
-        return found
+        # veRL's penalty for overlong responses is a tensor for those alone, which metrics and estimators do not read.
+        numbers = {name: _plain(value) for name, value in found["reward_extra_info"].items()}
+        return found | {"reward_extra_info": numbers | {CUT_OFF: float(cut_off)}}
 
     def _is_cut_off(self, data: DataProto) -> bool:
         """Return whether the response fills the room that it had, and does not end with the end-of-sequence token."""

@@ -71,6 +71,8 @@ CASES = (
      f"{OVERLONG}.len", ERROR, "max_resp_len=512"),
     ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=1024"],
      "reward.reward_kwargs.max_resp_len", WARNING, "max_response_length=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8, log: false}}", "+reward.reward_kwargs.max_resp_len=512", "algorithm=gdpo",
+      "algorithm.gdpo_reward_keys=[acc,overlong_reward]"], f"{OVERLONG}.enable", ERROR, "overlong_buffer_cfg.log=true"),
     ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], f"{ACTOR}.loss_agg_mode", WARNING, "loss_scale_factor=null"),
     ([f"{ACTOR}.ppo_micro_batch_size=8"], f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu"),
     ([f"{ROLLOUT}.log_prob_micro_batch_size=8"],

@@ -46,7 +46,7 @@ def test_token_weights_with_a_loss_that_ignores_them_are_an_error(sound_run):
     [finding] = findings(sound_run, "algorithm=gmpo", "shaping=sigmoid")
     assert finding.where == LOSS and "loss_mode=geo_mean" in finding.message
     [finding] = findings(sound_run, "algorithm=gspo", "normalize=token_mean")
-    assert finding.where == LOSS and "normalize" in finding.message
+    assert finding.where == LOSS and "normalize" in finding.message and "shaping=sigmoid" in finding.message
 
 
 def test_an_actor_without_a_micro_batch_is_an_error(sound_run):

@@ -366,6 +366,13 @@ RULES = (
         level=Level.WARNING,
     ),
     Rule(
+        f"{_OVERLONG}.enable",
+        lambda v: v[f"{_OVERLONG}.log"] and "overlong_reward" in (v["algorithm.gdpo_reward_keys"] or ()),
+        f"has no effect with {{algorithm.adv_estimator}}, which adds up {{algorithm.gdpo_reward_keys}} alone; add "
+        f"overlong_reward to them and set {_OVERLONG}.log=true",
+        asked=lambda v: _overlong(v) and v[f"{MANAGER}.name"] == "dapo" and _estimator_is("tr_gdpo", v),
+    ),
+    Rule(
         f"{ACTOR}.loss_agg_mode",
         lambda v: v[f"{ACTOR}.loss_scale_factor"] is not None,
         f"with {{{ACTOR}.loss_scale_factor}} veRL divides by the longest response of a micro-batch, so the loss depends on how "

@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from verl_trgrpo.common.findings import Finding, messages_of
+from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
@@ -152,6 +154,13 @@ def _misses_vllm(error: Exception) -> bool:
     return missing or "vllm version None not supported" in str(error)
 
 
+def _fix_of(name: str) -> str:
+    """Return what to do about an option that veRL's class does not have."""
+    if name in {option.name for option in fields(TokenWeighting)}:
+        return "it belongs to token weights: add a shaping, such as shaping=sigmoid, or remove it"
+    return "remove it, or correct its name"
+
+
 def _reasons(error: BaseException) -> list[str]:
     """Return the messages of what was raised below Hydra's own error, each with the configuration key that Hydra names."""
     place = _CONFIG_KEY.search(str(error))
@@ -160,6 +169,6 @@ def _reasons(error: BaseException) -> list[str]:
     messages = []
     for message in messages_of(error):
         if found := _UNEXPECTED.search(message):
-            message = f"{found['class']} has no option {found['name']!r}; remove it, or correct its name"
+            message = f"{found['class']} has no option {found['name']!r}; {_fix_of(found['name'])}"
         messages.append(f"{message} (at {place['key']})" if place else message)
     return messages
