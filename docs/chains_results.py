@@ -264,9 +264,12 @@ def sections(
     """Return the block for the page of results, the parts of the study's own page, and the outcomes."""
     found = outcomes(lines, study)
     primary = map_table(found, "adam", study["primary"])
-    block = "\n\n".join(
-        [primary, controls_table(lines, study), off_policy_table(found), correlation_table(found, lines)]
-    )
+    controls, off_policy = controls_table(lines, study), off_policy_table(found)
+    block = "\n\n".join([
+        primary, f"Controls minus `{study['primary']}`, Adam; p is not corrected:", controls,
+        f"Several passes over each batch, minus `{study['baseline']}`:", off_policy,
+        "Efficiency at the start against the outcome of training, over chains:", correlation_table(found, lines),
+    ])  # fmt: skip
     parts = ["![map](chains_map.png)"]
     for optimizer, arm in MAPS:
         if by_chain(found, optimizer, arm):
@@ -277,7 +280,7 @@ def sections(
         correlation_table(found, lines),
         measurement_table(lines),
     ]
-    parts += ["## Controls, Adam", controls_table(lines, study), "## Off-policy", off_policy_table(found)]
+    parts += ["## Controls, Adam", controls, "## Several passes over each batch", off_policy]
     for passes in sorted({key[1] for key in lines}):
         parts += [
             f"## All arms, {passes} pass{'es' if passes > 1 else ''} over each batch",
