@@ -129,10 +129,10 @@ def sample_responses(
         for part in progress(parts, len(parts), "sampling"):
             begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}) for row in part]
             starts = [torch.tensor(prompt.token_ids) for prompt in begun]
-            padded = _left_padded(starts, int(ends[0])), _left_padded([torch.ones_like(one) for one in starts], 0)
-            padded = [each.to(model.device) for each in padded]
-            cache = _prompt_cache(model, *padded, options.samples)
-            ids, mask = (each.repeat_interleave(options.samples, 0) for each in padded)
+            ids = _left_padded(starts, int(ends[0])).to(model.device)
+            mask = _left_padded([torch.ones_like(one) for one in starts], 0).to(model.device)
+            cache = _prompt_cache(model, ids, mask, options.samples)
+            ids, mask = (each.repeat_interleave(options.samples, 0) for each in (ids, mask))
             output = model.generate(ids, attention_mask=mask, past_key_values=cache, **settings)[:, ids.shape[1] :]
             for row, start, group in zip(part, starts, output.split(options.samples), strict=True):
                 responses = [_without_padding(response, ends) for response in group]

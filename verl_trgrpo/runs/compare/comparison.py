@@ -110,10 +110,10 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
             found["gap"] = fmean(train) - heights[-1]
     if points := series(steps, TRAIN_ACCURACY):
-        numbers, heights = zip(*points, strict=True)
-        found["train_accuracy"] = fmean(heights)
+        numbers, accuracies = zip(*points, strict=True)
+        found["train_accuracy"] = fmean(accuracies)
         if len(points) > 1:
-            found["train_slope"] = 10 * linear_regression(numbers, heights).slope
+            found["train_slope"] = 10 * linear_regression(numbers, accuracies).slope
     if norms := [value for _, value in series(steps, GRAD_NORM)]:
         found["grad_norm"] = fmean(norms)
         # The logarithm makes it independent of a common factor of all gradients. 0.1: neighbours differ by about 10 %.
