@@ -109,6 +109,7 @@ def replace(**values):
 
 
 COLUMN_DEFECTS = {
+    "no prompt": (drop("prompt"), "columns", "error", "--prompt-key"),
     "no data source": (drop("data_source"), "columns", "error", "missing column data_source"),
     "no extra_info": (drop("extra_info"), "columns", "warning", "missing column extra_info"),
     "extra_info a text": (replace(extra_info="from AoPS"), "columns", "error", "extra_info is string"),

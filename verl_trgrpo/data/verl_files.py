@@ -145,7 +145,10 @@ def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -
     required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
     if missing := [column for column in required if column not in schema.names]:
         found = ", ".join(schema.names) or "no columns"
-        yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); see docs/data.md")
+        named = (
+            "name the column of the prompts with data.prompt_key (--prompt-key), or " if prompt_key in missing else ""
+        )
+        yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); {named}see docs/data.md")
     for name, count in Counter(schema.names).items():
         if count > 1:
             yield Finding.error(where, f"has {count} columns named {name}; veRL cannot load them, rename one")
