@@ -30,9 +30,9 @@ PENALTIES = (
     f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef={KL}", f"{ACTOR}.kl_loss_type=low_var_kl",
     f"{ACTOR}.entropy_coeff={BONUS}", f"{ACTOR}.calculate_entropy=true",
 )  # fmt: skip
-# A group of 1, 3, 0 and 2 right responses, interleaved, so that two ranks have half of each.
+# A group of 1, 3, 0 and 2 right responses. Of two ranks each has half of the last two, and of the others 3 and 1, or 1 and 3.
 REWARDS = (0.0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0)
-GROUPS = [str(row % 4) for row in range(ROWS)]
+GROUPS = [str({1: 0, 8: 1}.get(row, row % 4)) for row in range(ROWS)]
 
 
 PADDED = (
@@ -53,6 +53,7 @@ CASES = {
     "switched": case(2, "algorithm=ar_lopti", *SWITCHED, layout=4, mini_batches=2),
     "nthr": case(3, "algorithm=nthr", layout=4, model=PADDED),
     "nthr and lopti": case(4, *BOTH, layout=300),
+    "nthr by groups": case(5, "algorithm=nthr", f"{ACTOR}.policy_loss.nthr.groups_at_a_time=1", layout=2),
 }
 
 
@@ -189,7 +190,7 @@ def nthr_factors(batch):
     return factors, float(torch.cat(selected).float().mean())
 
 
-@pytest.mark.parametrize("name", ["nthr", "nthr and lopti"])
+@pytest.mark.parametrize("name", ["nthr", "nthr and lopti", "nthr by groups"])
 def test_nthr_scales_what_the_sums_over_pairs_of_tokens_select(batch, ranks, name):
     factors, selected = nthr_factors(batch)
     update, loop = ranks[1][name], Loop(batch)

@@ -11,7 +11,7 @@ from verl_trgrpo.core import LoptiOptions, NTHROptions
     [
         (LoptiOptions, {"threshold": 1.0, "quantile": 0.0, "rare_first": "no"}),
         (LoptiOptions, {"threshold": None}),
-        (NTHROptions, {"beta": -1.0, "correct_from": float("nan")}),
+        (NTHROptions, {"beta": -1.0, "correct_from": float("nan"), "groups_at_a_time": 1.5}),
     ],
 )
 def test_all_wrong_values_are_named(build, wrong):

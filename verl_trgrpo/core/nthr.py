@@ -28,6 +28,7 @@ class NTHROptions:
     Args:
         beta: >= 0, a factor of the threshold tau; with 0, every positive influence is selected.
         correct_from: a response is right if its reward is at least this.
+        groups_at_a_time: >= 1, the number of groups whose hidden states and prediction errors are in memory together.
 
     Raises:
         ValueError: a value out of range; all are listed.
@@ -35,9 +36,13 @@ class NTHROptions:
 
     beta: float = 1.0
     correct_from: float = 1.0
+    groups_at_a_time: int = 16
 
     def __post_init__(self) -> None:
-        raise_invalid(range_errors(vars(self), {"beta": "[0, inf)", "correct_from": "(-inf, inf)"}))
+        messages = range_errors(vars(self), {"beta": "[0, inf)", "correct_from": "(-inf, inf)"})
+        if type(self.groups_at_a_time) is not int or self.groups_at_a_time < 1:
+            messages.append(f"groups_at_a_time={self.groups_at_a_time!r} is not an integer of at least 1")
+        raise_invalid(messages)
 
 
 @torch.no_grad()

@@ -120,8 +120,9 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
     masks = [mask.bool() for mask in data["response_mask"].unbind()]
     tokens = [ids[mask].to(device) for ids, mask in zip(data["responses"].unbind(), masks, strict=True)]
     own = [(uid, good, ids.unique().cpu().numpy()) for uid, good, ids in zip(uids, right, tokens, strict=True)]
+    by_rank = _gathered(worker, own)
     groups: dict[str, list[tuple[bool, np.ndarray]]] = {}
-    for uid, good, ids in itertools.chain.from_iterable(_gathered(worker, own)):
+    for uid, good, ids in itertools.chain.from_iterable(by_rank):
         groups.setdefault(uid, []).append((good, ids))
     shares = {uid: sum(good for good, _ in rows) / len(rows) for uid, rows in groups.items()}
     vocabularies = {
@@ -129,23 +130,31 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
         for uid, rows in groups.items()
         if 0 < shares[uid] < 1
     }
-    features, size = _features(worker, data, tokens, masks, [vocabularies.get(uid) for uid in uids])
+    size = worker.engine.module.get_output_embeddings().in_features
     factors = [torch.ones(len(mask)) for mask in masks]
     counts = torch.zeros(2, device=device)
-    for uid, vocabulary in vocabularies.items():
-        rows = [row for row in features if uids[row] == uid]
-        matrix = torch.zeros(len(vocabulary), size, device=device)
-        for row in (row for row in rows if right[row]):
-            matrix += features[row][0].T @ features[row][1]
-        torch.distributed.all_reduce(matrix, group=group)
-        scores = {row: influences(*features[row], matrix) for row in rows}
-        means = [scores[row].mean() for row in rows if right[row]]
-        lowest = torch.stack([torch.tensor(torch.inf, device=device), *means]).min()
-        torch.distributed.all_reduce(lowest, torch.distributed.ReduceOp.MIN, group)
-        for row in (row for row in rows if not right[row]):
-            selected = scores[row] > options.beta * lowest
-            factors[row][masks[row]] = torch.where(selected, 2 * abs(0.5 - shares[uid]), 1.0).cpu()
-            counts += torch.stack([selected.sum(), torch.tensor(len(selected), device=device)])
+    mixed = list(vocabularies)
+    for start in range(0, len(mixed), options.groups_at_a_time):
+        part = mixed[start : start + options.groups_at_a_time]
+        count = max(sum(uid in part for uid, _, _ in rows) for rows in by_rank)
+        features = _features(
+            worker, data, tokens, masks, [vocabularies[uid] if uid in part else None for uid in uids], count
+        )
+        for uid in part:
+            rows = [row for row in features if uids[row] == uid]
+            matrix = torch.zeros(len(vocabularies[uid]), size, device=device)
+            for row in (row for row in rows if right[row]):
+                matrix += features[row][0].T @ features[row][1]
+            torch.distributed.all_reduce(matrix, group=group)
+            scores = {row: influences(*features[row], matrix) for row in rows}
+            means = [scores[row].mean() for row in rows if right[row]]
+            lowest = torch.stack([torch.tensor(torch.inf, device=device), *means]).min()
+            torch.distributed.all_reduce(lowest, torch.distributed.ReduceOp.MIN, group)
+            for row in (row for row in rows if not right[row]):
+                selected = scores[row] > options.beta * lowest
+                factors[row][masks[row]] = torch.where(selected, 2 * abs(0.5 - shares[uid]), 1.0).cpu()
+                counts += torch.stack([selected.sum(), torch.tensor(len(selected), device=device)])
+        del features  # before those of the next part
     torch.distributed.all_reduce(counts, group=group)
     advantages = data["advantages"]
     scaled = _with_values(advantages, advantages.values() * torch.cat(factors).to(advantages.device))
@@ -153,13 +162,14 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
 
 
 def _features(
-    worker: Any, data: Any, tokens: list[torch.Tensor], masks: list[torch.Tensor], vocabularies: list[Any]
-) -> tuple[dict[int, tuple[torch.Tensor, torch.Tensor]], int]:
-    """Return prediction errors (T, V') and hidden states (T, d) of each row that has a vocabulary, and d.
+    worker: Any, data: Any, tokens: list[torch.Tensor], masks: list[torch.Tensor], vocabularies: list[Any], count: int
+) -> dict[int, tuple[torch.Tensor, torch.Tensor]]:
+    """Return prediction errors (T, V') and hidden states (T, d) of each row that has a vocabulary.
 
-    One forward pass without gradient through the worker's ``infer_batch``; a hook on the output layer sees row after row.
+    Row after row passes forward without gradient, through the worker's ``infer_batch``, and a hook on the output layer sees it.
+    All ranks have to do that `count` times together: those with less rows repeat one.
     """
-    layer = worker.engine.module.get_output_embeddings()
+    rows = [row for row, vocabulary in enumerate(vocabularies) if vocabulary is not None]
     prompts = data["prompts"].offsets().diff().tolist()
     temperature = tu.get(data, "temperature")
     found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -167,8 +177,8 @@ def _features(
 
     def keep(_: Any, arguments: tuple[torch.Tensor, ...], logits: torch.Tensor) -> None:
         nonlocal calls
-        row, calls = calls, calls + 1
-        if row < len(masks) and vocabularies[row] is not None and len(tokens[row]):
+        calls += 1
+        if calls <= len(rows) and len(tokens[row := rows[calls - 1]]):
             hidden, mask = arguments[0][0], masks[row].to(logits.device)
             # The CPU engine computes the output layer at the positions that predict the response alone.
             first = 0 if len(hidden) == len(mask) else prompts[row] - 1
@@ -176,18 +186,18 @@ def _features(
             errors = prediction_errors(logits[0, here][mask] / temperature, tokens[row], vocabularies[row])
             found[row] = errors, hidden[here][mask].float()
 
-    part = data.copy()
+    part = tu.index_select_tensor_dict(data, [*rows, *[0] * (count - len(rows))])
     tu.assign_non_tensor(
         part, compute_loss=False, calculate_entropy=False, use_dynamic_bsz=False, micro_batch_size_per_gpu=1
     )
-    hook = layer.register_forward_hook(keep)
+    hook = worker.engine.module.get_output_embeddings().register_forward_hook(keep)
     try:
         worker.infer_batch(part)
     finally:
         hook.remove()
-    if calls != len(masks):
+    if calls != count:
         raise ValueError(
-            f"policy_loss.nthr: the output layer ran {calls} times for {len(masks)} responses, so their hidden states are not "
+            f"policy_loss.nthr: the output layer ran {calls} times for {count} responses, so their hidden states are not "
             "seen; use veRL's FSDP engine without fused kernels, or another algorithm"
         )
-    return found, layer.in_features
+    return found
