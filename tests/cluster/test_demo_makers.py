@@ -89,3 +89,11 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
     )
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved and all("proj" in name for name in moved)
+
+
+def test_model_and_data_of_the_study_of_categories_are_made_once(tmp_path):
+    tiny_wheel(tmp_path)
+    told = make("categories", "--out", tmp_path, "--steps", 2)
+    assert {"train.parquet", "test.parquet"} <= {path.name for path in (tmp_path / "data").iterdir()}
+    assert file_sha256(tmp_path / "model" / "model.safetensors") in told
+    assert make("categories", "--out", tmp_path, "--steps", 2) == told

@@ -8,6 +8,7 @@ SCRIPTS = Path(__file__).parents[2] / "recipes" / "demos"
 
 sys.path.insert(0, str(SCRIPTS))
 
+categories = importlib.import_module("categories")
 demonstrations = importlib.import_module("demonstrations")
 tiny_model = importlib.import_module("tiny_model")
 warm_start = importlib.import_module("warm_start")
