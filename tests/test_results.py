@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,13 @@ def test_what_analyze_found_of_sharpness_is_taken_over_and_compared_by_seed(resu
     assert rows["1e-05", "grpo"][7] == "2.500"
     assert rows["1e-05", "tr_grpo"][-2] == "+0.500"
     assert rows["0.001", "tr_grpo"][-2] == "-0.500"
+
+
+def test_a_study_with_fewer_seeds_of_the_primary_comparison_than_planned_says_so(results):
+    study = results.read_study(results.STUDIES / "small_lm_categories.yaml")
+    planned = len(study.seeds)
+    assert f"{planned - 3} of {planned}" in results.so_far(study, Counter(grpo=planned, tr_grpo=planned - 3))
+    assert not results.so_far(study, Counter(grpo=planned, tr_grpo=planned, tr_grpo_token_mean=2))
 
 
 def chain_line(arm, values, fillers=0):

@@ -109,11 +109,10 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
         probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
         if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
             found["gap"] = fmean(train) - heights[-1]
-    if points := series(steps, TRAIN_ACCURACY):
-        numbers, accuracies = zip(*points, strict=True)
-        found["train_accuracy"] = fmean(accuracies)
-        if len(points) > 1:
-            found["train_slope"] = 10 * linear_regression(numbers, accuracies).slope
+    if trained := series(steps, TRAIN_ACCURACY):
+        found["train_accuracy"] = fmean(accuracy for _, accuracy in trained)
+        if len(trained) > 1:
+            found["train_slope"] = 10 * linear_regression(*zip(*trained, strict=True)).slope
     if norms := [value for _, value in series(steps, GRAD_NORM)]:
         found["grad_norm"] = fmean(norms)
         # The logarithm makes it independent of a common factor of all gradients. 0.1: neighbours differ by about 10 %.
