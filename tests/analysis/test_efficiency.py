@@ -142,3 +142,19 @@ def test_measurements_exclude_each_other_and_few_mini_batches_are_refused(data, 
     assert main(command(data, tmp_path, "--efficiency", "--sharpness", "--batches", "3")) == 2
     error = capsys.readouterr().err
     assert "sharpness and efficiency" in error and "batches=3" in error
+
+
+def test_bf16_computes_nearly_the_same_gradients_and_is_refused_for_other_measurements(two_layers, rollouts, data):
+    some, shapings = rollouts[:8], {"uniform": make_shaping("uniform")}
+    parameters = [p for name, p in two_layers.named_parameters() if "layers.1.mlp" in name]
+    coefficients, _ = efficiency.weigh_tokens(two_layers, some, 4, shapings)
+    exact, rounded = (
+        torch.cat(
+            [part.flatten() for part in efficiency._gradients(two_layers, parameters, some, 4, coefficients, bf16)[0]]
+        )
+        for bf16 in (False, True)
+    )
+    assert rounded.dtype == torch.float32 and not torch.equal(exact, rounded)
+    assert torch.cosine_similarity(exact, rounded, dim=0) > 0.99
+    with pytest.raises(ValueError, match="bf16=True"):
+        options(data, bf16=True)
