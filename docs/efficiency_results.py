@@ -13,7 +13,7 @@ from verl_trgrpo.runs.statistics import Estimate
 # Studies that start from the model and train on the task of a measurement, and the figure of it that their optimizer asks for.
 STUDIES = {
     "tiny_puzzles": dict.fromkeys(("kk_tiny", "R1", "R2", "R3"), "adam_efficiency"),
-    "small_lm_sums": {"small_lm_sums": "adam_efficiency"},
+    "small_lm_categories": {"small_lm_categories": "adam_efficiency"},
     "small_lm": dict.fromkeys(("small_lm", "small_lm_rate", "small_lm_verl"), "adam_efficiency")
     | {"small_lm_sgd": "efficiency"},
 }

@@ -8,7 +8,7 @@ examples, from a checkout:
                                                             take over results of `verl-trgrpo analyze`
   python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
                                                             the same with --sharpness, one model each, with the same --radius
-  python docs/make_results.py efficiency --analyzed tiny_puzzles=DIR small_lm_sums=DIR
+  python docs/make_results.py efficiency --analyzed tiny_puzzles=DIR small_lm_categories=DIR
                                                             the same with --efficiency, one start model each
 
 Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
