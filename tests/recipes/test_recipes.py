@@ -9,8 +9,8 @@ from tests.runs.validation import validate
 from verl_trgrpo.common.findings import Level
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-# These hold studies, which tests/runs/compare and tests/recipes/test_chains.py read.
-STUDIES = ("compare", "chains")
+# These hold studies, which tests/runs/compare, test_chains.py and test_update_effects.py read.
+STUDIES = ("compare", "chains", "update_effects")
 RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name not in STUDIES)
 
 
