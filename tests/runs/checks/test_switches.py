@@ -7,6 +7,7 @@ from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.checks.switched_off import changed_values
 from verl_trgrpo.runs.checks.switches import SWITCHES, switch_findings
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"
@@ -132,8 +133,8 @@ GIVEN = {
 }
 
 
-def found(*overrides):
-    run = composed(overrides)
+def found(*overrides, source=DEFAULT_CONFIG):
+    run = composed(overrides, source)
     return switch_findings(RunData(run.config), changed_values(run.config, run.defaults))
 
 
@@ -161,6 +162,10 @@ def test_many_settings_of_one_row_are_one_finding():
 
 def test_a_value_that_asks_for_nothing_agrees_with_the_switch():
     assert found(f"{ACTOR}.kl_loss_coef=0.0", "algorithm.kl_ctrl.kl_coef=0") == []
+
+
+def test_verls_own_configuration_sets_nothing_in_vain():
+    assert found(source="ppo_trainer") == []
 
 
 def test_the_older_trainer_is_not_known():

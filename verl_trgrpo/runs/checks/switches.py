@@ -318,6 +318,7 @@ SWITCHES = (
         (f"{MANAGER}.module.path",),
         lambda v: v[f"{MANAGER}.source"] == "importlib",
         f"has no effect with {{{MANAGER}.source}}; remove it, or set that to importlib",
+        off=(None,),
     ),
     Switch(
         (f"{MANAGER}.module.name",),
