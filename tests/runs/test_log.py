@@ -43,6 +43,40 @@ def test_a_dead_process_has_its_grace_and_no_more(tmp_path, clock, dead):
         watch.check_alive()
 
 
+MEMORY = """\
+\x1b[33m(raylet)\x1b[0m node_manager.cc:3517: 4 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed \
+due to other reasons at node (ID: ed8e, IP: 10.0.0.1) over the last time period.
+"""
+
+
+def test_a_training_that_falls_silent_after_workers_were_killed_for_memory_is_dead(tmp_path, clock):
+    """Killed workers may have been idle: one that goes on logging is alive."""
+    log = tmp_path / "log"
+    watch = LogWatch(log, clock=clock)
+    log.write_text(MEMORY)
+    watch.check_alive()
+    for step in range(5):
+        clock.now += 1700.0
+        with log.open("a") as file:
+            file.write(f"step:{step}\n")
+        watch.check_alive()
+    clock.now += 1800.0
+    watch.check_alive()
+    clock.now += 1.0
+    with pytest.raises(WorkerDiedError):
+        watch.check_alive()
+    assert "little memory left:" in failure(log)
+
+
+def test_a_long_silence_alone_is_not_a_death(tmp_path, clock):
+    log = tmp_path / "log"
+    log.write_text("step:1\n")
+    watch = LogWatch(log, clock=clock)
+    watch.check_alive()
+    clock.now = 1e6
+    watch.check_alive()
+
+
 @pytest.mark.parametrize("cut", range(0, len(ENGINE), 14))
 def test_a_message_that_is_written_in_two_parts_is_detected(tmp_path, clock, cut):
     log = tmp_path / "log"

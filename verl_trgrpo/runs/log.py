@@ -12,6 +12,10 @@ from pathlib import Path
 _ENGINE_DEAD = "EngineDeadError"
 # Ray's message about a dead actor process.
 _WORKER_KILLED = "A worker died or was killed while executing a task"
+# Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
+_MEMORY_KILLED = "killed due to memory pressure (OOM)"
+# Seconds without a line in the log after that message, until the training counts as dead.
+_SILENCE = 1800.0
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
 _PROMPT_LOST = "Error in _run_prompt"
 # Seconds in which veRL ends by itself if a process dies during a rollout. Between two steps it waits forever: the ranks
@@ -30,6 +34,7 @@ _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpec
 # Ray kills workers itself before the kernel does.
 _LITTLE_MEMORY = re.compile(
     r"killed due to the node running low on memory\..*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit"
+    f"|{re.escape(_MEMORY_KILLED)}"
 )
 # Ray prefixes each line with the actor's class and process id, and names a dead actor by its process id only.
 _SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
@@ -56,6 +61,7 @@ class LogWatch:
         self._offset = 0
         self._tail = b""
         self._dead_since: float | None = None
+        self._grown_at, self._memory_was_low = clock(), False
         self.prompts_were_lost = False
 
     def look(self) -> None:
@@ -66,9 +72,12 @@ class LogWatch:
             file.seek(self._offset)
             new = file.read()
         self._offset += len(new)
+        if new:
+            self._grown_at = self._clock()
         text = self._tail + new
         self._tail = text[-_OVERLAP:]
         self.prompts_were_lost |= _PROMPT_LOST.encode() in text
+        self._memory_was_low |= _MEMORY_KILLED.encode() in text
         if self._dead_since is None and any(word.encode() in text for word in (_ENGINE_DEAD, _WORKER_KILLED)):
             self._dead_since = self._clock()
 
@@ -76,10 +85,13 @@ class LogWatch:
         """Read the new part of the log of a training that has not ended.
 
         Raises:
-            WorkerDiedError: vLLM's engine or a worker has been dead for longer than the grace.
+            WorkerDiedError: vLLM's engine or a worker has been dead for longer than the grace, or nothing has been logged for
+                half an hour after Ray killed workers to save memory.
         """
         self.look()
-        if self._dead_since is not None and self._clock() - self._dead_since > self._grace:
+        now = self._clock()
+        dead = self._dead_since is not None and now - self._dead_since > self._grace
+        if dead or (self._memory_was_low and now - self._grown_at > _SILENCE):
             raise WorkerDiedError("veRL went on waiting for a process that had died")
 
 
@@ -108,8 +120,9 @@ def _hints(text: str, run_dir: Path) -> list[str]:
     elif free < _FULL:  # the log itself may end before the error
         hints.append(f"only {room}")
     if memory := _LITTLE_MEMORY.search(text):
+        used = f" ({memory['used']})" if memory["used"] else ""
         hints.append(
-            f"Ray ended workers because this machine had little memory left ({memory['used']}): close other programs, or give "
+            f"Ray ended workers because this machine had little memory left{used}: close other programs, or give "
             "the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
         )
     if _ENGINE_DEAD in text:
