@@ -29,7 +29,8 @@ import re
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,21 +127,39 @@ def make(name: str, page: Path) -> None:
     elif name == EFFICIENCY:
         make_efficiency(page)
     elif archive.is_file():
-        with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
-            packed.extractall(directory, filter="data")
-            make_study(name, Path(directory), page)
+        with unpacked(archive) as directory:
+            make_study(name, directory, page)
     else:
         content = json.loads(archive.with_name(f"{name}.json").read_text())
         table = sharpness_table(content) if name.endswith("sharpness") else gradients_table(content)
         replace_block(page, name, f"{origin(content.values())}.\n\n{table}")
 
 
+@contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """Unpack the records of a study into a directory, for as long as the block runs."""
+    with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
+        packed.extractall(directory, filter="data")
+        yield Path(directory)
+
+
+def recorded_study(name: str, arms: Container[str]) -> Study:
+    """Return the declaration of a study with those of its arms that have records."""
+    path = STUDIES / f"{name}.yaml"
+    return read_study(path, arms=[arm for arm in read_study(path).arms if arm in arms])
+
+
+def tiny_comparison(content: Mapping[str, Any]) -> Comparison:
+    """Return the comparison of a study of a tiny model from its file of figures."""
+    runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
+    return compare(runs, content["baseline"], content["primary"])
+
+
 def make_study(name: str, directory: Path, page: Path) -> None:
     """Make the table, the page and the pictures of a study whose records were unpacked to `directory`."""
     records = [read_record(path) for path in sorted(directory.glob("runs/*/*"))]
     seeds = Counter(record["arm"] for record in records)
-    path = STUDIES / f"{name}.yaml"
-    study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in seeds])
+    study = recorded_study(name, seeds)
     _, found = study_comparison(study, directory)
     link = f"[all tables{' and curves' if study.primary else ''}](results/{name}.md)"
     head = f"{so_far(study, seeds)}{origin(records)}"
@@ -175,17 +194,12 @@ def study_outcome(name: str) -> Comparison | None:
     """Return the comparison of a study from its records, None without them."""
     archive, figures = (DOCS / "results" / f"{name}{suffix}" for suffix in (".tar.xz", ".json"))
     if name in TINY:
-        content = json.loads(figures.read_text())
-        runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
-        return compare(runs, content["baseline"], content["primary"])
+        return tiny_comparison(json.loads(figures.read_text()))
     if not archive.is_file():
         return None
-    with tempfile.TemporaryDirectory() as directory, tarfile.open(archive) as packed:
-        packed.extractall(directory, filter="data")
-        arms = {path.parent.name for path in Path(directory).glob("runs/*/*")}
-        path = STUDIES / f"{name}.yaml"
-        study = read_study(path, arms=[arm for arm in read_study(path).arms if arm in arms])
-        return study_comparison(study, Path(directory))[1]
+    with unpacked(archive) as directory:
+        study = recorded_study(name, {path.parent.name for path in directory.glob("runs/*/*")})
+        return study_comparison(study, directory)[1]
 
 
 def make_efficiency(page: Path) -> None:
@@ -203,9 +217,8 @@ def make_tiny(page: Path) -> None:
     rows, parts = [], []
     for name, about in TINY.items():
         content = json.loads((DOCS / "results" / f"{name}.json").read_text())
-        figures = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
         baseline, primary = content["baseline"], content["primary"]
-        found = compare(figures, baseline, primary)
+        found = tiny_comparison(content)
         own = found[primary][OUTCOME]
         rows.append([
             name, about, content["commit"], str(own.runs), interval_text(found[baseline][OUTCOME].estimate),

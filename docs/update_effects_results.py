@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -36,26 +36,21 @@ def pair(record: Record, figures: Mapping[str, Any], arms: Sequence[str], state:
     return weighted, plain
 
 
-def over_runs(records: Sequence[Record], figure: Callable[[Record], float]) -> Estimate:
-    """Return the mean of a figure over runs with its interval."""
-    return mean_interval([figure(record) for record in records])
+def with_and_without(pairs: Sequence[tuple[float, float]]) -> tuple[Estimate, Estimate]:
+    """Return the figure without weights, and the difference that weights make, over runs: of pairs as `pair` returns them."""
+    return mean_interval([plain for _, plain in pairs]), mean_interval([weighted - plain for weighted, plain in pairs])
 
 
 def direction_table(runs: Runs) -> str:
     """Return cosines and lengths of gradients and of updates with weights, relative to those without."""
-    columns = {
-        "cosine of gradients": "gradient cosine", "of updates, same state": "same state cosine",
-        "of updates, own states": "own state cosine", "length of gradients": "gradient length",
-        "of updates, same state ": "same state length", "of updates, own states ": "own state length",
-    }  # fmt: skip
+    names = {"gradient": "of gradients", "same state": "of updates, same state", "own state": "of updates, own states"}
+    columns = [(f"{name} {figure}", figure, about) for figure in ("cosine", "length") for name, about in names.items()]
     rows = []
     for name, records in runs.items():
-        cells = [
-            interval_text(over_runs(records, lambda one, key=key: fmean(one["relations"][key])))
-            for key in columns.values()
-        ]
-        rows.append([name, str(len(records)), *cells])
-    return markdown_table(rows, ["setting", "runs", *map(str.strip, columns)])
+        cells = [mean_interval([fmean(one["relations"][key]) for one in records]) for key, _, _ in columns]
+        rows.append([name, str(len(records)), *map(interval_text, cells)])
+    head = [f"{figure} {about}" if "gradients" in about else about for _, figure, about in columns]
+    return markdown_table(rows, ["setting", "runs", *head])
 
 
 def thousandths(value: Estimate, sign: str = "") -> str:
@@ -72,35 +67,30 @@ def change_table(runs: Runs, arms: Sequence[str], state: str, half: str, kinds: 
             counted = [one for one in records if f"{half} {kind}" in one["changes"]]
             if not counted:
                 continue
-            pairs = {id(one): pair(one, one["changes"][f"{half} {kind}"], arms, state) for one in counted}
-            plain = over_runs(counted, lambda one, pairs=pairs: pairs[id(one)][1])
-            difference = over_runs(counted, lambda one, pairs=pairs: pairs[id(one)][0] - pairs[id(one)][1])
-            tokens = sum(one["changes"][f"{half} {kind}"]["tokens"] for one in counted)
-            rows.append([name, kind, f"{tokens:,}", thousandths(plain, "+"), thousandths(difference, "+")])
+            changes = [one["changes"][f"{half} {kind}"] for one in counted]
+            pairs = [pair(one, found, arms, state) for one, found in zip(counted, changes, strict=True)]
+            tokens = sum(found["tokens"] for found in changes)
+            rows.append([name, kind, f"{tokens:,}", *(thousandths(one, "+") for one in with_and_without(pairs))])
     return markdown_table(rows, ["setting", "tokens", "number", "change without weights", "difference with weights"])
+
+
+def mean_gains(record: Record, arms: Sequence[str], state: str, early: bool) -> tuple[float, float]:
+    """Return the mean changes of accuracy in an update with and without weights, of early or of later steps."""
+    weighted, plain = (
+        fmean(gain for step, gain in zip(record["steps"], gains, strict=True) if (step <= EARLY) == early)
+        for gains in pair(record, record["accuracy"], arms, state)
+    )
+    return weighted, plain
 
 
 def accuracy_table(runs: Runs, arms: Sequence[str]) -> str:
     """Return the exact change of accuracy in one update without weights, and the difference that weights make, in thousandths."""
     rows = []
-    for name, records in runs.items():
-        if "accuracy" not in records[0]:
-            continue
+    for name, records in ((name, records) for name, records in runs.items() if "accuracy" in records[0]):
         for early, phase in ((True, f"1 to {EARLY}"), (False, "later")):
-
-            def gains(one: Record, state: str, early: bool = early) -> tuple[float, float]:
-                weighted, plain = (
-                    fmean(gain for step, gain in zip(one["steps"], found, strict=True) if (step <= EARLY) == early)
-                    for found in pair(one, one["accuracy"], arms, state)
-                )
-                return weighted, plain
-
-            differences = [
-                over_runs(records, lambda one, state=state, gains=gains: gains(one, state)[0] - gains(one, state)[1])
-                for state in STATES
-            ]
-            plain = over_runs(records, lambda one, gains=gains: gains(one, "own state")[1])
-            rows.append([name, phase, thousandths(plain, "+"), *(thousandths(one, "+") for one in differences)])
+            found = [with_and_without([mean_gains(one, arms, state, early) for one in records]) for state in STATES]
+            figures = [found[0][0], *(difference for _, difference in found)]
+            rows.append([name, phase, *(thousandths(one, "+") for one in figures)])
     head = [f"difference with weights, from {about}" for about in STATES.values()]
     return markdown_table(rows, ["setting", "steps", "change of accuracy without weights", *head])
 

@@ -1,6 +1,5 @@
 """The check that somebody with a GPU runs, on the processor: what it compares, what it counts, and what it calls a failure."""
 
-import importlib.util
 import math
 import sys
 
@@ -8,19 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.cluster.training import ROOT
-
-
-def load_check():
-    spec = importlib.util.spec_from_file_location("gpu_check", ROOT / "benchmarks/gpu_check.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.scripts import ROOT, load_scripts
 
 
 @pytest.fixture(scope="module")
 def check():
-    return load_check()
+    [module] = load_scripts(ROOT / "benchmarks", "gpu_check")
+    return module
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

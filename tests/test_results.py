@@ -1,30 +1,23 @@
 """The pages of results follow from the records: made again they are the same, and another figure changes them."""
 
-import importlib.util
 import json
 import shutil
-import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.runs.run_directory import write_record
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "here"}
 
 
 @pytest.fixture(scope="module")
 def results():
-    spec = importlib.util.spec_from_file_location("make_results", DOCS / "make_results.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(DOCS))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(DOCS))
+    [module] = load_scripts(DOCS, "make_results")
     return module
 
 

@@ -35,6 +35,7 @@ from chains import (
 
 from verl_trgrpo.analysis.directions import directions, inner_products
 from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.core import make_shaping
 from verl_trgrpo.core.metrics import LOW_PROB
@@ -225,7 +226,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(exit_code(main))

@@ -23,6 +23,7 @@ import yaml
 from policies import ChainPolicies, Half, LanguageModel, Tensors, build_policy
 
 from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import Progress, interruptible
 from verl_trgrpo.core.metrics import LOW_PROB
 from verl_trgrpo.runs.run_directory import provenance
@@ -99,17 +100,17 @@ def probability_changes(
     The parameters are as before afterwards.
     """
 
-    def look() -> tuple[list[torch.Tensor], float]:
+    def measured() -> tuple[list[torch.Tensor], float]:
         accuracy = policy.accuracy() if isinstance(policy, ChainPolicies) else 0.0
         return [policy.log_probs(half).exp() for half in halves], accuracy
 
     kept = [parameter.detach().clone() for parameter in policy.parameters]
-    before, start = look()
+    before, start = measured()
     after = {}
     for name, update in updates.items():
         for parameter, value, change in zip(policy.parameters, kept, update, strict=True):
             parameter.copy_(value + change)
-        after[name] = look()
+        after[name] = measured()
     for parameter, value in zip(policy.parameters, kept, strict=True):
         parameter.copy_(value)
     found: dict[str, Any] = {}
@@ -246,10 +247,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except ValueError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
+    sys.exit(exit_code(main))

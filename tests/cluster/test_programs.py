@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.recipes.chains_script import FOLDER, study
-from tests.test_gpu_check import load_check
+from tests.scripts import ROOT, load_scripts
 
 
 def test_the_study_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
@@ -35,10 +35,8 @@ def test_the_study_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path,
 
 
 def test_the_processor_agrees_with_itself_and_trains(capsys):
-    assert (
-        load_check().main(["--device", "cpu", "--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw", "--steps", "2"])
-        == 0
-    )
+    [check] = load_scripts(ROOT / "benchmarks", "gpu_check")
+    assert check.main(["--device", "cpu", "--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw", "--steps", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["ok"] * 9 + ["-", "ok", "-"]
     assert "2 steps" in lines[-3]

@@ -1,11 +1,9 @@
 """The TRL example: its loss against this project's own, and a training on a tiny model."""
 
-import importlib.util
-
 import pytest
 import torch
 
-from tests.cluster.training import ROOT
+from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
 trl = pytest.importorskip("trl", reason='trl is not installed: pip install -e ".[trl]"')
@@ -13,9 +11,7 @@ trl = pytest.importorskip("trl", reason='trl is not installed: pip install -e ".
 
 @pytest.fixture(scope="module")
 def trainer_class():
-    spec = importlib.util.spec_from_file_location("trl_recipe", ROOT / "recipes/trl/trainer.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    [module] = load_scripts(ROOT / "recipes/trl", "trainer")
     return module.ShapedGRPOTrainer
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
+from tests.scripts import ROOT
+
 # A reward that a random model can earn.
 REWARD = Path(__file__).with_name("length_reward.py")
 # Seconds after which waiting for a state, or for the end of a process, counts as a hang. No test is about speed.

@@ -1,14 +1,8 @@
-"""The scripts of recipes/demos as modules: they are outside the package and import each other by name."""
+"""The scripts of recipes/demos as modules."""
 
-import importlib
-import sys
-from pathlib import Path
+from tests.scripts import ROOT, load_scripts
 
-SCRIPTS = Path(__file__).parents[2] / "recipes" / "demos"
-
-sys.path.insert(0, str(SCRIPTS))
-
-categories = importlib.import_module("categories")
-demonstrations = importlib.import_module("demonstrations")
-tiny_model = importlib.import_module("tiny_model")
-warm_start = importlib.import_module("warm_start")
+SCRIPTS = ROOT / "recipes" / "demos"
+categories, demonstrations, tiny_model, warm_start = load_scripts(
+    SCRIPTS, "categories", "demonstrations", "tiny_model", "warm_start"
+)

@@ -1,21 +1,9 @@
 """What the tests of the single-file trainer need: the script as a module, its options for small runs, and a batch."""
 
-import importlib.util
-import sys
-from pathlib import Path
+from tests.scripts import ROOT, load_scripts
 
-SCRIPT = Path(__file__).parents[2] / "recipes" / "minimal" / "train.py"
-
-
-def load_script():
-    spec = importlib.util.spec_from_file_location("minimal_trainer", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-trainer = load_script()
+SCRIPT = ROOT / "recipes" / "minimal" / "train.py"
+[trainer] = load_scripts(SCRIPT.parent, SCRIPT.stem)
 
 
 def options(directory, **changes):

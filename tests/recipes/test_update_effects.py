@@ -1,25 +1,17 @@
 """Effects of one update: Adam is torch's, updates are those of the trainer, and the model is as before after measuring."""
 
-import importlib
-import sys
-
 import pandas
 import pytest
 import torch
 
-from tests.recipes.minimal_trainer_script import SCRIPT, trainer
+from tests.recipes.minimal_trainer_script import trainer
+from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 from verl_trgrpo.tasks.knights_and_knaves.rows import puzzle_row
 
-FOLDER = SCRIPT.parents[1] / "update_effects"
-sys.path.insert(0, str(FOLDER))
-try:
-    effects = importlib.import_module("effects")
-    policies = importlib.import_module("policies")
-finally:
-    sys.path.remove(str(FOLDER))
+effects, policies = load_scripts(ROOT / "recipes" / "update_effects", "effects", "policies")
 
 
 def test_updates_are_those_of_torch_s_adamw():

@@ -11,7 +11,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.lengths import length_findings, load_prompts
+from verl_trgrpo.runs.checks.lengths import length_findings
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import compose as compose_run
 from verl_trgrpo.verl_plugin.igrpo import DraftAgentLoop, DraftOptions
@@ -143,8 +143,8 @@ def test_wrong_input_is_named(tokenizer):
 def test_validate_reads_its_options_and_looks_for_room():
     overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
     data = RunData(compose_run(overrides=overrides).config)
-    room, *_ = length_findings(data, load_prompts(data))
+    room, *_ = length_findings(data)
     assert room.message.startswith("data.max_prompt_length=100: ")
     data = RunData(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
-    wrong, *_ = length_findings(data, load_prompts(data))
+    wrong, *_ = length_findings(data)
     assert wrong.level is Level.ERROR and "drafts=0" in wrong.message

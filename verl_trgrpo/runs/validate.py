@@ -104,6 +104,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     import verl  # noqa: F401
 
     from verl_trgrpo.runs.checks.data_files import data_findings
+    from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings
     from verl_trgrpo.runs.checks.run_data import RunData
     from verl_trgrpo.runs.checks.types import type_findings
     from verl_trgrpo.runs.checks.verl_dataclasses import verl_findings
@@ -122,12 +123,8 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             findings += outside(findings, more)
         return findings
 
-    shown: dict[str, Any] | None = None
-
     def between_settings() -> list[Finding]:
-        nonlocal shown
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
-        from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings, load_prompts
         from verl_trgrpo.runs.checks.loss import loss_findings
         from verl_trgrpo.runs.checks.machine import machine_findings
         from verl_trgrpo.runs.checks.parallel import parallel_findings
@@ -140,8 +137,6 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
 
         rows = data.training_rows
         steps = total_steps(config, rows)
-        prompts = load_prompts(data)
-        shown = first_prompt(data, prompts)
         findings = rule_findings(data)
         changed = changed_values(config, run.defaults)
         for more in (switch_findings(data, changed), unread_findings(run, changed)):
@@ -152,7 +147,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             *parallel_findings(config),
             *warm_up_findings(config, steps),
             *machine_findings(config, data.agents, trains=False),
-            *length_findings(data, prompts),
+            *length_findings(data),
             *loss_findings(config),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
@@ -175,7 +170,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
     findings.sort(key=lambda finding: order.index(finding.level))
     if not sound:
         return Report(config, tuple(findings), None)
-    return Report(config, tuple(findings), total_steps(config, data.training_rows), data.agents, shown)
+    return Report(config, tuple(findings), total_steps(config, data.training_rows), data.agents, first_prompt(data))
 
 
 def _resume_findings(run: ComposedRun, steps: int | None) -> list[Finding]:

@@ -12,7 +12,7 @@ from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings, load_prompts
+from verl_trgrpo.runs.checks.lengths import first_prompt, length_findings
 from verl_trgrpo.runs.checks.run_data import RunData
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
@@ -21,13 +21,11 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    data = RunData(composed(overrides, source).config)
-    return length_findings(data, load_prompts(data))
+    return length_findings(RunData(composed(overrides, source).config))
 
 
 def shown_prompt(*overrides):
-    data = RunData(composed(overrides).config)
-    return first_prompt(data, load_prompts(data))
+    return first_prompt(RunData(composed(overrides).config))
 
 
 def test_lengths_that_do_not_fit_are_errors_at_once():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -15,8 +14,6 @@ from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.checks.batches import sequence_parallel
 from verl_trgrpo.runs.checks.files import (
     DATA,
-    MODEL,
-    TOKENIZER,
     TRAINING,
     context_length,
     decoder_value,
@@ -39,27 +36,8 @@ _MOST_GIB = 60
 _AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, DRAFT_AGENT)
 
 
-def load_prompts(data: RunData) -> RolloutPrompts | str:
-    """Load what renders the prompts of a run, or return why they are not compared: it takes a second for a large tokenizer."""
-    config = data.config
-    tokenizer = Path(str(selected(config, TOKENIZER) or selected(config, MODEL))).expanduser()
-    if not any(data.files(key) for key in DATA) or not tokenizer.is_dir():
-        return "that needs data and a tokenizer on this machine"
-    if own := own_data_set(config):
-        return f"{own} reads the files"
-    try:
-        return RolloutPrompts(config)
-    except ValueError as error:
-        return str(error)
-
-
-def length_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Finding]:
-    """Check lengths; the model's context and the prompts count where model and data are on this machine.
-
-    Args:
-        data: of the run.
-        prompts: of `load_prompts`.
-    """
+def length_findings(data: RunData) -> list[Finding]:
+    """Check lengths; the model's context and the prompts count where model and data are on this machine."""
     config = data.config
     return [
         *_context_findings(config),
@@ -67,7 +45,7 @@ def length_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Findin
         *_logits_findings(config),
         *_search_findings(config),
         *_draft_findings(config),
-        *_prompt_findings(data, prompts),
+        *_prompt_findings(data),
     ]
 
 
@@ -188,7 +166,7 @@ def _draft_findings(config: DictConfig) -> list[Finding]:
     return [Finding.warning(_LIMIT, message)]
 
 
-def _prompt_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Finding]:
+def _prompt_findings(data: RunData) -> list[Finding]:
     """Compare prompts with their limit, counted as veRL does.
 
     Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
@@ -196,6 +174,7 @@ def _prompt_findings(data: RunData, prompts: RolloutPrompts | str) -> list[Findi
     """
     if own_data_set(data.config):
         return []  # the check of files says so
+    prompts = data.prompts
     if isinstance(prompts, str):
         return _not_compared(data.config, prompts)
     return [finding for key in DATA for finding in _split_findings(key, data.files(key).values(), prompts, data.config)]
@@ -276,9 +255,9 @@ def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) ->
     return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
 
 
-def first_prompt(data: RunData, prompts: RolloutPrompts | str) -> dict[str, Any] | None:
+def first_prompt(data: RunData) -> dict[str, Any] | None:
     """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
-    file = next(iter(data.files(TRAINING).values()), None)
+    file, prompts = next(iter(data.files(TRAINING).values()), None), data.prompts
     if file is None or isinstance(prompts, str) or _media_columns(file, data.config):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Open the data files of a run as veRL does, each once, for all checks."""
+"""Open the data files of a run as veRL does, and what renders their prompts, each once for all checks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
-from verl_trgrpo.runs.checks.files import DATA, TRAINING, data_files, local_data_files
+from verl_trgrpo.runs.checks.files import DATA, MODEL, TOKENIZER, TRAINING, data_files, local_data_files, own_data_set
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.verl_plugin.prompts import default_agent_of
+from verl_trgrpo.verl_plugin.prompts import RolloutPrompts, default_agent_of
 
 
 class RunData:
@@ -67,6 +67,19 @@ class RunData:
                         name for part in file.tables(["agent_name"]) for name in part["agent_name"].unique().to_pylist()
                     )
         return frozenset(name for name in names if name)
+
+    @cached_property
+    def prompts(self) -> RolloutPrompts | str:
+        """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
+        tokenizer = Path(str(selected(self.config, TOKENIZER) or selected(self.config, MODEL))).expanduser()
+        if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
+            return "that needs data and a tokenizer on this machine"
+        if own := own_data_set(self.config):
+            return f"{own} reads the files"
+        try:
+            return RolloutPrompts(self.config)
+        except ValueError as error:
+            return str(error)
 
     def may_use(self, loop: str) -> bool:
         """Return False if no response comes from an agent loop."""
