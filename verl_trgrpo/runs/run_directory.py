@@ -82,24 +82,24 @@ def write_record(run_dir: Path, record: dict[str, Any]) -> None:
 
 def provenance(directory: Path) -> dict[str, Any]:
     """Return package versions, the machine, and the commit of the checkout that holds `directory` (None outside of one)."""
+    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
+    machine = [platform.system() + " " + platform.machine(), f"{os.cpu_count()} cores", *gpus.splitlines()]
     versions = {}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-    changed = _git(directory, "status", "--porcelain", "--untracked-files=no")
+    changed = _output("git", "-C", str(directory), "status", "--porcelain", "--untracked-files=no")
     return {
-        "commit": _git(directory, "rev-parse", "HEAD"),
+        "commit": _output("git", "-C", str(directory), "rev-parse", "HEAD"),
         "uncommitted_changes": None if changed is None else bool(changed),
         "versions": versions,
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "machine": ", ".join([*machine, f"Python {platform.python_version()}"]),
     }
 
 
-def _git(directory: Path, *words: str) -> str | None:
+def _output(*command: str) -> str | None:
     try:
-        return subprocess.run(
-            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 
