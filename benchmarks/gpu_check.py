@@ -81,6 +81,7 @@ class Algorithm:
         from verl.trainer.ppo.core_algos import get_adv_estimator_fn, get_policy_loss_fn
         from verl.utils.config import omega_conf_to_dataclass
 
+        from verl_trgrpo.core import TokenWeighting
         from verl_trgrpo.runs.compose import compose
 
         self.config = compose("trgrpo_trainer", [f"algorithm={word}", *OPTIONS.get(word, [])]).config
@@ -89,13 +90,17 @@ class Algorithm:
         self.actor = omega_conf_to_dataclass(actor)
         self.loss = get_policy_loss_fn(self.actor.policy_loss.loss_mode)
         self.estimator = get_adv_estimator_fn(self.config.algorithm.adv_estimator)
+        # As in a training: what the shaping asks for, and the entropy if the run computes it.
+        weighting = self.actor.policy_loss
+        asked = weighting.shaping.inputs if isinstance(weighting, TokenWeighting) else ()
+        entropy = ("entropy",) if self.actor.calculate_entropy or self.actor.entropy_coeff else ()
+        self.inputs = {*entropy, *asked} & {"entropy", "ref_log_prob", "success_rate"}
 
     def loss_and_gradient(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss of a micro-batch and its gradient by the log-probabilities."""
         from verl_trgrpo.verl_plugin.config import TOKEN_INPUTS
 
-        inputs = {name: batch[name] for name in ("entropy", "ref_log_prob", "success_rate")}
-        object.__setattr__(self.actor, TOKEN_INPUTS, inputs)
+        object.__setattr__(self.actor, TOKEN_INPUTS, {name: batch[name] for name in self.inputs})
         torch.manual_seed(0)  # clip_cov draws tokens
         log_prob = batch["log_prob"].clone().requires_grad_()
         loss, _ = self.loss(
@@ -156,7 +161,7 @@ def compared(word: str, device: str) -> Iterator[Row]:
         for dtype in TOLERANCE:
             yield compared_in(dtype, algorithm, word, device)
     except Exception as error:  # of one word; the others are compared all the same
-        yield Row(word, f"{type(error).__name__}: {str(error).splitlines()[0][:200]}", False)
+        yield Row(word, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", False)
 
 
 def compared_in(dtype: torch.dtype, algorithm: Algorithm, word: str, device: str) -> Row:
