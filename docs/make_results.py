@@ -104,7 +104,7 @@ def pack(directory: Path, out: Path) -> int:
 
 
 def take_over(name: str, places: dict[str, Path]) -> None:
-    """Copy the results of `verl-trgrpo analyze` for each checkpoint into one file."""
+    """Copy the results of `verl-trgrpo analyze` for each checkpoint into one file; efficiencies of other models stay in it."""
     kinds = [kind for kind in ("sharpness", EFFICIENCY) if name.endswith(kind)]
     file = f"{kinds[0] if kinds else 'gradients'}.json"
     content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
@@ -112,7 +112,10 @@ def take_over(name: str, places: dict[str, Path]) -> None:
         found["options"] = {
             key: value for key, value in found["options"].items() if key not in ("model", "data", "out")
         }
-    write_json(DOCS / "results" / f"{name}.json", content)
+    path = DOCS / "results" / f"{name}.json"
+    if name == EFFICIENCY and path.is_file():
+        content = json.loads(path.read_text()) | content
+    write_json(path, content)
 
 
 def make(name: str, page: Path) -> None:

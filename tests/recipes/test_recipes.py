@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import composed
 from tests.runs.validation import validate
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.runs.compose import seed_overrides
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 # These hold studies, which tests/runs/compare, test_chains.py and test_update_effects.py read.
@@ -37,6 +38,12 @@ def test_a_recipe_has_no_findings(recipe):
     # Data and model are not on this machine: two files, the model, and prompts against its tokenizer.
     assert [finding.level for finding in found] == [Level.NOT_CHECKED] * 4
     assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-tr_grpo"
+
+
+@pytest.mark.parametrize("name", ["kk_quickstart", "small_lm", "small_lm_puzzles"])
+def test_a_demonstration_starts_without_warnings(name):
+    report = validate(name, ["platform=cpu", *seed_overrides(1)], need_files=False)
+    assert [finding for finding in report.findings if finding.level is not Level.NOT_CHECKED] == []
 
 
 def test_the_algorithm_wins_over_the_recipe():

@@ -289,7 +289,10 @@ def _ppo_surrogate(
         slope = negated_advantages.mul_(weights)
         if not inside:
             constant.mul_(weights)
-    token_losses = torch.where(active, slope * ratio, constant)
+        # One of them is 0 at each token, so that no tensor is needed for either branch.
+        slope.masked_fill_(~active, 0.0)
+        constant.masked_fill_(active, 0.0)
+    token_losses = torch.addcmul(constant, slope, ratio)
     return token_losses, Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform)
 
 

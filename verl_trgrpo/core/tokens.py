@@ -75,7 +75,7 @@ class Tokens:
         return cls(
             log_prob,
             old_log_prob,
-            (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO),
+            _bounded(log_prob - old_log_prob),
             masked(advantages.detach(), outside),
             valid,
             **{name: None if tensor is None else masked(tensor.detach(), outside) for name, tensor in more.items()},
@@ -90,6 +90,12 @@ class Tokens:
     def old_probs(self) -> torch.Tensor:
         """pi_old of the sampled tokens in [0, 1]."""
         return self.old_log_prob.exp().clamp_(max=1.0)
+
+
+def _bounded(log_ratio: torch.Tensor) -> torch.Tensor:
+    """Return ``log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)``, which would keep its input for the backward pass."""
+    bounded = log_ratio.detach().clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+    return torch.where(bounded == log_ratio, log_ratio, bounded)
 
 
 def masked(tensor: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:

@@ -173,9 +173,8 @@ def quoted(value: object) -> str:
 
 
 def seed_overrides(seed: int) -> list[str]:
-    """Return overrides that give one seed to the order of prompts, the rollout engine and the order within a batch."""
-    keys = ("data.seed", "actor_rollout_ref.rollout.seed", "actor_rollout_ref.actor.data_loader_seed")
-    return [f"{key}={seed}" for key in keys]
+    """Return overrides that give one seed to the order of prompts and to the rollout engine."""
+    return [f"data.seed={seed}", f"actor_rollout_ref.rollout.seed={seed}"]
 
 
 def chosen_value(overrides: Sequence[str], key: str) -> str | None:
