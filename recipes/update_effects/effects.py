@@ -214,10 +214,13 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def pack(directory: Path, out: Path) -> int:
-    """Write the records of the finished runs in a directory to a file, and return their number."""
+    """Write the records of the finished runs in a directory to a file, where those of other runs stay; return their number."""
+    kept = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
     runs = [[json.loads(line) for line in path.read_text().splitlines()] for path in sorted(directory.glob("*.jsonl"))]
-    write_text(out, "".join(json.dumps(summary(lines)) + "\n" for lines in runs if lines))
-    return len(runs)
+    found = [summary(lines) for lines in runs if lines]
+    records = {(one["run"], one["arm"], one["seed"]): one for one in [*kept, *found]}
+    write_text(out, "".join(json.dumps(records[key]) + "\n" for key in sorted(records)))
+    return len(found)
 
 
 def main() -> int:
@@ -226,7 +229,10 @@ def main() -> int:
     parser.add_argument("--study", type=Path, default=HERE / "study.yaml", help="default: %(default)s")
     parser.add_argument("--runs", nargs="*", help="names of the study's runs; all if left out")
     parser.add_argument(
-        "--pack", type=Path, metavar="FILE", help="run nothing; write the records of --out to this file"
+        "--pack",
+        type=Path,
+        metavar="FILE",
+        help="run nothing; write the records of --out to this file, which keeps others",
     )
     parser.add_argument("--seeds", type=int, nargs="*", help="instead of the study's")
     options = parser.parse_args()

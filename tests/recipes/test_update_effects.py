@@ -1,5 +1,7 @@
 """Effects of one update: Adam is torch's, updates are those of the trainer, and the model is as before after measuring."""
 
+import json
+
 import pandas
 import pytest
 import torch
@@ -89,3 +91,26 @@ def test_roles_of_chains_are_told_apart_and_accuracy_is_that_of_the_moved_polici
     before = start.accuracy()
     start.parameters = [p + update for p, update in zip(start.parameters, updates, strict=True)]
     assert changes["accuracy"]["grpo"] == pytest.approx(start.accuracy() - before, rel=1e-3)
+
+
+def line(seed, tokens, change, arm="grpo"):
+    """A line of a run's record."""
+    changes = {"own rare right": {"tokens": tokens, "grpo": change, "tr_grpo": 0.0}}
+    head = {"run": "tiny", "arm": arm, "seed": seed, "step": 1, "right": 0.5, "commit": "0123456"}
+    return head | {"relations": {"gradient": {"cosine": 0.9, "length": 1.2}}, "changes": changes}
+
+
+def test_records_of_runs_elsewhere_stay_and_a_repeated_run_replaces_its_own(tmp_path):
+    def packed(name, runs):
+        directory = tmp_path / name
+        directory.mkdir()
+        for place, lines in enumerate(runs):
+            (directory / f"{place}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        assert effects.pack(directory, tmp_path / "all.jsonl") == len(runs)
+        records = map(json.loads, (tmp_path / "all.jsonl").read_text().splitlines())
+        return {one["seed"]: one["changes"]["own rare right"] for one in records}
+
+    first = packed("first", [[line(1, 2, 0.3), line(1, 4, 0.6)], [line(0, 1, 0.1)]])
+    assert first[1] == {"tokens": 6, "grpo": 0.5, "tr_grpo": 0.0}, "a mean over tokens"
+    later = packed("later", [[line(2, 1, 0.2)], [line(0, 5, 0.4)]])
+    assert [*later] == [0, 1, 2] and later[1] == first[1] and later[0]["tokens"] == 5
