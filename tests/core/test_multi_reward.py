@@ -94,8 +94,16 @@ def test_a_cost_is_a_part_of_the_reward_or_whether_it_is_above_a_number():
     options = ConstraintOptions([{"name": "length", "above": 10, "limit": 0.1}, Cost("toxicity", 0.3)])
     parts = [{"length": 10.0, "toxicity": 0.2, "acc": 1.0}, {"length": 11.0, "toxicity": 0.9}]
     assert options.values(parts).tolist() == [[0.0, 0.2], [1.0, 0.9]]
-    assert options.multipliers({}) == {"length": 0.0, "toxicity": 0.0}
-    assert options.multipliers({"multipliers": {"toxicity": 0.4}}) == {"length": 0.0, "toxicity": 0.4}
+    assert options.remembered({}) == {"length": 0.0, "toxicity": 0.0}
+    assert options.remembered({"multipliers": {"toxicity": 0.4}}) == {"length": 0.0, "toxicity": 0.4}
+
+
+def test_damping_counts_in_the_batch_and_is_not_remembered():
+    options = ConstraintOptions([Cost("length", 0.1), Cost("toxicity", 0.3)], lr=0.2, initial=0.5, damping=4.0)
+    assert [*options.applied({}, [0.2, 0.1]).values()] == pytest.approx([0.9, 0.0])
+    assert [*options.updated({}, [0.2, 0.1]).values()] == pytest.approx([0.52, 0.46])
+    published = ConstraintOptions([Cost("length", 0.1)], initial=0.5)
+    assert published.applied({}, [0.2]) == {"length": 0.5}
 
 
 def test_a_part_that_is_not_there_is_named_with_those_that_are():

@@ -132,11 +132,12 @@ def test_parts_that_are_missing_are_named(algorithm):
         advantages_of(config.adv_estimator, config)
 
 
-def shares_of_long_answers(algorithm, monkeypatch):
+def shares_of_long_answers(algorithm, monkeypatch, *options):
     """Train the log-odds of a long answer, which is right more often than a short one, by the estimator's advantages."""
     monkeypatch.setattr(get_adv_estimator_fn("constrained_grpo"), "state", {})
     costs = "algorithm.constrained_grpo.costs=[{name: response_length, above: 1, limit: 0.2}]"
-    config = composed([f"algorithm={algorithm}", *([costs] if "constrained" in algorithm else [])]).config.algorithm
+    given = [costs, *options] if algorithm == "constrained_grpo" else []
+    config = composed([f"algorithm={algorithm}", *given]).config.algorithm
     generator, log_odds, shares = torch.Generator().manual_seed(0), torch.tensor(0.0), []
     for _ in range(400):
         long = torch.rand(64, generator=generator) < log_odds.sigmoid()
@@ -153,4 +154,8 @@ def shares_of_long_answers(algorithm, monkeypatch):
 def test_a_limit_on_long_answers_holds_where_the_reward_prefers_them(monkeypatch):
     assert statistics.fmean(shares_of_long_answers("grpo", monkeypatch)[200:]) > 0.9
     # The multiplier swings about its final value, and the share about the limit.
-    assert 0.05 < statistics.fmean(shares_of_long_answers("constrained_grpo", monkeypatch)[200:]) < 0.25
+    published = shares_of_long_answers("constrained_grpo", monkeypatch)[200:]
+    assert 0.05 < statistics.fmean(published) < 0.25
+    damped = shares_of_long_answers("constrained_grpo", monkeypatch, "algorithm.constrained_grpo.damping=2")[200:]
+    assert 0.15 < statistics.fmean(damped) < 0.25
+    assert statistics.stdev(damped) < 0.7 * statistics.stdev(published)

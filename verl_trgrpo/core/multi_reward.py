@@ -72,7 +72,11 @@ class ConstraintOptions:
     Args:
         costs: the constraints, each a ``Cost`` or a mapping of its fields; at least one, with different names.
         lr: step of the dual ascent, above 0.
-        initial: multiplier of each cost in the first batch, at least 0.
+        initial: multiplier of each cost before the first batch, at least 0.
+        damping: of the multipliers' oscillation, at least 0: in the advantages of a batch a multiplier counts as ``dual_ascent``
+            by a step of this size would have it, from the batch's own costs, without remembering that step. It is the
+            proportional term of PID Lagrangian methods (arXiv 2007.03964, of which the abstract and a summary were read); 0 is
+            Constrained GRPO.
         reward_weight: lambda_R >= 0, weight of the reward's own advantage.
 
     Raises:
@@ -82,10 +86,12 @@ class ConstraintOptions:
     costs: Sequence[Cost] = ()
     lr: float = 0.1
     initial: float = 0.0
+    damping: float = 0.0
     reward_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        messages = range_errors(vars(self), {"lr": "(0, inf)", "initial": "[0, inf)", "reward_weight": "[0, inf)"})
+        ranges = {"lr": "(0, inf)"} | dict.fromkeys(("initial", "damping", "reward_weight"), "[0, inf)")
+        messages = range_errors(vars(self), ranges)
         if not _is_list(self.costs):
             messages.append(f"costs={self.costs!r} is not a list of costs; give [{{name: NAME, limit: NUMBER}}]")
         costs: list[Cost] = []
@@ -109,10 +115,27 @@ class ConstraintOptions:
         raise_invalid(messages)
         object.__setattr__(self, "costs", tuple(costs))
 
-    def multipliers(self, state: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    def remembered(self, state: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
         """Return the multiplier of each cost by name: what the state remembers of it, else the initial one."""
-        remembered = state.get("multipliers", {})
-        return {cost.name: remembered.get(cost.name, self.initial) for cost in self.costs}
+        found = state.get("multipliers", {})
+        return {cost.name: found.get(cost.name, self.initial) for cost in self.costs}
+
+    def applied(self, state: Mapping[str, Mapping[str, float]], means: Sequence[float]) -> dict[str, float]:
+        """Return the multipliers in the advantages of a batch, whose mean costs are given in the order of `costs`."""
+        return self._after_step(state, means, self.damping)
+
+    def updated(self, state: Mapping[str, Mapping[str, float]], means: Sequence[float]) -> dict[str, float]:
+        """Return the multipliers to remember after a batch, whose mean costs are given in the order of `costs`."""
+        return self._after_step(state, means, self.lr)
+
+    def _after_step(
+        self, state: Mapping[str, Mapping[str, float]], means: Sequence[float], step: float
+    ) -> dict[str, float]:
+        multipliers = self.remembered(state)
+        return {
+            cost.name: dual_ascent(multipliers[cost.name], mean, cost.limit, step)
+            for cost, mean in zip(self.costs, means, strict=True)
+        }
 
     def values(self, parts: Sequence[Mapping[str, float]], device: torch.device | None = None) -> torch.Tensor:
         """Return the costs of responses, (batch, number of costs) float64.

@@ -34,7 +34,6 @@ from verl_trgrpo.core import (
     constrained_advantages,
     decoupled_advantages,
     difficulty_weighted_advantages,
-    dual_ascent,
     group_relative_advantages,
     outcome_advantages,
     part_values,
@@ -211,8 +210,11 @@ def _constrained_grpo(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     options = ConstraintOptions(**batch.options("constrained_grpo"))
     groups, parts, present = batch.groups_and_parts()
     costs = _of_all_rows(options.values(parts, present.device), present)
-    multipliers = options.multipliers(state)
-    advantages = constrained_advantages(
+    multipliers = options.remembered(state)
+    if parts:
+        means = costs[present].mean(dim=0).tolist()
+        multipliers, state["multipliers"] = options.applied(state, means), options.updated(state, means)
+    return constrained_advantages(
         batch.rewards,
         costs,
         batch.mask,
@@ -222,13 +224,6 @@ def _constrained_grpo(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
         batch.epsilon,
         batch.normalizes_by_std,
     )
-    if parts:
-        means = costs[present].mean(dim=0).tolist()
-        state["multipliers"] = {
-            cost.name: dual_ascent(multipliers[cost.name], mean, cost.limit, options.lr)
-            for cost, mean in zip(options.costs, means, strict=True)
-        }
-    return advantages
 
 
 def constraint_metrics(
@@ -237,7 +232,7 @@ def constraint_metrics(
     """Return the mean of each cost in a batch, and the multiplier that it has in this batch's advantages."""
     metrics: dict[str, float] = {}
     means = options.values(parts).mean(dim=0).tolist()
-    for (name, multiplier), mean in zip(options.multipliers(state).items(), means, strict=True):
+    for (name, multiplier), mean in zip(options.applied(state, means).items(), means, strict=True):
         metrics |= {f"critic/cost/{name}/mean": mean, f"critic/cost/{name}/multiplier": multiplier}
     return metrics
 
