@@ -4,6 +4,7 @@ import contextlib
 import io
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
@@ -32,6 +33,15 @@ def _run(code: str, environment: dict[str, str], without: tuple[str, ...]) -> Pr
     for name in without:
         os.environ.pop(name, None)
     os.environ.update(environment)
+    _forget_vllm_alias()
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
         exec(code, {"__name__": "__main__"})
     return Printed(out.getvalue(), error.getvalue())
+
+
+def _forget_vllm_alias() -> None:
+    """Take back what ``provide_vllm_distribution`` has done to the process that started this one."""
+    sys.path[:] = [path for path in sys.path if "vllm-alias" not in path]
+    paths = os.environ.pop("PYTHONPATH", "").split(os.pathsep)
+    if kept := [path for path in paths if path and "vllm-alias" not in path]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(kept)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas
@@ -193,7 +194,7 @@ def test_the_command_writes_tables_json_a_picture_and_a_page(data, tmp_path, cap
     said = capsys.readouterr().out
     assert "all tokens are within" in said and str(tmp_path / "gradients.json") in said
     figures = json.loads((tmp_path / "gradients.json").read_text())
-    assert figures["versions"]["torch"] == torch.__version__
+    assert figures["versions"]["torch"] == version("torch")
     assert figures["envelope"]["holds"] and set(figures["shapings"]) == {"uniform", "sigmoid"}
     assert (tmp_path / "gradients.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "tokens.html").is_file()

@@ -1,6 +1,7 @@
 """``verl-trgrpo analyze --efficiency``: its gradients against a direct computation, going on, its files and its refusals."""
 
 import json
+from importlib.metadata import version
 
 import pytest
 import torch
@@ -115,7 +116,7 @@ def test_the_command_writes_the_figures_a_picture_and_an_advice(data, tmp_path, 
     assert main(command(data, tmp_path, *words)) == 0
     said = capsys.readouterr().out
     figures = json.loads((tmp_path / "efficiency.json").read_text())
-    assert figures["advice"] in said and figures["versions"]["torch"] == torch.__version__
+    assert figures["advice"] in said and figures["versions"]["torch"] == version("torch")
     assert set(figures["shapings"]) == {"uniform", "sigmoid", "power"}
     assert (tmp_path / "efficiency.png").read_bytes().startswith(b"\x89PNG")
 

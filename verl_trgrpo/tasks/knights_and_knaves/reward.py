@@ -59,7 +59,9 @@ _UNDERSCORES = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
 _PLAIN_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "markdown", "md", "answer")
 
 _NUMBER = r"[(\[]?[0-9]{1,2}(?:\.?\)|[.:\]])"
-_MARKS = rf"(?:(?:and|&) (?!is a ))?(?:[-+] )?(?:{_NUMBER} ?|[0-9]{{1,2}} - )?"
+# A number before a role alone is a name: "1: a knight", but not "1: Knight is a knave".
+_ALONE = r"(?! ?(?:a )?(?:knight|knave)(?! is a | [-=:] |:))"
+_MARKS = rf"(?:(?:and|&) (?!is a ))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){_ALONE})?"
 _END = rf"(?: ?(?:\.|!{{1,3}}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?=(?:and|&) |(?!\(?0){_NUMBER}))"
 # The last alternative takes all the rest at once, so that the time is linear for any input.
 _CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is a | [-=:] (?:a )?|: ?(?:a )?)(knight|knave){_END}|.+")
