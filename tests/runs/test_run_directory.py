@@ -1,6 +1,7 @@
 """Files of a run directory: whether a run continues, and what it was made from."""
 
 import json
+import os
 
 import pytest
 from omegaconf import OmegaConf
@@ -11,6 +12,7 @@ from verl_trgrpo.runs.run_directory import (
     base_model,
     check_same_run,
     next_start,
+    provenance,
     run_settings,
     short_path,
     write_config,
@@ -98,3 +100,14 @@ def test_a_damaged_file_is_named(tmp_path, name, content):
 def test_hub_names_are_not_shortened():
     paths = ("Qwen/Qwen2.5-3B", "gpt2", "/a/b/c", "~/x/y.parquet", "./a/b/c", "/c")
     assert [short_path(path) for path in paths] == ["Qwen/Qwen2.5-3B", "gpt2", "b/c", "x/y.parquet", "b/c", "/c"]
+
+
+def test_the_machine_is_recorded_with_its_gpus(tmp_path, monkeypatch):
+    """Each GPU is a line of nvidia-smi; without a driver there are none, and without git there is no commit."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plain = provenance(tmp_path)
+    assert plain["commit"] is None and f"{os.cpu_count()} cores, Python" in plain["machine"]
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho NVIDIA H100\necho NVIDIA H100\necho NVIDIA L4\n")
+    smi.chmod(0o755)
+    assert "2 x NVIDIA H100, NVIDIA L4, Python" in provenance(tmp_path)["machine"]

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,13 @@ def write_record(run_dir: Path, record: dict[str, Any]) -> None:
 
 def provenance(directory: Path) -> dict[str, Any]:
     """Return package versions, the machine, and the commit of the checkout that holds `directory` (None outside of one)."""
-    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
-    machine = [platform.system() + " " + platform.machine(), f"{os.cpu_count()} cores", *gpus.splitlines()]
+    gpus = Counter((_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines())
+    machine = [
+        f"{platform.system()} {platform.machine()}",
+        f"{os.cpu_count()} cores",
+        *(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()),
+        f"Python {platform.python_version()}",
+    ]
     versions = {}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -93,7 +99,7 @@ def provenance(directory: Path) -> dict[str, Any]:
         "commit": _output("git", "-C", str(directory), "rev-parse", "HEAD"),
         "uncommitted_changes": None if changed is None else bool(changed),
         "versions": versions,
-        "machine": ", ".join([*machine, f"Python {platform.python_version()}"]),
+        "machine": ", ".join(machine),
     }
 
 
