@@ -16,6 +16,12 @@ def test_the_first_page_is_short():
     assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 180
 
 
+def test_tests_that_the_code_names_exist():
+    files = [path.read_text() for path in (DOCS.parent / "verl_trgrpo").rglob("*.py")]
+    named = {path for text in files for path in re.findall(r"tests/[\w/]+\.py", text)}
+    assert len(named) > 8 and all((DOCS.parent / path).is_file() for path in named)
+
+
 def python_blocks(page):
     return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
 

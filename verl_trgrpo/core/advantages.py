@@ -3,6 +3,7 @@
 All take ``token_level_rewards`` and ``response_mask``, both (batch, response_length), and ``index``, (batch,) labels of the
 groups; the reward R of a response is the sum of its token rewards, and its advantage is the same at all its valid tokens.
 Rewards have to be finite: one that is not gives advantages that are not finite, of its own response or its whole group.
+tests/core/test_advantages.py computes each of them once more from its formula.
 """
 
 from __future__ import annotations

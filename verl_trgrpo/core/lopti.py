@@ -1,4 +1,7 @@
-"""Hold the options of Lopti: update with the rare tokens of a batch first, then with the others (arXiv 2505.12929)."""
+"""Hold the options of Lopti: update with the rare tokens of a batch first, then with the others (arXiv 2505.12929).
+
+tests/cluster/test_train_mini_batch.py compares its updates with an independent loop.
+"""
 
 from __future__ import annotations
 

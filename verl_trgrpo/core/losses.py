@@ -2,6 +2,7 @@
 
 Method: arXiv 2511.00066; its open choices are the options of ``TokenWeighting``. Tensors have the shape
 (batch, response_length); r is the importance ratio pi_theta / pi_old, A the advantage, w the weight of a token.
+tests/core/test_policy_loss.py, test_aspo.py and test_aggregation_and_kl.py compute all of it once more from the formulas.
 """
 
 from __future__ import annotations

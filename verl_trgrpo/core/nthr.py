@@ -9,7 +9,8 @@ of all right responses that is
 with g restricted to the tokens that occur in the group's responses (Appendix 7.4). The published rule multiplies the
 advantages of tokens of wrong responses with s > tau by eta = 2 |0.5 - q|, where q is the group's share of right responses,
 tau = beta times the smallest mean of s among the right responses, and beta = 1 (Section 5.2, Appendix 7.3). Of the paper the
-text was seen, not the typeset equations; the sums follow from its definitions.
+text was seen, not the typeset equations; the sums follow from its definitions. tests/cluster/test_train_mini_batch.py
+compares its updates with an independent loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Define the built-in shapings. p is the probability of the sampled token, w the weight of its loss."""
+"""Define the built-in shapings. p is the probability of the sampled token, w the weight of its loss.
+
+tests/core/test_shapings.py computes each of them once more from its formula.
+"""
 
 from __future__ import annotations
 
