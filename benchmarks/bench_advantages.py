@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from paired import compared, parser, peak_growth, peaks_apart, report
+from paired import compared, parser, peak_of_tensors, report
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 
 BATCH, LENGTH, GROUP = 8192, 1024, 8
@@ -32,18 +32,13 @@ def inputs(mask_dtype: str) -> dict[str, Any]:
 def main() -> None:
     arguments = parser(__doc__, repeats=12).parse_args()
     torch.set_num_threads(arguments.threads)
-    if arguments.peak_of:
-        call = partial(get_adv_estimator_fn(arguments.peak_of), **inputs("float32"))
-        call()  # what the first call loads does not count
-        print(peak_growth(call) / (BATCH * LENGTH * 4))
-        return
     results = {}
     for dtype in ("float32", "int64", "bool"):
         data = inputs(dtype)
         calls = {shown: partial(get_adv_estimator_fn(name), **data) for shown, name in ESTIMATORS.items()}
         case = f"({BATCH}, {LENGTH}), groups of {GROUP}, mask {dtype}"
         results[case] = compared(calls, "verl grpo", arguments.repeats)
-    peak = peaks_apart(["tr_grpo"])["tr_grpo"]
+    peak = peak_of_tensors(partial(get_adv_estimator_fn("tr_grpo"), **inputs("float32"))) / (BATCH * LENGTH * 4)
     report("advantage estimators", results, arguments.out, peak_output_tensors=peak)
     print(f"\npeak memory of one tr_grpo call: {peak:.2f} output tensors")
 

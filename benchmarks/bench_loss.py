@@ -1,14 +1,15 @@
 """Policy loss, forward and backward, against veRL's vanilla loss and all others that veRL registers (aim: at most 1.00).
 
-Peak memory is that of one call in a process of its own, in tensors of the batch's shape and float32.
+Peak memory is that of the tensors of one call, counted in float32 tensors of the batch's shape.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
-from paired import Calls, compared, parser, peak_growth, peaks_apart, report
+from paired import Calls, compared, parser, peak_of_tensors, report
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
@@ -54,24 +55,25 @@ def candidates(batch: int, length: int, dtype: torch.dtype) -> Calls:
     }
 
 
+def peaks() -> dict[str, float]:
+    """Return the peak memory of a call to some of the losses, in float32 tensors of the batch's shape."""
+    calls = candidates(*MEMORY_SHAPE, torch.float32)
+    return {name: peak_of_tensors(calls[name]) / (4 * math.prod(MEMORY_SHAPE)) for name in MEMORY_CANDIDATES}
+
+
 def main() -> None:
     options = parser(__doc__, repeats=40)
     options.add_argument("--shape", type=int, nargs=2, default=(64, 2048), metavar=("BATCH", "LENGTH"))
     options.add_argument("--memory", action="store_true", help="also measure peak memory")
     arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
-    if arguments.peak_of:
-        call = candidates(*MEMORY_SHAPE, torch.float32)[arguments.peak_of]
-        call()  # what the first call loads does not count
-        print(peak_growth(call) / (4 * MEMORY_SHAPE[0] * MEMORY_SHAPE[1]))
-        return
     results = {
         f"{tuple(arguments.shape)} {dtype}": compared(
             candidates(*arguments.shape, getattr(torch, dtype)), "verl vanilla", arguments.repeats
         )
         for dtype in ("float32", "bfloat16")
     }
-    memory = peaks_apart(MEMORY_CANDIDATES) if arguments.memory else {}
+    memory = peaks() if arguments.memory else {}
     report("policy loss, forward + backward, metrics included", results, arguments.out, peak_tensors=memory)
     if memory:
         print(f"\npeak memory of one call, in float32 tensors of {MEMORY_SHAPE}")

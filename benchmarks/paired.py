@@ -1,19 +1,20 @@
-"""Alternatives against each other: interleaved, so that a noisy machine disturbs all of them alike; and peak memory (Linux)."""
+"""Alternatives against each other: interleaved, so that a noisy machine disturbs all of them alike; and peak memory."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from torch.profiler import ProfilerActivity, profile
 
 Calls = dict[str, Callable[[], Any]]
 
@@ -24,7 +25,6 @@ def parser(description: str | None, repeats: int) -> argparse.ArgumentParser:
     found.add_argument("--repeats", type=_at_least_two, default=repeats, help="rounds, 2 or more")
     found.add_argument("--threads", type=int, default=1)
     found.add_argument("--out", type=Path, help="also write JSON to this file")
-    found.add_argument("--peak-of", default="", help=argparse.SUPPRESS)  # for `peaks_apart`
     return found
 
 
@@ -55,28 +55,16 @@ def compared(calls: Calls, baseline: str, repeats: int, warm_up: int = 2) -> dic
     return found
 
 
-def peak_growth(call: Callable[[], Any]) -> int:
-    """Bytes by which this process's peak of resident memory grows during a call."""
-
-    def peak() -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = peak()
-    call()
-    return peak() - before
-
-
-def peaks_apart(names: Iterable[str]) -> dict[str, float]:
-    """Return what this script prints with ``--peak-of NAME``, in processes whose allocator gives memory back at once."""
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
-    found = {}
-    for name in names:
-        command = [sys.executable, sys.argv[0], "--peak-of", name]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        found[name] = float(done.stdout.split()[-1])
-    return found
+def peak_of_tensors(call: Callable[[], Any]) -> int:
+    """Return the largest number of bytes that a second call holds at once in tensors of its own, on the processor."""
+    call()  # what only the first call loads does not count
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    with tempfile.NamedTemporaryFile(suffix=".json") as trace:
+        profiler.export_chrome_trace(trace.name)
+        events = json.loads(Path(trace.name).read_text())["traceEvents"]
+    changes = sorted((event for event in events if event["name"] == "[memory]"), key=lambda event: event["ts"])
+    return max(accumulate(change["args"]["Bytes"] for change in changes), default=0)
 
 
 def report(title: str, results: dict[str, dict[str, dict[str, float]]], out: Path | None = None, **more: Any) -> None:

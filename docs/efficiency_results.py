@@ -16,7 +16,6 @@ STUDIES = {
     "small_lm_categories": {"small_lm_categories": "adam_efficiency"},
     "small_lm": dict.fromkeys(("small_lm", "small_lm_rate", "small_lm_verl"), "adam_efficiency")
     | {"small_lm_sgd": "efficiency"},
-    "small_lm_puzzles": {"small_lm_puzzles": "adam_efficiency"},
 }
 # Shapings by the arm of those studies.
 ARMS = {"tr_grpo": "sigmoid", "tr_grpo_reverse": "sigmoid:reverse=true", "advantage_reweighting": "linear"}

@@ -50,7 +50,7 @@ def test_the_pages_made_again_are_the_same(results, page):
     # Releases of matplotlib cut a picture's margin one pixel earlier or later.
     sizes, expected = picture_sizes(page.parent / "results"), picture_sizes(DOCS / "results")
     assert sizes.keys() == expected.keys()
-    assert all(sizes[name] == pytest.approx(expected[name], abs=2) for name in expected)
+    assert all(sizes[name] == pytest.approx(expected[name], abs=1) for name in expected)
 
 
 def test_another_figure_in_a_file_changes_the_pages(results, page):

@@ -100,10 +100,10 @@ def test_a_cost_is_a_part_of_the_reward_or_whether_it_is_above_a_number():
 
 def test_damping_counts_in_the_batch_and_is_not_remembered():
     options = ConstraintOptions([Cost("length", 0.1), Cost("toxicity", 0.3)], lr=0.2, initial=0.5, damping=4.0)
-    assert [*options.applied({}, [0.2, 0.1]).values()] == pytest.approx([0.9, 0.0])
-    assert [*options.updated({}, [0.2, 0.1]).values()] == pytest.approx([0.52, 0.46])
+    assert [*options.ascended({}, [0.2, 0.1], options.damping).values()] == pytest.approx([0.9, 0.0])
+    assert [*options.ascended({}, [0.2, 0.1], options.lr).values()] == pytest.approx([0.52, 0.46])
     published = ConstraintOptions([Cost("length", 0.1)], initial=0.5)
-    assert published.applied({}, [0.2]) == {"length": 0.5}
+    assert published.ascended({}, [0.2], published.damping) == {"length": 0.5}
 
 
 def test_a_part_that_is_not_there_is_named_with_those_that_are():

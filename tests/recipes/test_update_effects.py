@@ -93,10 +93,10 @@ def test_roles_of_chains_are_told_apart_and_accuracy_is_that_of_the_moved_polici
     assert changes["accuracy"]["grpo"] == pytest.approx(start.accuracy() - before, rel=1e-3)
 
 
-def line(seed, tokens, change, arm="grpo"):
+def line(seed, tokens, change):
     """A line of a run's record."""
     changes = {"own rare right": {"tokens": tokens, "grpo": change, "tr_grpo": 0.0}}
-    head = {"run": "tiny", "arm": arm, "seed": seed, "step": 1, "right": 0.5, "commit": "0123456"}
+    head = {"run": "tiny", "arm": "grpo", "seed": seed, "step": 1, "right": 0.5, "commit": "0123456"}
     return head | {"relations": {"gradient": {"cosine": 0.9, "length": 1.2}}, "changes": changes}
 
 

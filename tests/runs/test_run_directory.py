@@ -103,7 +103,7 @@ def test_hub_names_are_not_shortened():
 
 
 def test_the_machine_is_recorded_with_its_gpus(tmp_path, monkeypatch):
-    """Each GPU is a line of nvidia-smi; without a driver there are none, and without git there is no commit."""
+    """Each GPU is a line of nvidia-smi; without a driver there are none, and without git the commit is not known."""
     monkeypatch.setenv("PATH", str(tmp_path))
     plain = provenance(tmp_path)
     assert plain["commit"] is None and f"{os.cpu_count()} cores, Python" in plain["machine"]

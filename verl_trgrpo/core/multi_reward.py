@@ -120,17 +120,16 @@ class ConstraintOptions:
         found = state.get("multipliers", {})
         return {cost.name: found.get(cost.name, self.initial) for cost in self.costs}
 
-    def applied(self, state: Mapping[str, Mapping[str, float]], means: Sequence[float]) -> dict[str, float]:
-        """Return the multipliers in the advantages of a batch, whose mean costs are given in the order of `costs`."""
-        return self._after_step(state, means, self.damping)
-
-    def updated(self, state: Mapping[str, Mapping[str, float]], means: Sequence[float]) -> dict[str, float]:
-        """Return the multipliers to remember after a batch, whose mean costs are given in the order of `costs`."""
-        return self._after_step(state, means, self.lr)
-
-    def _after_step(
+    def ascended(
         self, state: Mapping[str, Mapping[str, float]], means: Sequence[float], step: float
     ) -> dict[str, float]:
+        """Return the multipliers after a step of dual ascent: of `damping` for a batch's advantages, of `lr` to remember.
+
+        Args:
+            state: what is remembered, before the batch.
+            means: mean costs of the batch, in the order of `costs`.
+            step: size of the step.
+        """
         multipliers = self.remembered(state)
         return {
             cost.name: dual_ascent(multipliers[cost.name], mean, cost.limit, step)

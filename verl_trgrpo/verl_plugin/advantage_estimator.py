@@ -213,7 +213,8 @@ def _constrained_grpo(batch: Batch, state: dict[str, Any]) -> torch.Tensor:
     multipliers = options.remembered(state)
     if parts:
         means = costs[present].mean(dim=0).tolist()
-        multipliers, state["multipliers"] = options.applied(state, means), options.updated(state, means)
+        multipliers = options.ascended(state, means, options.damping)
+        state["multipliers"] = options.ascended(state, means, options.lr)
     return constrained_advantages(
         batch.rewards,
         costs,
@@ -232,7 +233,7 @@ def constraint_metrics(
     """Return the mean of each cost in a batch, and the multiplier that it has in this batch's advantages."""
     metrics: dict[str, float] = {}
     means = options.values(parts).mean(dim=0).tolist()
-    for (name, multiplier), mean in zip(options.applied(state, means).items(), means, strict=True):
+    for (name, multiplier), mean in zip(options.ascended(state, means, options.damping).items(), means, strict=True):
         metrics |= {f"critic/cost/{name}/mean": mean, f"critic/cost/{name}/multiplier": multiplier}
     return metrics
 
