@@ -1,9 +1,9 @@
 """Sections that are missing, keys that are unknown, and keys that veRL does not read."""
 
-import json
 import re
 
 import pytest
+from omegaconf import OmegaConf
 
 from tests.conftest import composed
 from tests.runs.validation import summary
@@ -125,29 +125,36 @@ data: {tokenizer: some/model}
 OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 
 
-@pytest.mark.parametrize(
-    ("key", "place"),
-    [
-        ("reward_model.overlong_buffer.enable", f"{OVERLONG}.enable"),
-        ("reward_model.reward_kwargs.overlong_buffer_cfg.len", f"{OVERLONG}.len"),
-        ("custom_reward_function.reward_kwargs.overlong_buffer_cfg.len", f"{OVERLONG}.len"),
-        ("reward.custom_reward_function.reward_kwargs.overlong_buffer_cfg.enable", f"{OVERLONG}.enable"),
-        ("reward.overlong_buffer.penalty_factor", f"{OVERLONG}.penalty_factor"),
-        ("reward.reward_kwargs.overlong_buffer.len", f"{OVERLONG}.len"),
-        ("reward_model.reward_kwargs.max_resp_len", "reward.reward_kwargs.max_resp_len"),
-    ],
-)
-def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path, key, place):
-    [finding] = key_findings(composed([f"+{key}=7"]))
-    assert summary([finding]) == [(key, Level.WARNING)] and f"{key}=7" in finding.message and place in finding.message
-    assert compose(overrides=["algorithm=dapo", f"{place}=7"]) and compose(overrides=[f"+{place}=7"])
-    with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
-        compose(overrides=[f"{key}=7"])
-    nested = 7
-    for part in reversed(key.split(".")):
-        nested = {part: nested}
-    found = key_findings(recipe(tmp_path, json.dumps(nested)[1:-1]))
-    assert len(found) == 1 and key.startswith(found[0].where) and "reward." in found[0].message
+MISPLACED = {
+    "reward_model.overlong_buffer.enable": f"{OVERLONG}.enable",
+    "reward_model.reward_kwargs.overlong_buffer_cfg.len": f"{OVERLONG}.len",
+    "custom_reward_function.reward_kwargs.overlong_buffer_cfg.len": f"{OVERLONG}.len",
+    "reward.custom_reward_function.reward_kwargs.overlong_buffer_cfg.enable": f"{OVERLONG}.enable",
+    "reward.overlong_buffer.penalty_factor": f"{OVERLONG}.penalty_factor",
+    "reward.reward_kwargs.overlong_buffer.len": f"{OVERLONG}.len",
+    "reward_model.reward_kwargs.max_resp_len": "reward.reward_kwargs.max_resp_len",
+}
+
+
+def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path):
+    for key, place in MISPLACED.items():
+        [finding] = key_findings(composed([f"+{key}=7"]))
+        assert (
+            summary([finding]) == [(key, Level.WARNING)] and f"{key}=7" in finding.message and place in finding.message
+        )
+        with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
+            compose(overrides=[f"{key}=7"])
+    content = OmegaConf.from_dotlist([f"{key}=7" for key in MISPLACED])
+    found = key_findings(recipe(tmp_path, OmegaConf.to_yaml(content)))
+    for key in MISPLACED:
+        [finding] = [each for each in found if f"{key}.".startswith(f"{each.where}.")]
+        assert "reward." in finding.message
+
+
+def test_the_right_places_of_an_overlong_buffer_are_accepted():
+    places = sorted({*MISPLACED.values()})
+    assert compose(overrides=["algorithm=dapo", *(f"{place}=7" for place in places)])
+    assert compose(overrides=[f"+{place}=7" for place in places])
 
 
 @pytest.mark.parametrize("key", [f"{OVERLONG}.enable", f"{ACTOR}.policy_loss.rollout_correction.loss_type"])

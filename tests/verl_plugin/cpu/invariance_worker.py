@@ -18,6 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tests.conftest import composed, shipped_yaml_parsed_once
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.environment import training_environment
 
@@ -152,10 +153,11 @@ def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
     """One rank's part; the learning rate is 0 unless a case's `model` says otherwise, so that cases see the same weights."""
     os.environ["RANK"] = str(rank)
     worker, built, found = None, None, []
-    for case in cases:
-        if worker is None or case.model != built:
-            worker, built = training_worker(case.model), case.model
-        found.append(run_case(worker, batch, case))
+    with shipped_yaml_parsed_once():
+        for case in cases:
+            if worker is None or case.model != built:
+                worker, built = training_worker(case.model), case.model
+            found.append(run_case(worker, batch, case))
     torch.distributed.destroy_process_group()
     return found
 
@@ -163,7 +165,6 @@ def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
 @functools.cache
 def configuration(*overrides: str) -> Any:
     """The composed configuration of a run."""
-    from tests.conftest import composed
     from verl_trgrpo.runs.compose import quoted
 
     fixed = [
