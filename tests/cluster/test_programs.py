@@ -1,4 +1,4 @@
-"""Programs of the repository from end to end that start neither Ray nor vLLM, but take minutes: a study and the GPU check."""
+"""Programs from end to end that start no training, but take a minute or more: a study, the GPU check, and the doctor."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ import yaml
 
 from tests.recipes.chains_script import FOLDER, study
 from tests.scripts import ROOT, load_scripts
+from verl_trgrpo.cli.main import main
 
 
 def test_the_study_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
@@ -40,3 +41,9 @@ def test_the_processor_agrees_with_itself_and_trains(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == ["ok"] * 9 + ["-", "ok", "-"]
     assert "2 steps" in lines[-3]
+
+
+def test_the_doctor_finds_nothing_wrong_here(capsys):
+    code = main(["doctor"])
+    shown = capsys.readouterr().out
+    assert code == 0 and "ok    vLLM can be imported" in shown, shown

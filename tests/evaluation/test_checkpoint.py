@@ -55,7 +55,9 @@ def test_checkpoints_of_different_runs_and_steps_have_different_labels():
     assert model_label("Qwen/Qwen2.5-3B") == "Qwen-Qwen2.5-3B"
 
 
-def test_a_merge_that_fails_says_why_and_leaves_nothing(checkpoint, tmp_path):
-    with pytest.raises(RuntimeError, match="veRL's model merger failed"):
+def test_a_merge_that_fails_says_why_and_leaves_nothing(checkpoint, tmp_path, fake_driver):
+    """In place of veRL's merger, which imports for 20 seconds, one that fails after its first file."""
+    fake_driver('for target in "$@"; do :; done; mkdir -p $target; touch $target/half; echo bad shard >&2; exit 3')
+    with pytest.raises(RuntimeError, match=r"veRL's model merger failed .*exit code 3.*bad shard"):
         merged_model(find_model(str(checkpoint)), tmp_path / "out")
     assert not [path for path in checkpoint.rglob("*merged_hf*") if path.suffix != ".lock"]

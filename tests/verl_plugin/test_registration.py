@@ -22,6 +22,8 @@ from verl_trgrpo.core import (
     available_shapings,
     make_shaping,
 )
+from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
+from verl_trgrpo.runs.checks.loss import loss_findings
 from verl_trgrpo.runs.compose import algorithm_settings, flat
 
 GRPO = {
@@ -155,6 +157,8 @@ def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
     weighting = ALGORITHMS[algorithm].keys() - found.keys()
     assert found | {name: getattr(actor.policy_loss, name) for name in weighting} == ALGORITHMS[algorithm]
     assert weighting or not hasattr(actor.policy_loss, "shaping")
+    findings = [] if algorithm == "tr_grpo_published" else [*drift_findings(config, algorithm), *loss_findings(config)]
+    assert findings == [], "but for the published placement, which is a warning"
 
 
 def test_every_algorithm_and_every_shaping_has_a_file():

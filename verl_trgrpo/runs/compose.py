@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import types
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.runs.hydra_messages import KnownNames, one_line
+from verl_trgrpo.runs.hydra_messages import one_line
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -117,21 +116,17 @@ def _added_shaping(choices: Mapping[str, str]) -> str | None:
 
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
     """Return the configuration of veRL and this package with these options of their groups, without any other setting."""
-    return _defaults(DEFAULT_CONFIG, _choices_in(choices, _verl_configs(), OWN_CONFIGS))
-
-
-def verl_defaults(choices: Mapping[str, str] = types.MappingProxyType({})) -> DictConfig:
-    """Return veRL's ``ppo_trainer`` without this package, with these options of veRL's groups."""
-    return _defaults("ppo_trainer", _choices_in(choices, _verl_configs()))
-
-
-def _choices_in(choices: Mapping[str, str], *roots: Path) -> tuple[tuple[str, str], ...]:
-    """Return those of the options that are files below one of these directories."""
     files = {group: f"{group.partition('@')[0]}/{choice}.yaml" for group, choice in choices.items()}
+    roots = (_verl_configs(), OWN_CONFIGS)
     found = [
         group for group, file in files.items() if ".." not in file and any((root / file).is_file() for root in roots)
     ]
-    return tuple((group, choices[group]) for group in sorted(found))
+    return _defaults(DEFAULT_CONFIG, tuple((group, choices[group]) for group in sorted(found)))
+
+
+def verl_defaults() -> DictConfig:
+    """Return veRL's ``ppo_trainer`` without this package."""
+    return _defaults("ppo_trainer", ())
 
 
 @cache
@@ -151,6 +146,21 @@ def algorithm_settings(algorithm: str, *options: str) -> Mapping[str, Any]:
     return flat(config)
 
 
+def changed_values(config: DictConfig, defaults: DictConfig) -> dict[str, Any]:
+    """Return the dotted keys, with their values, that differ from their defaults both as written and as resolved.
+
+    A key that only refers to something that differs is not a difference of its own.
+    """
+    written, changed = flat(defaults), {}
+    for key, own in flat(config).items():
+        if key in written and own == written[key]:
+            continue
+        value = resolved(config, key, own)
+        if key not in written or value != resolved(defaults, key, written[key]):
+            changed[key] = value
+    return changed
+
+
 def loggers_of(config: DictConfig) -> list[str]:
     """Return the loggers of a run, which may be given as a list or as one name."""
     logger = selected(config, "trainer.logger") or []
@@ -163,6 +173,15 @@ def selected(config: DictConfig, key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
     except OmegaConfBaseException:
         return None
+
+
+def resolved(config: DictConfig, key: str, otherwise: Any = None) -> Any:
+    """Return the value of a dotted key in plain Python types; `otherwise` if it cannot be resolved, None if it does not exist."""
+    try:
+        value = OmegaConf.select(config, key, throw_on_missing=False)
+        return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    except OmegaConfBaseException:
+        return otherwise
 
 
 def quoted(value: object) -> str:
@@ -269,14 +288,13 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
         folders = (folder, OWN_CONFIGS, _verl_configs())
-        known = KnownNames(
-            [path.stem for place in folders for path in place.iterdir()], lambda: _keys_of(folder, name, overrides)
-        )
+        configurations = [path.stem for place in folders for path in place.iterdir()]
         if isinstance(cause, YAMLError):
             message = _yaml_error(cause)
         else:
             reason = " ".join(str(error).split())
-            message = one_line(str(error), known) or f"{name}: cannot be composed ({reason})"
+            rewritten = one_line(str(error), configurations, lambda: _keys_of(folder, name, overrides))
+            message = rewritten or f"{name}: cannot be composed ({reason})"
         raise InvalidInputError([message]) from error
 
 

@@ -15,21 +15,17 @@ from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
 
 
-@cache
 def accelerator_found() -> bool:
-    """Return True if torch can use a GPU or another accelerator in this process.
+    """Return True if torch can use a GPU or another accelerator in this process."""
+    return accelerator_count() > 0
+
+
+@cache
+def accelerator_count() -> int:
+    """Return the number of GPUs or other accelerators that torch can use in this process.
 
     torch, whose import takes seconds, is not asked if it was built for CPUs alone.
     """
-    if built_for_cpus():
-        return False
-    import torch
-
-    return torch.accelerator.is_available()
-
-
-def accelerator_count() -> int:
-    """Return the number of GPUs or other accelerators that torch can use in this process."""
     if built_for_cpus():
         return 0
     import torch

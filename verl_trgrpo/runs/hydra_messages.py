@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from verl_trgrpo.common.text import did_you_mean, nearest_key
 from verl_trgrpo.runs.moved_keys import ADDED, place_of
@@ -39,33 +38,26 @@ _MESSAGES = {
 _ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
 
-@dataclass(frozen=True)
-class KnownNames:
-    """Names that Hydra knows where a message came up.
+def one_line(message: str, configurations: Collection[str], settable: Callable[[], Collection[str]]) -> str:
+    """Return Hydra's message as one line with a fix; "" for an unknown message.
 
     Args:
+        message: of Hydra's error.
         configurations: configurations and groups that a defaults list may name.
         settable: returns the dotted keys that can be overridden, groups included.
     """
-
-    configurations: Collection[str]
-    settable: Callable[[], Collection[str]]
-
-
-def one_line(message: str, known: KnownNames) -> str:
-    """Return Hydra's message as one line with a fix; "" for an unknown message."""
     for pattern, text in _MESSAGES.items():
         if found := re.search(pattern, message):
-            return text.format(**found.groupdict(), hint=_hint(found.groupdict(), known))
+            return text.format(**found.groupdict(), hint=_hint(found.groupdict(), configurations, settable))
     return ""
 
 
-def _hint(names: dict[str, str], known: KnownNames) -> str:
+def _hint(names: dict[str, str], configurations: Collection[str], settable: Callable[[], Collection[str]]) -> str:
     if "known" in names:
         options = names["known"].split()
         return did_you_mean(_ALIASES.get(names["option"], names["option"]), options)
     if "key" in names and "values" not in names:
-        section, keys = names["key"].rpartition(".")[0], [key for key in known.settable() if key != names["key"]]
+        section, keys = names["key"].rpartition(".")[0], [key for key in settable() if key != names["key"]]
         if place := place_of(names["key"]):
             return f"did you mean {'+' if place.startswith(ADDED) else ''}{place}? "
         if names["key"].startswith(ADDED):
@@ -75,6 +67,6 @@ def _hint(names: dict[str, str], known: KnownNames) -> str:
         beside = [key.rpartition(".")[2] for key in keys if section and key.rpartition(".")[0] == section]
         return f"{section} has {', '.join(beside)} " if 0 < len(beside) <= 12 else ""
     if "name" in names:
-        hint = did_you_mean(names["name"].partition("/")[0], known.configurations, "")
+        hint = did_you_mean(names["name"].partition("/")[0], configurations, "")
         return f"{hint} " if hint else ""
     return ""

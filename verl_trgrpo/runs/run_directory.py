@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
-from verl_trgrpo.runs.compose import flat
+from verl_trgrpo.runs.compose import flat, selected
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
@@ -211,7 +210,7 @@ def base_model(run_dir: Path) -> str:
         ValueError: a file is damaged.
     """
     if config := read_config(run_dir):
-        return str(_select(config, _MODEL_PATH) or "")
+        return str(selected(config, _MODEL_PATH) or "")
     return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
 
 
@@ -241,26 +240,19 @@ def read_config(run_dir: Path) -> DictConfig | None:
     raise InvalidInputError([message])
 
 
-def _select(config: DictConfig, key: str) -> Any:
-    try:
-        return OmegaConf.select(config, key)
-    except OmegaConfBaseException:  # an interpolation of this package's, where its resolvers are not registered
-        return None
-
-
 def _verl_settings(config: DictConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if model := _select(config, _MODEL_PATH):
+    if model := selected(config, _MODEL_PATH):
         found[BASE_MODEL] = short_path(str(model))
     for name, key in ((TRAINING_DATA, "data.train_files"), (VALIDATION_DATA, "data.val_files")):
-        files = _select(config, key) or []
+        files = selected(config, key) or []
         found[name] = ", ".join(map(short_path, [files] if isinstance(files, str) else files))
     keys = list(_KEYS)
-    if shaping := _select(config, f"{_LOSS}.shaping"):
+    if shaping := selected(config, f"{_LOSS}.shaping"):
         constants = [f"shaping.{name}" for name in shaping if name != "_target_"]
         keys[1:1] = [f"{_LOSS}.{name}" for name in (*constants, *_LOSS_OPTIONS)]
     for key in keys:
-        value = _select(config, key)
+        value = selected(config, key)
         if value is not None and value != "":
             found[key] = value
     return found

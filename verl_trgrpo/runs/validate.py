@@ -6,15 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.runs.checks.batches import batch_findings, total_steps, warm_up_findings
+from verl_trgrpo.runs.checks.batches import batch_findings, parallel_findings, total_steps, warm_up_findings
 from verl_trgrpo.runs.checks.files import missing_files, model_findings
 from verl_trgrpo.runs.checks.structure import key_findings, section_findings
-from verl_trgrpo.runs.compose import ComposedRun, flat, verl_defaults
+from verl_trgrpo.runs.compose import ComposedRun, changed_values, flat, resolved, verl_defaults
 from verl_trgrpo.runs.run_directory import is_finished
 
 _Checks = Callable[[], list[Finding]]
@@ -59,28 +58,13 @@ class Report:
 
     def details_text(self) -> str:
         """Return where the configuration differs from veRL's own defaults, and the number of steps."""
-        written, defaults = flat(verl_defaults()), _resolved(verl_defaults())
-        values, lines = _resolved(self.config), []
-        for key, own in flat(self.config).items():
-            if key not in written:
-                lines.append(f"{key}: {values[key]}")
-            # A reference to something that differs is not a difference of its own.
-            elif own != written[key] and values[key] != defaults[key]:
-                lines.append(f"{key}: {values[key]}  (veRL: {defaults[key]})")
+        defaults = verl_defaults()
+        written, lines = flat(defaults), []
+        for key, value in changed_values(self.config, defaults).items():
+            default = f"  (veRL: {resolved(defaults, key, written[key])})" if key in written else ""
+            lines.append(f"{key}: {value}{default}")
         steps = f"steps: {self.total_steps or 'unknown'}"
         return "\n".join(["differences from veRL's defaults", *lines, "", steps])
-
-
-def _resolved(config: DictConfig) -> dict[str, Any]:
-    """Return dotted keys with their values; what cannot be resolved stays as it is written."""
-    values = {}
-    for key, written in flat(config).items():
-        try:
-            value = OmegaConf.select(config, key, throw_on_missing=False)
-        except OmegaConfBaseException:
-            value = written
-        values[key] = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    return values
 
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
@@ -127,11 +111,9 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
         from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
         from verl_trgrpo.runs.checks.loss import loss_findings
         from verl_trgrpo.runs.checks.machine import machine_findings
-        from verl_trgrpo.runs.checks.parallel import parallel_findings
         from verl_trgrpo.runs.checks.resume import saving_findings
         from verl_trgrpo.runs.checks.reward_function import reward_findings
         from verl_trgrpo.runs.checks.rules import rule_findings
-        from verl_trgrpo.runs.checks.switched_off import changed_values
         from verl_trgrpo.runs.checks.switches import switch_findings
         from verl_trgrpo.runs.checks.unread import unread_findings
 

@@ -1,11 +1,13 @@
-"""Sizes that do not divide each other."""
+"""Sizes that do not divide each other, or the model's attention heads."""
+
+import json
 
 import pytest
 
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.checks.batches import batch_findings, total_steps, warm_up_findings
+from verl_trgrpo.runs.checks.batches import batch_findings, parallel_findings, total_steps, warm_up_findings
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
 # 64 prompts of 8 responses, 32 prompts an update, 4 GPUs.
@@ -86,3 +88,37 @@ def test_a_warm_up_counts_the_updates_of_each_step():
     mode = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=4"]
     config = composed([f"{ACTOR}.optim.lr_warmup_steps=50", *mode]).config
     assert warm_up_findings(config, 20) == [] and len(warm_up_findings(config, 10)) == 1
+
+
+TENSOR_PARALLEL, SEQUENCE_PARALLEL = f"{ROLLOUT}.tensor_model_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size"
+
+
+def split_over_gpus(directory, heads, *overrides):
+    (directory / "config.json").write_text(json.dumps(heads))
+    return parallel_findings(composed([f"actor_rollout_ref.model.path={directory}", *overrides]).config)
+
+
+@pytest.mark.parametrize(
+    ("heads", "key", "size"),
+    [
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, TENSOR_PARALLEL, 4),
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, SEQUENCE_PARALLEL, 4),
+        ({"text_config": {"num_attention_heads": 14}}, TENSOR_PARALLEL, 4),
+        ({"num_attention_heads": 24, "num_key_value_heads": 8}, TENSOR_PARALLEL, 6),
+    ],
+)
+def test_heads_that_cannot_be_split_are_an_error(tmp_path, heads, key, size):
+    [finding] = split_over_gpus(tmp_path, heads, f"{TENSOR_PARALLEL}=1", f"{key}={size}")
+    assert summary([finding]) == [(key, Level.ERROR)] and f"{key}={size}" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("heads", "size"),
+    [
+        ({"num_attention_heads": 14, "num_key_value_heads": 2}, 2),
+        ({"num_attention_heads": 32, "num_key_value_heads": 4}, 8),
+        ({}, 3),
+    ],
+)
+def test_heads_that_can_be_split_or_are_not_known_are_not(tmp_path, heads, size):
+    assert split_over_gpus(tmp_path, heads, f"{TENSOR_PARALLEL}={size}") == []

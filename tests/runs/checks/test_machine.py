@@ -93,6 +93,32 @@ def test_the_gpus_of_a_cluster_are_asked_for_by_the_machine_that_trains(monkeypa
     assert summary([finding]) == [(GPUS, Level.ERROR)] and "has 8" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("given", "environment", "started_here", "asked"),
+    [
+        ("b:6379", "a:6379", "c:6379", "b:6379"),
+        ("auto", "a:6379", "c:6379", "a:6379"),
+        ("auto", None, "c:6379", "c:6379"),
+        (None, "auto", "c:6379", "c:6379"),
+        ("auto", None, None, "auto"),
+        ("local", "a:6379", "c:6379", None),
+        (None, "local", "c:6379", None),
+    ],
+)
+def test_the_cluster_is_the_one_that_ray_will_connect_to(
+    monkeypatch, tmp_path, given, environment, started_here, asked
+):
+    """As `ray.init` chooses: its address unless that is "auto", then RAY_ADDRESS, then the last `ray start` of this machine."""
+    if environment:
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+    if started_here:
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(started_here)
+    monkeypatch.setattr(machine, "_gpus_of_cluster", lambda address: 8 if address == asked else 0)
+    monkeypatch.setattr(machine, "accelerator_count", lambda: 8 if asked is None else 0)
+    assert found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else [])) == []
+
+
 def test_search_servers_are_asked_once_before_a_training():
     searching = ["agent=search_tags", *ONE_GPU]
     [later] = found(*searching, f"{SEARCH}={UNREACHABLE}", trains=False)

@@ -5,9 +5,8 @@ import pytest
 from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.checks.run_data import RunData
-from verl_trgrpo.runs.checks.switched_off import changed_values
 from verl_trgrpo.runs.checks.switches import SWITCHES, switch_findings
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, changed_values
 
 ACTOR, ROLLOUT, MODEL = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 CORRECTION, LOSS, OPTIM = "algorithm.rollout_correction", f"{ACTOR}.policy_loss", f"{ACTOR}.optim"

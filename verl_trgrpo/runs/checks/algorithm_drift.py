@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, selected, verl_defaults
+from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, resolved, verl_defaults
 from verl_trgrpo.verl_plugin import WEIGHTED
 
 # The algorithms that others are made from.
@@ -39,7 +39,7 @@ def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
     points = set(_points(algorithm))
     findings = []
     for key, written in settings.items():
-        value, meant = _plain(selected(config, key)), _resolved(config, key, written)
+        value, meant = resolved(config, key), _meant(config, key, written)
         same_loss = key == f"{_LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
         if value == meant or same_loss or key.startswith(_OPEN.get(algorithm, ())):
             continue
@@ -79,18 +79,14 @@ def _points(algorithm: str) -> Iterator[str]:
 
 def _base_value(base: str, key: str) -> Any:
     settings = algorithm_settings(base)
-    return settings[key] if key in settings else _plain(selected(verl_defaults(), key))
+    return settings[key] if key in settings else resolved(verl_defaults(), key)
 
 
-def _resolved(config: DictConfig, key: str, written: Any) -> Any:
+def _meant(config: DictConfig, key: str, written: Any) -> Any:
     """Return what `written` would be in the place of a key."""
     if not (isinstance(written, str) and "${" in written):
         return written
     config = config.copy()
     OmegaConf.set_struct(config, False)
     OmegaConf.update(config, key, written, force_add=True)
-    return _plain(selected(config, key))
-
-
-def _plain(value: Any) -> Any:
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+    return resolved(config, key)

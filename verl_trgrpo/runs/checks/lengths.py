@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
@@ -21,7 +21,7 @@ from verl_trgrpo.runs.checks.files import (
     own_data_set,
 )
 from verl_trgrpo.runs.checks.run_data import RunData
-from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.compose import resolved
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.search_options import read_options
 from verl_trgrpo.verl_plugin.prompts import DRAFT_AGENT, SINGLE_TURN, TOOL_AGENT, RolloutPrompts
@@ -121,15 +121,10 @@ def _logits_findings(config: DictConfig) -> list[Finding]:
     return [Finding.warning(key, message)]
 
 
-def _options(config: DictConfig, key: str) -> Any:
-    settings = selected(config, key)
-    return OmegaConf.to_container(settings, resolve=True) if OmegaConf.is_config(settings) else settings
-
-
 def _search_findings(config: DictConfig) -> list[Finding]:
     """Check the options of searches, and that a response holds what searches may put into it."""
     key = f"{_ROLLOUT}.custom.search"
-    settings = _options(config, key)
+    settings = resolved(config, key)
     if settings is None:
         return []
     if invalid := findings_of(lambda: read_options(settings), key):
@@ -150,7 +145,7 @@ def _search_findings(config: DictConfig) -> list[Finding]:
 def _draft_findings(config: DictConfig) -> list[Finding]:
     """Check the options of drafts, and that a prompt has room for one."""
     key, data = f"{_ROLLOUT}.custom.igrpo", config.data
-    settings = _options(config, key)
+    settings = resolved(config, key)
     if settings is None:
         return []
     from verl_trgrpo.verl_plugin.igrpo import DraftOptions  # imports veRL's agent loops

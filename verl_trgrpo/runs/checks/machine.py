@@ -82,13 +82,13 @@ def _cluster(config: DictConfig) -> tuple[str, str] | None:
     key = "ray_kwargs.ray_init.address"
     started_here = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # by `ray start`
     local = started_here.read_text().strip() if started_here.is_file() else None
-    places = {"RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), key: selected(config, key), str(started_here): local}
-    name, address = next(((name, value) for name, value in places.items() if value), ("", ""))
-    return (
-        (f"{name}={address}", local if address == "auto" and local else address)
-        if name and address != "local"
-        else None
-    )
+    # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
+    places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
+    found = [(name, address) for name, address in places.items() if address and address != "auto"]
+    if found:
+        name, address = found[0]
+        return None if address == "local" else (f"{name}={address}", address)
+    return (f"{key}=auto", "auto") if places[key] else None
 
 
 def _gpu_findings(config: DictConfig, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:

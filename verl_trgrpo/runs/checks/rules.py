@@ -22,7 +22,6 @@ from verl_trgrpo.runs.checks.files import (
     needs_critic,
 )
 from verl_trgrpo.runs.checks.run_data import RunData
-from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.tasks.registry import Score
 from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN
 
@@ -57,16 +56,6 @@ _NOT_ON_V1 = {
 }
 
 
-class Values:
-    """Values of a configuration by dotted key, None for keys that it does not have; and the data of the run."""
-
-    def __init__(self, data: RunData) -> None:
-        self.data, self.config = data, data.config
-
-    def __getitem__(self, key: str) -> Any:
-        return selected(self.config, key)
-
-
 @dataclass(frozen=True)
 class Rule:
     """A setting that needs others.
@@ -81,13 +70,13 @@ class Rule:
     """
 
     key: str
-    needs: Callable[[Values], Any]
+    needs: Callable[[RunData], Any]
     otherwise: str
-    asked: Callable[[Values], Any] | None = None
+    asked: Callable[[RunData], Any] | None = None
     level: Level = Level.ERROR
     v1: bool = False
 
-    def findings(self, values: Values) -> list[Finding]:
+    def findings(self, values: RunData) -> list[Finding]:
         """Return a finding if the setting is asked for and what it needs is missing."""
         asked = values[self.key] if self.asked is None else self.asked(values)
         if not asked or self.needs(values) or (self.v1 and not values["trainer.use_v1"]):
@@ -96,21 +85,21 @@ class Rule:
         return [Finding(self.level, self.key, message)]
 
 
-def filled(reason: str, values: Values) -> str:
+def filled(reason: str, values: RunData) -> str:
     """Return a reason with ``KEY=value`` in the place of each ``{KEY}``."""
     return re.sub(r"\{([\w.]+)\}", lambda found: f"{found[1]}={as_plain_yaml(values[found[1]])}", reason)
 
 
-def _estimator_is(name: str, values: Values) -> bool:
+def _estimator_is(name: str, values: RunData) -> bool:
     return bool(values["algorithm.adv_estimator"] == name)
 
 
-def _never(values: Values) -> bool:
+def _never(values: RunData) -> bool:
     """Return False: nothing makes the setting work."""
     return False
 
 
-def _corrected_in_loss(values: Values) -> bool:
+def _corrected_in_loss(values: RunData) -> bool:
     """Return True for the loss that corrects by itself; it reads ``policy_loss.rollout_correction``."""
     return values[f"{_LOSS}.loss_mode"] == "bypass_mode"
 
@@ -126,7 +115,7 @@ def _correction_rule(name: str) -> Rule:
     )
 
 
-def _updates_at_once(values: Values) -> bool:
+def _updates_at_once(values: RunData) -> bool:
     """Return True if a GPU computes its share of an update in one micro-batch."""
     micro, mini = values[f"{ACTOR}.ppo_micro_batch_size_per_gpu"], values[f"{ACTOR}.ppo_mini_batch_size"]
     gpus = values["trainer.n_gpus_per_node"] * values["trainer.nnodes"] // sequence_parallel(values.config)
@@ -135,16 +124,16 @@ def _updates_at_once(values: Values) -> bool:
     )
 
 
-def _overlong(values: Values) -> bool:
+def _overlong(values: RunData) -> bool:
     return bool(values[f"{_OVERLONG}.enable"])
 
 
-def _may_call_tools(values: Values) -> bool:
+def _may_call_tools(values: RunData) -> bool:
     """Return True if the run may have another agent loop than veRL's for one turn, by default or for some rows."""
-    return bool(values.data.agents - {SINGLE_TURN}) or not values.data.complete(*DATA)
+    return bool(values.agents - {SINGLE_TURN}) or not values.complete(*DATA)
 
 
-def _sized_per_gpu(key: str) -> Callable[[Values], bool]:
+def _sized_per_gpu(key: str) -> Callable[[RunData], bool]:
     return lambda v: bool(v[f"{ACTOR}.use_dynamic_bsz"]) or v[key] is not None
 
 
@@ -471,5 +460,4 @@ RULES = (
 
 def rule_findings(data: RunData) -> list[Finding]:
     """Check every rule of the table; the configuration has passed the checks of single values."""
-    values = Values(data)
-    return [finding for rule in RULES for finding in rule.findings(values)]
+    return [finding for rule in RULES for finding in rule.findings(data)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -16,7 +17,9 @@ from verl_trgrpo.verl_plugin.prompts import RolloutPrompts, default_agent_of
 
 
 class RunData:
-    """Data files of a run. A file is opened when it is first asked for, which takes a second for the import of `datasets`.
+    """Data files of a run, and its settings by dotted key.
+
+    A file is opened when it is first asked for, which takes a second for the import of `datasets`.
 
     Args:
         config: of the run.
@@ -25,6 +28,10 @@ class RunData:
     def __init__(self, config: DictConfig) -> None:
         self.config = config
         self._opened: dict[Path, DataFile | UnreadableError] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
+        return selected(self.config, key)
 
     def files(self, key: str) -> dict[Path, DataFile]:
         """Return the files under ``data.train_files`` or ``data.val_files`` that veRL can open here."""

@@ -1,4 +1,4 @@
-"""Describe settings that have an effect only where another one allows it, and find those that a run has changed."""
+"""Describe settings that have an effect only where another one allows it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.runs.checks.rules import Values, filled
-from verl_trgrpo.runs.compose import flat
+from verl_trgrpo.runs.checks.rules import filled
+from verl_trgrpo.runs.checks.run_data import RunData
 
 # Keys that a message shows, at most.
 _SHOWN = 4
@@ -32,7 +29,7 @@ class Switch:
     """
 
     keys: tuple[str, ...]
-    on: Callable[[Values], Any]
+    on: Callable[[RunData], Any]
     otherwise: str
     without: tuple[str, ...] = ("*.enable", "*.enabled")
     off: tuple[Any, ...] = ()
@@ -41,7 +38,7 @@ class Switch:
         """Return True for one of the settings."""
         return _matches(key, self.keys) and not _matches(key, self.without)
 
-    def findings(self, values: Values, changed: Mapping[str, Any]) -> list[Finding]:
+    def findings(self, values: RunData, changed: Mapping[str, Any]) -> list[Finding]:
         """Return a warning that names the settings that are set for nothing."""
         given = [key for key in changed if self.covers(key) and changed[key] not in self.off]
         if not given or self.on(values):
@@ -63,27 +60,3 @@ def only_with(key: str, *settings: str, value: str | None = None, off: tuple[Any
         f"has no effect with {{{key}}}; remove it, or set that to {value or 'true'}",
         off=off,
     )
-
-
-def changed_values(config: DictConfig, defaults: DictConfig) -> dict[str, Any]:
-    """Return the dotted keys, with their values, that differ from their defaults both as written and as resolved.
-
-    A key that only refers to something that differs is not a difference of its own.
-    """
-    written, changed = flat(defaults), {}
-    for key, own in flat(config).items():
-        if key in written and own == written[key]:
-            continue
-        value = _resolved(config, key, own)
-        if key not in written or value != _resolved(defaults, key, written[key]):
-            changed[key] = value
-    return changed
-
-
-def _resolved(config: DictConfig, key: str, written: Any) -> Any:
-    """Return a value, or what is written in its place if it cannot be resolved."""
-    try:
-        value = OmegaConf.select(config, key, throw_on_missing=False)
-    except OmegaConfBaseException:
-        return written
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value

@@ -11,7 +11,6 @@ from typing import Any
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT
 from verl_trgrpo.runs.checks.files import MANAGER, REWARD, needs_critic
-from verl_trgrpo.runs.checks.rules import Values
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.checks.switched_off import Switch, only_with
 from verl_trgrpo.runs.compose import loggers_of
@@ -44,21 +43,21 @@ _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
 _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "vemlp_wandb")
 
 
-def _has_lora(values: Values) -> bool:
+def _has_lora(values: RunData) -> bool:
     ranks = (values[f"{_MODEL}.lora_rank"], values[f"{_MODEL}.lora.rank"])
     return any(rank and rank > 0 for rank in ranks) or values[f"{_MODEL}.lora_adapter_path"] is not None
 
 
-def _has_reference(values: Values) -> bool:
+def _has_reference(values: RunData) -> bool:
     return bool(values[f"{ACTOR}.use_kl_loss"] or values["algorithm.use_kl_in_reward"])
 
 
-def _is_cosine(values: Values) -> bool:
+def _is_cosine(values: RunData) -> bool:
     kinds = (values[f"{_OPTIM}.lr_scheduler_type"], values[f"{_OPTIM}.warmup_style"])
     return "cosine" in kinds or values[f"{ACTOR}.strategy"] not in _FSDP
 
 
-def _validates(values: Values) -> bool:
+def _validates(values: RunData) -> bool:
     return bool(values["trainer.test_freq"] > 0 or values["trainer.val_before_train"])
 
 
@@ -281,12 +280,12 @@ SWITCHES = (
     ),
     Switch(
         (f"{ROLLOUT}.custom.search.*",),
-        lambda v: v.data.may_use(SEARCH_AGENT),
+        lambda v: v.may_use(SEARCH_AGENT),
         f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and these rows; remove it, or set agent=search_tags",
     ),
     Switch(
         (f"{ROLLOUT}.custom.igrpo.*",),
-        lambda v: v.data.may_use(DRAFT_AGENT),
+        lambda v: v.may_use(DRAFT_AGENT),
         f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and these rows; remove it, or set agent=igrpo",
     ),
     only_with(f"{ROLLOUT}.prometheus.enable", f"{ROLLOUT}.prometheus.*"),
@@ -405,9 +404,8 @@ def switch_findings(data: RunData, changed: Mapping[str, Any]) -> list[Finding]:
 
     Args:
         data: of the run, whose configuration has passed the checks of single values.
-        changed: see :func:`~verl_trgrpo.runs.checks.switched_off.changed_values`.
+        changed: see :func:`~verl_trgrpo.runs.compose.changed_values`.
     """
-    values = Values(data)
-    if not values["trainer.use_v1"]:
+    if not data["trainer.use_v1"]:
         return []
-    return [finding for switch in SWITCHES for finding in switch.findings(values, changed)]
+    return [finding for switch in SWITCHES for finding in switch.findings(data, changed)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from fnmatch import fnmatch
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -48,6 +48,11 @@ _TYPES: dict[str, Any] = {
     f"{_ACTOR}.ppo_mini_batch_size": _Count,
     f"{_ACTOR}.ppo_epochs": _Count,
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu": _CountOrNull,
+    f"{_ACTOR}.ppo_max_token_len_per_gpu": _Count,
+    f"{_ACTOR}.ulysses_sequence_parallel_size": _Count,
+    f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size": _Count,
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": _Count,
+    f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": _Count,
     f"{_ROLLOUT}.n": _Count,
     f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": _CountOrNull,
     f"{_ROLLOUT}.tensor_model_parallel_size": _Count,
@@ -59,6 +64,8 @@ _TYPES: dict[str, Any] = {
     "trainer.n_gpus_per_node": _Count,
     "trainer.nnodes": _Count,
     "trainer.total_epochs": _Count,
+    "trainer.critic_warmup": Annotated[int, Ge(0)],
+    "algorithm.filter_groups.max_num_gen_batches": Annotated[int, Ge(0)],
     "trainer.total_training_steps": _CountOrNull,
     "trainer.save_freq": _Interval,
     "trainer.test_freq": _Interval,
@@ -114,29 +121,6 @@ _SCHEDULES = {
 }
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """A value that differs from the default.
-
-    Args:
-        key: dotted key.
-        section: the section that holds it.
-        name: its name there.
-        hint: annotation of veRL's dataclass; None where it has none.
-        default: node of the default; None where there is none.
-    """
-
-    key: str
-    section: DictConfig
-    name: Any
-    hint: Any
-    default: Any
-
-    @property
-    def node(self) -> Any:
-        return node_of(self.section, self.name)
-
-
 def type_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
     """Check the type, the range and, for names, the spelling of every value that differs from its default.
 
@@ -148,30 +132,31 @@ def type_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
         defaults: the same configuration without the run's settings.
     """
     findings = []
-    for setting in _settings(config, defaults, None, ""):
-        key, default = setting.key, selected(defaults, setting.key)
-        if setting.node._is_missing():
+    for key, section, name, hint in _settings(config, defaults, None, ""):
+        default, node = selected(defaults, key), node_of(section, name)
+        if node._is_missing():
             if default is not None:  # others belong to parts of veRL that a run may not use
                 findings.append(
                     Finding.error(key, f"{key}=???: has no value; give one, such as {as_plain_yaml(default)}")
                 )
             continue
         try:
-            value = setting.section[setting.name]
+            value = section[name]
             value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
         except OmegaConfBaseException as error:
             reason = str(error).splitlines()[0]
-            findings.append(
-                Finding.error(key, f"{key}={setting.node._value()}: cannot be resolved ({reason}); correct it")
-            )
+            findings.append(Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct it"))
             continue
-        if found := _type_finding(setting, value, default) or _name_finding(config, key, value, default):
+        if found := _type_finding(key, hint, value, default) or _name_finding(config, key, value, default):
             findings.append(found)
     return findings
 
 
-def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Iterator[_Setting]:
-    """Yield the values below `node` that differ from their defaults; `owner` is its dataclass where it names none."""
+def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any, Any]]:
+    """Yield the values below `node` that differ from their defaults, `owner` being its dataclass where it names none.
+
+    As dotted key, section, name in the section, and annotation of veRL's dataclass, None where it has none.
+    """
     hints = _hints(target_of(node) or owner)
     for name in node:
         key, child, hint = f"{prefix}{name}", node_of(node, name), hints.get(str(name))
@@ -180,7 +165,7 @@ def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Itera
         if is_section(child) and (default is None or default._is_none() or isinstance(default, DictConfig)):
             yield from _settings(child, default, below, f"{key}.")
         elif key != SHAPING and not is_section(default) and (default is None or _written(child) != _written(default)):
-            yield _Setting(key, node, name, hint, default)
+            yield key, node, name, hint
 
 
 def _written(node: Any) -> Any:
@@ -203,12 +188,12 @@ def _dataclass_in(hint: Any) -> Any:
     return next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
 
 
-def _type_finding(setting: _Setting, value: Any, default: Any) -> Finding | None:
-    hint = _TYPES.get(setting.key)
+def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Finding | None:
+    hint = _TYPES.get(key)
     if hint is None:
         if value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
             return None
-        hint = setting.hint if setting.hint is not None else _type_of(default)
+        hint = annotation if annotation is not None else _type_of(default)
     if value == default or _dataclass_in(hint):
         return None  # sections are checked key by key
     if get_origin(hint) is tuple and isinstance(value, list):
@@ -220,8 +205,8 @@ def _type_finding(setting: _Setting, value: Any, default: Any) -> Finding | None
         reason = " or ".join(reasons).replace(" or should be a valid ", " or ")
         reason = reason.replace("Field required", "should have more values")
         shown = list(value) if isinstance(value, tuple) else value
-        message = f"{setting.key}={as_yaml(shown)}: {reason}; the default is {as_plain_yaml(default)}"
-        return Finding.error(setting.key, message)
+        message = f"{key}={as_yaml(shown)}: {reason}; the default is {as_plain_yaml(default)}"
+        return Finding.error(key, message)
     return None
 
 

@@ -69,7 +69,7 @@ def unread_findings(run: ComposedRun, changed: Mapping[str, Any]) -> list[Findin
 
     Args:
         run: the composed run; with veRL's older trainer (``use_v1=false``) nothing is known.
-        changed: see :func:`~verl_trgrpo.runs.checks.switched_off.changed_values`.
+        changed: see :func:`~verl_trgrpo.runs.compose.changed_values`.
     """
     config = run.config
     if not selected(config, "trainer.use_v1"):

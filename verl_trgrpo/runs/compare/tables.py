@@ -61,7 +61,8 @@ def p_value_text(test: PValue | None) -> str:
     """Return ``p=...`` with the corrected p-value in parentheses, "" without a test."""
     if test is None:
         return ""
-    return f"p={_p_text(test.p)}" + (f" ({_p_text(test.corrected)})" if test.corrected is not None else "")
+    first = "p < 0.001" if test.p < 0.001 else f"p={_p_text(test.p)}"
+    return first + (f" ({_p_text(test.corrected)})" if test.corrected is not None else "")
 
 
 def difference_text(difference: Difference) -> str:
