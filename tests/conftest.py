@@ -33,7 +33,7 @@ def pytest_sessionstart() -> None:
 @contextmanager
 def shipped_yaml_parsed_once() -> Iterator[None]:
     """Half of a composition's time goes into parsing some forty files of veRL and of this package again, in pure Python."""
-    load, places = OmegaConf.load, ("/verl/trainer/config/", f"{OWN_CONFIGS}/")
+    load, places = OmegaConf.load, ("/verl/trainer/config/", "/hydra/conf/", f"{OWN_CONFIGS}/")
     parsed = cache(lambda path, _changed: load(path))
 
     def load_once(file):

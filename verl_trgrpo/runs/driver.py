@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from verl_trgrpo.runs.environment import METRICS_VARIABLE
 from verl_trgrpo.runs.process import TRAINER, start_trainer
@@ -27,6 +28,14 @@ from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and pyarrow
     from verl_trgrpo.runs.compose import ComposedRun
     from verl_trgrpo.runs.validate import Report
+
+
+class _Order(NamedTuple):
+    """What the process trains with; descriptors of the log and of `inherited` other files follow."""
+
+    arguments: tuple[str, ...]
+    metrics_file: str
+    inherited: int
 
 
 class Driver:
@@ -47,7 +56,7 @@ class Driver:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
-        self._channel, other = socket.socketpair()
+        self._channel, other = Pipe()
         # The name of the trainer shows in lists of processes what the process is for.
         command = [sys.executable, "-m", "verl_trgrpo.runs.driver", str(other.fileno()), TRAINER]
         with other:
@@ -65,23 +74,12 @@ class Driver:
         Raises:
             RuntimeError: the process ended without a report; its own error is on standard error.
         """
-        from verl_trgrpo.common.findings import Finding, Level
-        from verl_trgrpo.runs.validate import Report
-
         assert self._process is not None, "the process trains already"
-        with contextlib.suppress(ConnectionError), self._channel.makefile("rw") as stream:
-            stream.write(json.dumps(_plain_run(run)) + "\n")
-            stream.flush()
-            if answer := stream.readline():
-                received = json.loads(answer)
-                findings = [Finding(Level(level), where, message) for level, where, message in received["findings"]]
-                return Report(
-                    run.config,
-                    tuple(findings),
-                    received["total_steps"],
-                    frozenset(received["agents"]),
-                    received["first_prompt"],
-                )
+        _ = run.defaults  # composed here while the process imports veRL; they travel with the run
+        with contextlib.suppress(EOFError, ConnectionError):
+            self._channel.send(run)
+            report: Report = self._channel.recv()
+            return report
         raise RuntimeError(f"the check of the configuration ended with exit code {self._process.wait()}")
 
     def train(
@@ -97,10 +95,10 @@ class Driver:
             self._end()
             return start_trainer(arguments, environment, log, inherit)
         self._process = None
-        order = {"arguments": list(arguments), "metrics_file": environment[METRICS_VARIABLE], "inherited": len(inherit)}
         with contextlib.suppress(ConnectionError), self._channel:  # a process that has died has an exit code
-            self._channel.sendall(json.dumps(order).encode() + b"\n")
-            socket.send_fds(self._channel, [b"."], [log.fileno(), *inherit])
+            self._channel.send(_Order(tuple(arguments), environment[METRICS_VARIABLE], len(inherit)))
+            for descriptor in (log.fileno(), *inherit):
+                send_handle(self._channel, descriptor, process.pid)
         return process
 
     def __enter__(self) -> Driver:
@@ -121,52 +119,35 @@ class Driver:
 
 
 def main() -> None:
-    """Check the run and then train, as the messages on the socket say; end when the launcher closes it."""
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    channel.set_inheritable(False)  # of two processes that hold it neither could see the other end
+    """Check the run and then train, as the launcher asks for; end when it closes the channel."""
+    channel: Connection = Connection(int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)  # of two processes that hold it neither could see the other end
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the launcher's standard output is for its own results
     gc.disable()  # what is imported stays: collections during the imports would take a tenth of their time
     import verl  # noqa: F401
 
     gc.enable()
     gc.freeze()
-    with contextlib.suppress(ConnectionError), channel:
-        order = _answer(channel)
+    from verl_trgrpo.runs.validate import check
+
+    order = None
+    with contextlib.suppress(EOFError, ConnectionError), channel:
+        run = channel.recv()
+        report = check(run)
+        channel.send(report)
+        order = _received_order(channel)
     if order:
         _train(order)
 
 
-def _answer(channel: socket.socket) -> dict[str, Any] | None:
-    """Answer the run with its report; return the order to train with the log and the inherited descriptors in place.
+def _received_order(channel: Connection) -> _Order:
+    """Return the order to train, with the log and the inherited descriptors in place.
 
-    None if the launcher ended.
+    Raises:
+        EOFError, ConnectionError: the launcher ended.
     """
-    from verl_trgrpo.runs.validate import check
-
-    with channel.makefile("rw") as stream:
-        if not (received := stream.readline()):
-            return None
-        report = check(_run_of(json.loads(received)))
-        findings = [(finding.level.value, finding.where, finding.message) for finding in report.findings]
-        answer = {
-            "findings": findings,
-            "total_steps": report.total_steps,
-            "agents": sorted(report.agents),
-            "first_prompt": report.first_prompt,
-        }
-        stream.write(json.dumps(answer) + "\n")
-        stream.flush()
-    # A byte at a time: the descriptors come with the byte after the line.
-    line = b""
-    while not line.endswith(b"\n"):
-        if not (byte := channel.recv(1)):
-            return None
-        line += byte
-    order = json.loads(line)
-    byte, descriptors, _, _ = socket.recv_fds(channel, 1, 1 + order["inherited"])
-    if not byte:
-        return None
-    log, *inherited = descriptors
+    order: _Order = channel.recv()
+    log, *inherited = [recv_handle(channel) for _ in range(1 + order.inherited)]
     for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(log, standard)
     os.close(log)
@@ -175,39 +156,14 @@ def _answer(channel: socket.socket) -> dict[str, Any] | None:
     return order
 
 
-def _train(order: dict[str, Any]) -> None:
+def _train(order: _Order) -> None:
     """Run veRL's trainer as ``python -m`` does; the inherited descriptors stay open until the process ends."""
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()
-    os.environ[METRICS_VARIABLE] = order["metrics_file"]
-    sys.argv = [TRAINER, *order["arguments"]]
+    os.environ[METRICS_VARIABLE] = order.metrics_file
+    sys.argv = [TRAINER, *order.arguments]
     runpy.run_module(TRAINER, run_name="__main__", alter_sys=True)
-
-
-def _plain_run(run: ComposedRun) -> dict[str, Any]:
-    """Return a run as JSON values: interpolations and missing values are strings, as in YAML."""
-    from omegaconf import OmegaConf
-
-    return {
-        "config": OmegaConf.to_container(run.config, enum_to_str=True),
-        "defaults": OmegaConf.to_container(run.defaults, enum_to_str=True),
-        "arguments": run.arguments,
-        "choices": dict(run.choices),
-        "added": sorted(run.added),
-    }
-
-
-def _run_of(values: dict[str, Any]) -> ComposedRun:
-    from omegaconf import DictConfig, OmegaConf
-
-    from verl_trgrpo.runs.compose import ComposedRun
-
-    config, defaults = (OmegaConf.create(values[name]) for name in ("config", "defaults"))
-    assert isinstance(config, DictConfig) and isinstance(defaults, DictConfig)
-    run = ComposedRun(config, tuple(values["arguments"]), values["choices"], frozenset(values["added"]))
-    run.__dict__["defaults"] = defaults  # computed already
-    return run
 
 
 if __name__ == "__main__":
