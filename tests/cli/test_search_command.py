@@ -1,6 +1,7 @@
 """`verl-trgrpo search index` as a user meets it; serving is tested with the server."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -30,14 +31,27 @@ def test_an_index_is_built_once(capsys, corpus, tmp_path):
     assert code == 2 and "replace it with --force" in error
 
 
-def test_a_missing_package_is_named_with_the_extra_to_install(corpus, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "module"), [("index", "tantivy"), ("serve", "tantivy"), ("serve", "starlette"), ("serve", "uvicorn")]
+)
+def test_a_missing_package_is_one_line_that_names_the_extra_to_install(capsys, corpus, tmp_path, command, module):
+    """Also with several workers: they are not started, or each of them would write a traceback."""
+    run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
     # A module that raises what a missing one raises hides the installed one.
     (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / "tantivy.py").write_text("raise ModuleNotFoundError('none', name='tantivy')")
-    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'hidden')!r}); from verl_trgrpo.cli.main import main"
-    words = ["search", "index", "--corpus", str(corpus), "--out", str(tmp_path / "out")]
+    (tmp_path / "hidden" / f"{module}.py").write_text(f"raise ModuleNotFoundError('none', name={module!r})")
+    words = {
+        "index": ["--corpus", corpus, "--out", tmp_path / "other"],
+        "serve": ["--index", tmp_path / "out", "--port", "0", "--workers", "2"],
+    }
     result = subprocess.run(
-        [sys.executable, "-c", f"{program}; sys.exit(main({words!r}))"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "verl_trgrpo", "search", command, *map(str, words[command])],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "hidden")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert result.returncode == 1
-    assert 'error: tantivy is not installed; pip install "verl-trgrpo[search]"' in result.stderr
+    assert result.stderr == f'error: the module {module} is not installed; pip install "verl-trgrpo[search]"\n'
+    assert not result.stdout and not (tmp_path / "other").exists()

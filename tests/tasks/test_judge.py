@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge
+from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge, _warn_unfiltered
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +28,24 @@ def test_what_needs_a_right_raises(judge, action, tmp_path):
     assert judge.ask(action, *argument.get(action, []), limit=5.0)[0] is None
     assert existing.exists() and not new.exists()
     assert works(judge)
+
+
+def test_a_refused_filter_is_one_warning_and_answers_are_judged(judge, caplog, tmp_path):
+    _warn_unfiltered.cache_clear()
+    judge.close()
+    assert works(judge) and not caplog.records
+    existing = tmp_path / "existing"
+    existing.touch()
+    unfiltered = Judge("tests.tasks.refused_filter:call")
+    for _ in range(2):
+        assert works(unfiltered)
+        unfiltered.close()
+    assert unfiltered.ask("delete", str(existing), limit=5.0)[0] == 1, "otherwise there is nothing to warn of"
+    with pytest.raises(TimeoutError):
+        unfiltered.ask("memory", limit=5.0)
+    unfiltered.close()
+    (warning,) = caplog.messages
+    assert "(Invalid argument)" in warning and "limits of memory, time and file size hold" in warning
 
 
 @pytest.mark.parametrize("action", ["exit", "crash", "loop", "tower", "memory"])

@@ -35,7 +35,13 @@ def test_tasks_build_and_score_right_and_wrong_answers(tmp_path, task, load_in_v
         assert source == f"reasoning_gym/{task}"
         assert messages[0]["content"].startswith(json.loads(truth)["entry"]["question"])
         right = reference_response_of(source)(truth)
-        scores = [compute_score(source, text, truth) for text in (f"Hm. <answer>no</answer> {right} .", right)]
+        responses = (
+            right,
+            f"Hm. <answer>no</answer> {right} .",
+            f"{right}</answer>",
+            f"{right} Closed with </answer>.",
+        )
+        scores = [compute_score(source, response, truth) for response in responses]
         assert all(score["score"] == score["acc"] == score["format_ok"] == 1.0 for score in scores)
         wrong = compute_score(source, f"{right} <answer>no</answer>", truth)
         assert wrong["acc"] == 0.0 and wrong["score"] < 0.1 and wrong["format_ok"] == 1.0

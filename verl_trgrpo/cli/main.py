@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # Messages that veRL prints on import about optional engines and accelerators concern its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
-    logging.getLogger("verl.plugin.platform.platform_manager").addFilter(_drop)
+    logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # as in the workers of a training; last, so that no file there hides a package
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
@@ -76,11 +76,6 @@ def _run(words: list[str]) -> int:
         return 0
     name = " ".join(words[: 2 if group else 1])
     raise ValueError(f"{name or 'nothing'} is not a command; {did_you_mean(name, group or COMMANDS)}")
-
-
-def _drop(record: logging.LogRecord) -> bool:
-    """Drop every record; a function, because a logger adds the same object only once."""
-    return False
 
 
 def _overview(summaries: Mapping[str, str]) -> str:

@@ -156,6 +156,7 @@ def _sentence(text: str, mention: re.Match[str]) -> tuple[str, str]:
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
 _LINES = {
     "line": re.compile(
         r"^[ \t*#]{0,8}(?:final )?answer[ \t*]{0,4}:[ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$", re.IGNORECASE | re.MULTILINE
@@ -198,10 +199,12 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
 
 
 def last_tagged(text: str) -> str | None:
-    """Return the content of the last complete ``<answer>...</answer>``, or None if there is none."""
-    before, closed, _ = text.rpartition("</answer>")
-    _, opened, inside = before.rpartition("<answer>")
-    return inside if closed and opened else None
+    """Return the content of the last complete ``<answer>...</answer>``, or None if there is none.
+
+    No tag is between the two of a pair, so one that is only mentioned, before or behind it, is no part of the answer.
+    """
+    pair = _last_match(_TAGGED, text)
+    return pair[1] if pair else None
 
 
 def after_reasoning(response: str, thinking_opened: bool = False) -> str | None:

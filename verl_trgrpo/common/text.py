@@ -25,12 +25,6 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)), "")
 
 
-def close_names(name: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    """Return up to three known names that are similar to `name` regardless of case, the most similar first."""
-    by_folded = {other.casefold(): other for other in known}
-    return [by_folded[folded] for folded in difflib.get_close_matches(name.casefold(), by_folded, 3, cutoff)]
-
-
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
     """Return a hint for the unknown `name`: ``did you mean NEAREST?``.
 

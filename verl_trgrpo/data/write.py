@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
-from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.options import command_line
 from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.data.rows import SCHEMA_VERSION, check_rows
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
+
+# Options that count rows, where a builder has them and they are not left out (None).
+_COUNTS = dict.fromkeys(("train", "test", "limit", "val_per_set"), "[1, inf)")
 
 
 class DataFile(NamedTuple):
@@ -64,7 +67,7 @@ def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class BuilderOptions:
-    """Options that every builder has; a builder's own class adds fields and overrides `problems`.
+    """Options that every builder has; a builder's own class adds fields and extends `problems`.
 
     Args:
         out: directory for the files.
@@ -81,7 +84,7 @@ class BuilderOptions:
 
     def problems(self) -> list[str]:
         """Return a message for each invalid field."""
-        return []
+        return range_errors({name: value for name, value in vars(self).items() if value is not None}, _COUNTS)
 
     def arguments(self, **more: Any) -> dict[str, Any]:
         """Return the fields that the rows depend on, by name, and `more`."""
@@ -91,11 +94,6 @@ class BuilderOptions:
     def command(self, task: str) -> list[str]:
         """Return the words of the command that builds the data set of `task` with these options."""
         return command_line(f"verl-trgrpo data build {task}", replace(self, force=False))
-
-
-def limit_problems(limit: int | None) -> list[str]:
-    """Return a message if `limit`, an upper bound on the number of rows, is below 1."""
-    return [f"limit={limit}: must be at least 1; omit it for all rows"] if limit is not None and limit < 1 else []
 
 
 def write_dataset(

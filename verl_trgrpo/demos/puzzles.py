@@ -15,7 +15,7 @@ from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.data.write import DataFile, write_dataset
-from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement
+from verl_trgrpo.tasks.knights_and_knaves.logic import permute
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
 from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits, kk_schema, puzzle_row
 
@@ -158,20 +158,6 @@ def vary(puzzle: Puzzle, rng: random.Random) -> Puzzle:
     """
     n_people = len(puzzle.names)
     labels = rng.sample(range(n_people), n_people)
-    statements: list[Statement] = [()] * n_people
-    solution = [False] * n_people
-    for person, label in enumerate(labels):
-        statements[label] = _varied(puzzle.statements[person], labels, rng)
-        solution[label] = puzzle.solution[person]
-    names = choose_names(n_people, rng)
-    return replace(puzzle, quiz="", names=names, statements=tuple(statements), solution=tuple(solution))
-
-
-def _varied(statement: Statement, labels: Sequence[int], rng: random.Random) -> Statement:
-    operator, operands = statement[0], statement[1:]
-    if operator in LEAVES:
-        return (operator, labels[operands[0]])
-    renamed = [_varied(operand, labels, rng) for operand in operands]
-    if operator in ("and", "or", "<=>"):
-        rng.shuffle(renamed)
-    return (operator, *renamed)
+    statements = permute(puzzle.statements, labels, arrange=rng.shuffle)
+    solution = tuple(is_knight for _, is_knight in sorted(zip(labels, puzzle.solution, strict=True)))
+    return replace(puzzle, quiz="", names=choose_names(n_people, rng), statements=statements, solution=solution)

@@ -103,21 +103,18 @@ def prompt_messages(problem: WordProblem) -> list[dict[str, str]]:
 
 def split_problems() -> dict[str, list[WordProblem]]:
     """Return the problems of ``test``, ``warm_start`` and ``train``, all different."""
-    stream = two_step_problems(TEST + WARM_START + TRAIN)
+    stream = two_step_problems()
     sizes = {"test": TEST, "warm_start": WARM_START, "train": TRAIN}
     return {name: [*itertools.islice(stream, size)] for name, size in sizes.items()}
 
 
-def two_step_problems(count: int) -> Iterator[WordProblem]:
-    """Yield `count` different problems, the first of the generator's stream; about one of seven there is kept."""
+def two_step_problems() -> Iterator[WordProblem]:
+    """Yield the different problems of the generator's stream; about one of seven there is kept."""
     import reasoning_gym
 
-    stream = reasoning_gym.create_dataset("gsm_symbolic", seed=0, size=STREAM)
     seen: set[str] = set()
-    for index in itertools.count():
-        if len(seen) == count:
-            return
-        problem = _two_steps(stream[index])
+    for entry in reasoning_gym.create_dataset("gsm_symbolic", seed=0, size=STREAM):
+        problem = _two_steps(entry)
         if problem and problem.question not in seen:
             seen.add(problem.question)
             yield problem

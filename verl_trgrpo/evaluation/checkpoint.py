@@ -75,12 +75,9 @@ def fingerprint(place: str) -> dict[str, Any]:
     path = Path(place)
     if not path.is_dir():
         return {"name": place}
-    weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in _weight_files(path)}
+    files = sorted({file for pattern in _WEIGHTS for file in path.glob(pattern)})
+    weights = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
     return {"name": str(path.resolve()), "weights": weights}
-
-
-def _weight_files(directory: Path) -> list[Path]:
-    return sorted({file for pattern in _WEIGHTS for file in directory.glob(pattern)})
 
 
 def merged_model(place: str, out: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.rows import Row, load_rows
+from verl_trgrpo.data.sources import draw
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, fingerprint, merged_model, model_label
 from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
@@ -260,9 +260,7 @@ def load_evaluable_rows(
         except ValueError as error:
             messages.append(str(error))
             continue
-        if limit is not None and limit < len(rows):
-            rows = [rows[i] for i in sorted(random.Random(f"limit/{seed}").sample(range(len(rows)), limit))]
-        found.append(rows)
+        found.append(draw(rows, limit, f"limit/{seed}"))
     raise_invalid(messages)
     return found
 

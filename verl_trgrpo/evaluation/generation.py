@@ -9,7 +9,7 @@ import itertools
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,25 +142,19 @@ class Generator:
         """Return the response to one job."""
         prompt = self._prompts[job.file, job.row.position]
         room = min(self._options.sampling.max_tokens, self._limit - len(prompt))
-
-        async def generate(turn: int, token_ids: list[int], **more: Any) -> Any:
-            return await self._generate(token_ids, seed=job.seed(self._options.seed, turn), **more)
-
         if job.row.agent_name == SEARCH_AGENT:
-            return await self._respond_with_searches(job, generate, len(prompt), room)
-        output = await generate(0, prompt, **self._sampling, max_tokens=room)
+            return await self._respond_with_searches(job, len(prompt), room)
+        output = await self.generate(job, 0, prompt, **self._sampling, max_tokens=room)
         # Decoded as veRL's reward managers do, not as vLLM does step by step.
         text = self._tokenizer.decode(output.token_ids, skip_special_tokens=True)
         cut = output.finish_reason == "length"
         return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self._extra))
 
-    async def _respond_with_searches(
-        self, job: Job, generate: Callable[..., Awaitable[Any]], prompt_length: int, response_length: int
-    ) -> Response:
+    async def _respond_with_searches(self, job: Job, prompt_length: int, response_length: int) -> Response:
         """Run veRL's agent loop over this engine.
 
-        `generate` returns vLLM's output of the n-th turn, from 0, for token ids and sampling parameters. The loop would cut a
-        prompt longer than `prompt_length`; `response_length` is in tokens of the whole response, observations included.
+        The loop would cut a prompt longer than `prompt_length`; `response_length` is in tokens of the whole response,
+        observations included.
         """
         from omegaconf import OmegaConf
         from verl.experimental.agent_loop.agent_loop import DictConfigWrap
@@ -168,7 +162,7 @@ class Generator:
 
         from verl_trgrpo.tasks.search_qa.loop import SearchAgentLoop
 
-        settings, turns = self._options.search_settings, _Turns(generate)
+        settings, turns = self._options.search_settings, _Turns(self, job)
         rollout = {"prompt_length": prompt_length, "response_length": response_length, "custom": {"search": settings}}
         data = {"apply_chat_template_kwargs": self._template}
         config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "data": data})
@@ -185,12 +179,13 @@ class Generator:
             extra=self._extra | extra,
         )
 
-    async def _generate(self, token_ids: list[int], **sampling: Any) -> Any:
-        """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one prompt."""
+    async def generate(self, job: Job, turn: int, token_ids: list[int], **sampling: Any) -> Any:
+        """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one turn of a job, from 0."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
-        params = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
+        seed = job.seed(self._options.seed, turn)
+        params = SamplingParams(**sampling, seed=seed, output_kind=RequestOutputKind.FINAL_ONLY)
         request_id = str(next(self._request_ids))
         try:
             async for output in self._engine.generate({"prompt_token_ids": token_ids}, params, request_id):
@@ -207,14 +202,14 @@ class Generator:
 class _Turns:
     """Replaces veRL's server manager for one trajectory."""
 
-    def __init__(self, generate: Callable[..., Awaitable[Any]]) -> None:
-        self._generate = generate
+    def __init__(self, generator: Generator, job: Job) -> None:
+        self._generator, self._job = generator, job
         self.count = 0
 
     async def generate(self, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> Any:
         from verl.workers.rollout.replica import TokenOutput
 
-        output = await self._generate(self.count, prompt_ids, **sampling_params)
+        output = await self._generator.generate(self._job, self.count, prompt_ids, **sampling_params)
         self.count += 1
         return TokenOutput(token_ids=list(output.token_ids), stop_reason="completed")
 
@@ -246,7 +241,7 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
         settings |= {"dtype": "float32", "enforce_eager": True}
         # A prompt that is split over two steps would rewind its request's random generator, which CPU ones cannot.
         settings |= {"enable_chunked_prefill": False}
-        settings |= {"max_num_batched_tokens": max(_CPU_STEP_TOKENS, step_tokens, context or 0)}
+        settings |= {"max_num_batched_tokens": max(_CPU_STEP_TOKENS, step_tokens)}
     try:
         with _output_to(log_file):
             from vllm.engine.arg_utils import AsyncEngineArgs

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.retrieval import require
 
 # Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
@@ -55,9 +54,7 @@ class Index:
 
         Raises:
             ValueError: `directory` is not an index, has another format, or is damaged.
-            RuntimeError: tantivy is not installed.
         """
-        require("tantivy")
         manifest = check_complete(directory)
         try:
             self._schema, self._searcher = _open(directory / FILES, manifest["files"])

@@ -12,7 +12,6 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import json_lines, staged_directory, write_json
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.retrieval import require
 from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, read_manifest
 
 _ANALYZER = "english"
@@ -59,9 +58,7 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
 
     Raises:
         ValueError: the corpus is damaged or has no passages, or the directory cannot be written.
-        RuntimeError: tantivy is not installed.
     """
-    require("tantivy")
     status = options.corpus.stat()
     with staged_directory(options.out) as stage:
         documents = _write(stage / FILES, options, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import ipaddress
 import multiprocessing
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
-from verl_trgrpo.retrieval import TOKEN_VARIABLE, require
+from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Index, check_complete
 
 if TYPE_CHECKING:
@@ -117,12 +118,12 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
 
     Raises:
         ValueError: the index or the address cannot be used.
-        RuntimeError: a package is missing.
     """
-    require("starlette", "uvicorn", "pydantic")
     from uvicorn import Config, Server
     from uvicorn.supervisors import Multiprocess
 
+    # The workers import it. A package that it misses must end this process, not them.
+    importlib.import_module("verl_trgrpo.retrieval.app")
     if options.stop_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     index = Index(options.index)

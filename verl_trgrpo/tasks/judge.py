@@ -14,12 +14,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -33,6 +35,8 @@ WALL_SECONDS = 60.0
 RENEW_AFTER = 256
 _MAX_REPLY = 1000
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
+
+logger = logging.getLogger(__name__)
 
 
 class Judge:
@@ -111,8 +115,10 @@ class Judge:
                 | {"OPENBLAS_NUM_THREADS": "1"},
                 start_new_session=True,  # its worker ends with it, and the terminal's Ctrl-C reaches neither
             )
+        reason, unfiltered = "it is not ready in time", ""
         try:
-            reason = json.loads(connection.recv_bytes()) if connection.poll(WALL_SECONDS) else "it is not ready in time"
+            if connection.poll(WALL_SECONDS):
+                reason, unfiltered = json.loads(connection.recv_bytes())
         except EOFError:
             reason = "it ends at once"
         if reason:
@@ -120,12 +126,29 @@ class Judge:
             raise RuntimeError(
                 f"the judge of answers cannot start: {reason}; are the extras rewards and puzzles installed?"
             )
+        if unfiltered:
+            _warn_unfiltered(unfiltered)
         self._connection = connection
         return connection
 
 
+@cache
+def _warn_unfiltered(reason: str) -> None:
+    """Warn once in this process that workers keep the rights which the filter of system calls would take."""
+    logger.warning(
+        "the kernel refuses the seccomp filter of the processes that judge answers (%s): only their limits of memory, "
+        "time and file size hold, so code that an answer reaches could open connections or delete files; allow prctl "
+        "where a container forbids it",
+        reason,
+    )
+
+
 class _Worker:
-    """A forked process that answers questions with the function's values, without rights."""
+    """A forked process that answers questions with the function's values, without rights.
+
+    Its first message, before it has seen an answer, is `unfiltered`: why its system calls are not filtered, empty if
+    they are.
+    """
 
     def __init__(self, function: Any, caller: Connection) -> None:
         self.connection, other_end = Pipe()
@@ -139,6 +162,7 @@ class _Worker:
             finally:
                 os._exit(1)
         other_end.close()
+        self.unfiltered = json.loads(self.connection.recv_bytes())
 
     def answer(self, question: bytes, limit: float) -> bytes:
         """Return the reply, ``null`` if the worker died or gives none."""
@@ -164,7 +188,7 @@ class _Worker:
 
 def _work(function: Any, connection: Connection) -> None:
     """Answer questions until the connection closes. Out of memory, the worker ends early."""
-    restrict(MEMORY_LIMIT, int(WALL_SECONDS))
+    connection.send_bytes(json.dumps(restrict(MEMORY_LIMIT, int(WALL_SECONDS))).encode())
     while True:
         try:
             arguments, limit = json.loads(connection.recv_bytes())
@@ -183,7 +207,10 @@ def _work(function: Any, connection: Connection) -> None:
 
 
 def main(connection: Connection, name: str) -> None:
-    """Keep a worker until the caller is gone. The first message is null, or the reason why there is none."""
+    """Keep a worker until the caller is gone.
+
+    The first message has two reasons, empty where there is none: why there is no worker, and why it is not filtered.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setrecursionlimit(2000)
     try:
@@ -192,10 +219,10 @@ def main(connection: Connection, name: str) -> None:
         function = getattr(module, function_name)
         getattr(module, "warm_up", lambda: None)()
     except Exception as error:
-        connection.send_bytes(json.dumps(f"{type(error).__name__}: {error}").encode())
+        connection.send_bytes(json.dumps([f"{type(error).__name__}: {error}", ""]).encode())
         return
     worker = _Worker(function, connection)
-    connection.send_bytes(b"null")
+    connection.send_bytes(json.dumps(["", worker.unfiltered]).encode())
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             question = connection.recv_bytes()

@@ -207,7 +207,7 @@ class ReasoningGymOptions(BuilderOptions):
 
     def problems(self) -> list[str]:
         """Return a message for each invalid field."""
-        messages = [f"{n}={getattr(self, n)}: must be at least 1" for n in ("train", "test") if getattr(self, n) < 1]
+        messages = super().problems()
         messages += [f"config={part}: must be NAME=VALUE" for part in self.config if "=" not in part]
         from reasoning_gym.factory import DATASETS  # slow import
 

@@ -4,6 +4,7 @@ A reward is a function of `(response, ground_truth, extra_info, **options)` that
 parameters are options that a user sets under `reward.custom_reward_function.reward_kwargs`.
 """
 
+import difflib
 import importlib
 import inspect
 import os
@@ -13,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
-from verl_trgrpo.common.text import close_names, did_you_mean, shorten
+from verl_trgrpo.common.text import did_you_mean, shorten
 
 
 class GroundTruthError(ValueError):
@@ -50,14 +51,7 @@ class Score:
 
     def as_dict(self) -> dict[str, float]:
         """Return the fields as veRL needs them, all float."""
-        return {
-            "score": self.score,
-            "acc": self.acc,
-            "format_ok": self.format_ok,
-            "f1": self.acc if self.f1 is None else self.f1,
-            "gold_unparseable": self.gold_unparseable,
-            "timed_out": self.timed_out,
-        }
+        return {**vars(self), "f1": self.acc if self.f1 is None else self.f1}
 
 
 RewardFunction = Callable[..., Score]
@@ -173,9 +167,9 @@ def find_reward(data_source: Any, default: DefaultReward | None = None) -> Rewar
 
 def unknown_source(data_source: Any) -> str:
     """Return the message about a data source without a reward: its close names, and the option that chooses a reward."""
-    names = [name for name in known_data_sources() if not name.startswith("*")]
-    close = close_names(data_source, names) if isinstance(data_source, str) else []
-    hint = f" (close names: {', '.join(close)})" if close else ""
+    names = {name.casefold(): name for name in known_data_sources() if not name.startswith("*")}
+    close = difflib.get_close_matches(data_source.casefold(), names) if isinstance(data_source, str) else []
+    hint = f" (close names: {', '.join(names[name] for name in close)})" if close else ""
     return (
         f"no reward for the data source {shorten(data_source)}{hint}; choose one for such rows (--reward math, in a "
         f"configuration +{DEFAULT_REWARD_KEY}=math)"

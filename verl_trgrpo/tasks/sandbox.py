@@ -1,7 +1,7 @@
 """Restrict the current process to computing: no file is written, no connection opened, no process started.
 
 On Linux (x86-64, AArch64) a seccomp filter lets an allow-list of system calls through and opens files for reading alone;
-all others fail with EPERM, also for root. Elsewhere only the resource limits hold.
+all others fail with EPERM, also for root. Elsewhere, and where the kernel refuses the filter, only the resource limits hold.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Instruction))]
 
 
-def restrict(memory: int, cpu_seconds: int) -> bool:
+def restrict(memory: int, cpu_seconds: int) -> str:
     """Give up everything but computing, for good; the open files stay open.
 
     Args:
@@ -60,7 +60,8 @@ def restrict(memory: int, cpu_seconds: int) -> bool:
         cpu_seconds: seconds of processor time, after which the kernel ends the process.
 
     Returns:
-        Whether system calls are filtered; if not, only the limits of memory, time and file size hold.
+        Why the kernel refuses to filter system calls, so that only the limits of memory, time and file size hold;
+        empty where they are filtered, and on platforms without a filter.
     """
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     for limit, value in (
@@ -71,13 +72,14 @@ def restrict(memory: int, cpu_seconds: int) -> bool:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(limit, (value, value))
-    return sys.platform == "linux" and _filter_system_calls()
-
-
-def _filter_system_calls() -> bool:
     column, architecture = _ARCHITECTURES.get(platform.machine(), (None, 0))
-    if column is None or sys.maxsize < 2**32:
-        return False
+    if sys.platform != "linux" or column is None or sys.maxsize < 2**32:
+        return ""
+    return _filter_system_calls(column, architecture)
+
+
+def _filter_system_calls(column: int, architecture: int) -> str:
+    """Install the filter for an architecture; return why the kernel refuses it, empty if it does not."""
     program = [
         (_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _REFUSE),  # numbers of the x32 interface
@@ -90,7 +92,8 @@ def _filter_system_calls() -> bool:
         (_LOAD, 0, 0, _THIRD_ARGUMENT), (_ANY_BIT, 0, 1, _WRITING), (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW),
     ]  # fmt: skip
     instructions = (_Instruction * len(program))(*(_Instruction(*line) for line in program))
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        return False
-    return library.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(_Program(len(program), instructions)), 0, 0) == 0
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    refused = prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or prctl(
+        _PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(_Program(len(program), instructions)), 0, 0
+    )
+    return os.strerror(ctypes.get_errno()) if refused else ""

@@ -90,7 +90,7 @@ def test_another_number_of_train_puzzles_leaves_the_test_puzzles_as_they_are(tmp
 COUNTS = {"people": (3,), "train": 6, "test": 3}
 PROBLEMS = {
     "one person": ({**COUNTS, "people": (1,)}, ["people=[1]", "2 to 8"]),
-    "no train puzzles": ({**COUNTS, "train": 0}, ["train=0", "at least 1"]),
+    "no train puzzles": ({**COUNTS, "train": 0}, ["train=0", "[1, inf)"]),
     "generated puzzles without counts": ({"people": (3,)}, ["train is missing", "test is missing"]),
     "paper and sizes": ({**COUNTS, "paper": True}, ["paper", "people, train, test"]),
     "a size twice": ({**COUNTS, "people": (3, 3)}, ["people=[3, 3]"]),

@@ -20,6 +20,7 @@ import numpy as np
 from verl_trgrpo.common.text import shorten
 
 Statement = tuple[Any, ...]
+Arrange = Callable[[list[Statement]], None]
 
 MAX_PEOPLE = 8
 MAX_LITERAL_LENGTH = 10_000
@@ -140,14 +141,14 @@ def puzzle_key(row: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _relabel(statement: Statement, labels: list[int]) -> Statement:
-    """Return `statement` with person ``i`` replaced by ``labels[i]`` and commutative operands sorted."""
+def _relabel(statement: Statement, labels: Sequence[int], arrange: Arrange = list.sort) -> Statement:
+    """Return `statement` with person ``i`` replaced by ``labels[i]`` and commutative operands arranged."""
     operator = statement[0]
     if operator in LEAVES:
         return (operator, labels[statement[1]])
-    operands = [_relabel(operand, labels) for operand in statement[1:]]
+    operands = [_relabel(operand, labels, arrange) for operand in statement[1:]]
     if operator in _COMMUTATIVE:
-        operands.sort()
+        arrange(operands)
     return (operator, *operands)
 
 
@@ -187,7 +188,7 @@ def _smallest(statements: tuple[Statement, ...], mentions: list[set[int]], colou
     """Return the smallest relabelled puzzle over all ways to tell equally coloured people apart."""
     shared = min((colour for colour in colours if colours.count(colour) > 1), default=None)
     if shared is None:
-        return _permute(statements, colours)
+        return permute(statements, colours)
     tried: list[int] = []
     candidates = []
     for person, colour_of_person in enumerate(colours):
@@ -200,17 +201,25 @@ def _smallest(statements: tuple[Statement, ...], mentions: list[set[int]], colou
     return min(candidates)
 
 
-def _permute(statements: tuple[Statement, ...], labels: list[int]) -> tuple[Statement, ...]:
-    """Return the puzzle in which person ``i`` became person ``labels[i]``, as speaker and where mentioned."""
+def permute(
+    statements: tuple[Statement, ...], labels: Sequence[int], arrange: Arrange = list.sort
+) -> tuple[Statement, ...]:
+    """Return the puzzle in which person ``i`` became person ``labels[i]``, as speaker and where mentioned.
+
+    Args:
+        statements: of the puzzle.
+        labels: new numbers of the people.
+        arrange: orders a list of commutative operands in place.
+    """
     renamed: list[Statement] = [()] * len(statements)
     for speaker, statement in enumerate(statements):
-        renamed[labels[speaker]] = _relabel(statement, labels)
+        renamed[labels[speaker]] = _relabel(statement, labels, arrange)
     return tuple(renamed)
 
 
 def _are_twins(statements: tuple[Statement, ...], one: int, other: int) -> bool:
     """Return whether exchanging two people changes nothing; then trying both would give the same result twice."""
     labels = list(range(len(statements)))
-    identity = _permute(statements, labels)
+    identity = permute(statements, labels)
     labels[one], labels[other] = other, one
-    return _permute(statements, labels) == identity
+    return permute(statements, labels) == identity

@@ -80,7 +80,7 @@ class KkOptions(BuilderOptions):
 
     def problems(self) -> list[str]:
         """Return a message for each invalid field."""
-        messages = []
+        messages = super().problems()
         given = [name for name in ("people", "train", "test") if getattr(self, name) not in ((), None)]
         if self.paper and given:
             messages.append(f"paper chooses sizes and counts; omit {', '.join(given)}")
@@ -89,11 +89,12 @@ class KkOptions(BuilderOptions):
             messages.append("people is missing; give the numbers of people, such as --people 3 4, or --paper")
         elif not {*people} <= {*range(2, MAX_PEOPLE + 1)} or len({*people}) < len(people):
             messages.append(f"people={list(people)}: give one or more numbers from 2 to {MAX_PEOPLE}, each once")
-        for split, count in (("train", train), ("test", test)):
-            if count is None and self.source == "generate":
-                messages.append(f"{split} is missing; give the number of puzzles to generate per number of people")
-            elif count is not None and count < 1:
-                messages.append(f"{split}={count}: must be at least 1 puzzle per number of people")
+        if self.source == "generate":
+            messages += [
+                f"{split} is missing; give the number of puzzles to generate per number of people"
+                for split, count in (("train", train), ("test", test))
+                if count is None
+            ]
         if self.source == "generate" and train and test:
             messages += chain.from_iterable(capacity_errors(n_people, train + test) for n_people in people)
         return messages

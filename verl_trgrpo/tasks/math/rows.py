@@ -38,7 +38,7 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, limit_problems, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
 from verl_trgrpo.tasks.math.equality import compare, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
@@ -112,7 +112,7 @@ class DeepscalerOptions(BuilderOptions):
 
     def problems(self) -> list[str]:
         """Return a message for each invalid field."""
-        messages = limit_problems(self.limit)
+        messages = super().problems()
         try:
             self.places()
         except ValueError as error:

@@ -38,20 +38,20 @@ def request_body(queries: Sequence[str], topk: int) -> bytes:
     return json.dumps({"queries": list(queries), "topk": topk, "return_scores": True}).encode()
 
 
-def parse_answer(body: bytes, expected: int) -> list[list[Hit]]:
-    """Parse an answer; a hit without a score, as Search-R1's servers for web search give it, has score 0.
+def parse_answer(body: bytes) -> list[Hit]:
+    """Parse the answer to one query; a hit without a score, as Search-R1's servers for web search give it, has score 0.
 
     Raises:
-        ValueError: the body is not in the protocol, or not for `expected` queries.
+        ValueError: the body is not in the protocol, or not for one query.
     """
     try:
         result = json.loads(body)["result"]
         hits = [[_hit(entry) for entry in entries] for entries in result]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the answer is not in Search-R1's protocol") from error
-    if len(hits) != expected:
-        raise ValueError(f"the answer has {len(hits)} results for {expected} queries")
-    return hits
+    if len(hits) != 1:
+        raise ValueError(f"the answer has {len(hits)} results for 1 query")
+    return hits[0]
 
 
 def _hit(entry: Any) -> Hit:
@@ -128,7 +128,7 @@ class SearchClient:
             return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")
         try:
             # Search-R1's servers for web search return more than topk hits.
-            return SearchResult(tuple(parse_answer(text, 1)[0][: self._options.topk]))
+            return SearchResult(tuple(parse_answer(text)[: self._options.topk]))
         except ValueError as error:
             return SearchResult(failure=f"the search engine failed ({error})")
 

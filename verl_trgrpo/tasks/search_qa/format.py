@@ -26,7 +26,6 @@ CORRECTION = (
 LAST_TURN = "No searches are left. Write the answer between <answer> and </answer>."
 
 _TAG = re.compile(r"<(?=/?(?:think|search|information|answer|tool_call|tool_response)\b)", re.IGNORECASE)
-_ANSWER_TAG = re.compile(r"</?answer>")
 
 # Tags around observations: ours, those of veRL's tool agent with Hermes-style chat templates, and the turn markers of ChatML.
 _OPENING = ("<information>", "<tool_response>", "<|im_start|>user", "<|im_start|>tool", "<|im_start|>system")
@@ -131,23 +130,3 @@ def _split(response: str) -> list[str]:
             turns.append(response[start : tag.start()])
         own, start = not opening, tag.end()
     return [*turns, response[start:] if own else ""]
-
-
-def last_answer(turn: str) -> str | None:
-    """Return the content of the last complete answer block, or None if there is none.
-
-    A block begins at the last ``<answer>`` before its ``</answer>``, so a tag that is only mentioned earlier does not become
-    part of the answer.
-    """
-    answer, start = None, None
-    for tag in _ANSWER_TAG.finditer(turn):
-        if tag.group() == "<answer>":
-            start = tag.end()
-        elif start is not None:
-            answer, start = turn[start : tag.start()], None
-    return answer
-
-
-def count_answer_tags(turns: Sequence[str]) -> int:
-    """Return the number of opening or of closing answer tags, whichever is larger."""
-    return max(sum(turn.count(tag) for turn in turns) for tag in ("<answer>", "</answer>"))

@@ -29,9 +29,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from verl_trgrpo.common.answer_form import last_tagged
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
-from verl_trgrpo.tasks.search_qa.format import count_answer_tags, last_answer, model_turns
+from verl_trgrpo.tasks.search_qa.format import model_turns
 
 MAX_ANSWER_TAGS = 10
 MANY_TAGS_DIVISOR = 4.0
@@ -61,10 +62,11 @@ def score_search_qa(
     """
     golds = read_golds(ground_truth)
     turns = model_turns(response, extra_info)
-    answer = last_answer(turns[-1])
+    answer = last_tagged(turns[-1])
     exact, f1 = (False, 0.0) if answer is None else match_answer(answer, golds)
+    tags = max(sum(turn.count(tag) for turn in turns) for tag in ("<answer>", "</answer>"))
     return Score(
-        float(exact) / (MANY_TAGS_DIVISOR if count_answer_tags(turns) > MAX_ANSWER_TAGS else 1.0),
+        float(exact) / (MANY_TAGS_DIVISOR if tags > MAX_ANSWER_TAGS else 1.0),
         acc=float(exact),
         format_ok=float(answer is not None),
         f1=f1,

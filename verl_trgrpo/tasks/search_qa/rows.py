@@ -32,7 +32,7 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, limit_problems, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,11 +114,9 @@ class SearchQaOptions(BuilderOptions):
 
     def problems(self) -> list[str]:
         """Return a message for each invalid field."""
-        messages = limit_problems(self.limit)
+        messages = super().problems()
         if not self.train_sets and not self.test_sets:
             messages.append("train_sets and test_sets are both empty; name at least one set")
-        if self.val_per_set is not None and self.val_per_set < 1:
-            messages.append(f"val_per_set={self.val_per_set}: must be at least 1 question per set; omit it for none")
         return messages
 
 
