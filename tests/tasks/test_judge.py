@@ -1,15 +1,22 @@
-"""A judge of hostile code: without rights, replaced when it dies, nothing kept between answers that may change it."""
+"""A judge of hostile code: without rights, replaced when it dies, gone with its user, and without memory of what may change it."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge, _warn_unfiltered
 
+FUNCTION = "tests.tasks.hostile_functions:call"
+
 
 @pytest.fixture(scope="module")
 def judge():
-    judge = Judge("tests.tasks.hostile_functions:call")
+    judge = Judge(FUNCTION)
     yield judge
     judge.close()
 
@@ -81,3 +88,70 @@ def test_state_lasts_until_a_worker_is_renewed(judge):
     judge.close()
     counts = [judge.ask("count", limit=5.0)[0] for _ in range(2 * RENEW_AFTER)]
     assert counts == 2 * [*range(1, RENEW_AFTER + 1)]
+
+
+def processes_of_session(session):
+    """Process ids in a session that still run; a process nobody has waited for does not run."""
+    running = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, own_session = stat.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(own_session) == session and state != "Z":
+            running.append(int(stat.parent.name))
+    return running
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + 600  # a hang
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_killed_judge_is_replaced(judge):
+    assert works(judge)
+    old = judge.process.pid
+    os.kill(old, signal.SIGKILL)
+    assert works(judge)
+    os.killpg(judge.process.pid, signal.SIGKILL)
+    assert works(judge)
+    assert judge.process.pid != old
+    wait_until(lambda: not processes_of_session(old))
+
+
+def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
+    assert works(judge)
+    old = judge.process.pid
+    for process in processes_of_session(old):
+        os.kill(process, signal.SIGSTOP)
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 0.5)
+        judge.ask("add", 2, 3, limit=0.01)
+    wait_until(lambda: not processes_of_session(old))
+    assert works(judge)
+
+
+@pytest.mark.parametrize("ending", ["kill", "exit", "interrupt"])
+def test_the_judge_ends_with_its_user(ending):
+    code = (
+        f"import sys; from verl_trgrpo.tasks.judge import Judge; judge = Judge({FUNCTION!r}); "
+        "assert judge.ask('add', 2, 3, limit=5.0)[0] == 5; print(judge.process.pid, flush=True); sys.stdin.read()"
+    )
+    user = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pid = int(user.stdout.readline())
+    assert len(processes_of_session(pid)) == 2  # supervisor and worker
+    if ending == "exit":
+        user.stdin.close()
+    else:
+        user.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGINT)
+    user.wait(timeout=600)
+    noise = user.stderr.read()
+    user.stdout.close(), user.stderr.close()
+    wait_until(lambda: not processes_of_session(pid))
+    assert "judge" not in noise
+    assert ending == "interrupt" or not noise

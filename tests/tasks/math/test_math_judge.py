@@ -1,15 +1,12 @@
-"""The process that compares formulas: usable from everywhere, bounded, and gone when its user is gone."""
+"""The process that compares formulas: usable from everywhere, and bounded."""
 
 import inspect
 import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -27,26 +24,6 @@ def both_verdicts(_=None):
     return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
 
 
-def processes_of_session(session):
-    """Process ids in a session that still run; a process nobody has waited for does not run."""
-    running = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, own_session = stat.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(own_session) == session and state != "Z":
-            running.append(int(stat.parent.name))
-    return running
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 600  # a hang
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_several_threads_get_the_right_verdicts():
     pairs = [(n, m) for n in range(2, 12) for m in (n, n + 1)]
 
@@ -61,8 +38,8 @@ def test_several_threads_get_the_right_verdicts():
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_children_of_multiprocessing(method):
     both_verdicts()  # a forked child finds a judge that is not its own
-    with multiprocessing.get_context(method).Pool(2) as pool:  # the children are daemonic
-        assert pool.map(both_verdicts, range(4)) == [(1.0, 0.0)] * 4
+    with multiprocessing.get_context(method).Pool(1) as pool:  # the children are daemonic
+        assert pool.map(both_verdicts, range(2)) == [(1.0, 0.0)] * 2
     assert both_verdicts() == (1.0, 0.0)
 
 
@@ -78,9 +55,8 @@ def test_a_fork_while_another_thread_asks_leaves_both_sides_working():
     thread = threading.Thread(target=ask)
     thread.start()
     try:
-        for _ in range(2):
-            with multiprocessing.get_context("fork").Pool(1) as pool:
-                assert pool.map(both_verdicts, range(1)) == [(1.0, 0.0)]
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.map(both_verdicts, range(1)) == [(1.0, 0.0)]
     finally:
         stop.set()
         thread.join()
@@ -132,33 +108,6 @@ def test_a_comparison_is_stopped_at_its_limit_and_reported():
     assert both_verdicts() == (1.0, 0.0)
 
 
-def test_a_killed_judge_is_replaced():
-    both_verdicts()
-    old = judge.process.pid
-    os.kill(old, signal.SIGKILL)
-    assert both_verdicts() == (1.0, 0.0)
-    os.killpg(judge.process.pid, signal.SIGKILL)
-    assert both_verdicts() == (1.0, 0.0)
-    assert judge.process.pid != old
-    wait_until(lambda: not processes_of_session(old))
-
-
-def test_a_silent_judge_is_replaced_and_reported(monkeypatch):
-    client = Judge(FUNCTION)
-    try:
-        assert client.ask(r"2\pi", r"\pi+\pi", limit=5.0)[0]
-        old = client.process.pid
-        for process in processes_of_session(old):
-            os.kill(process, signal.SIGSTOP)
-        with monkeypatch.context() as patch, pytest.raises(TimeoutError):
-            patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 0.5)
-            client.ask(r"2\pi", r"\pi+\pi", limit=0.01)
-        wait_until(lambda: not processes_of_session(old))
-        assert client.ask(r"2\pi", r"\pi+\pi", limit=5.0)[0]
-    finally:
-        client.close()
-
-
 def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     (tmp_path / "math_verify.py").write_text("raise ImportError('no such library here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -166,30 +115,6 @@ def test_a_judge_that_cannot_start_is_a_clear_error(monkeypatch, tmp_path):
     with pytest.raises(RuntimeError, match="cannot start: ImportError: no such library here"):
         client.ask("x", "y", limit=1.0)
     assert client.process is None
-
-
-@pytest.mark.parametrize("ending", ["kill", "exit", "interrupt"])
-def test_the_judge_ends_with_its_user(ending):
-    code = (
-        "import sys, time; from test_math_judge import both_verdicts, judge; "
-        "assert both_verdicts() == (1.0, 0.0); print(judge.process.pid, flush=True); sys.stdin.read()"
-    )
-    user = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    pid = int(user.stdout.readline())
-    assert len(processes_of_session(pid)) == 2  # supervisor and worker
-    if ending == "exit":
-        user.stdin.close()
-    else:
-        user.send_signal(signal.SIGKILL if ending == "kill" else signal.SIGINT)
-    user.wait(timeout=600)
-    noise = user.stderr.read()
-    user.stdout.close(), user.stderr.close()
-    wait_until(lambda: not processes_of_session(pid))
-    assert "judge" not in noise
-    assert ending == "interrupt" or not noise
 
 
 def test_the_calling_process_never_imports_the_libraries():
@@ -217,16 +142,19 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later(name):
+def test_a_long_right_answer_is_as_far_from_the_limit_in_a_new_judge_as_later():
+    most = inspect.signature(score_math).parameters["math_time_limit"].default / 2
     client = Judge(FUNCTION)
     try:
-        verdicts = [client.ask(*(normalize(text) for text in LONG[name]), limit=60.0) for _ in range(2)]
+        for gold, answer in LONG.values():
+            for _ in range(2):
+                equal, seconds = client.ask(normalize(gold), normalize(answer), limit=60.0)
+                assert equal == 1.0 and seconds < most
+            with pytest.raises(TimeoutError):  # the next worker is as new as that of a new judge
+                client.ask(r"\int " * 14 + "x dx", "x", limit=0.01)
+            assert score_math(rf"\boxed{{{answer}}}", gold).acc == 1.0
     finally:
         client.close()
-    limit = inspect.signature(score_math).parameters["math_time_limit"].default
-    assert all(equal == 1.0 and seconds < limit / 2 for equal, seconds in verdicts)
-    assert score_math(rf"\boxed{{{LONG[name][1]}}}", LONG[name][0]).acc == 1.0
 
 
 def test_the_verdict_does_not_depend_on_what_was_asked_before():
