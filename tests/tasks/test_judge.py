@@ -1,4 +1,4 @@
-"""A judge of hostile code: without rights, replaced when it dies, gone with its user, and without memory of what may change it."""
+"""A judge of hostile code: without rights, replaced when it dies, gone with its user, renewed after a number of answers."""
 
 import os
 import signal
