@@ -116,7 +116,7 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     assert (name, title) == ("small_lm_puzzles", "tr_grpo on puzzles, seed 0")
     config = compose(name, overrides).config
     assert config.actor_rollout_ref.model.path == str(out / "model")
-    assert config.actor_rollout_ref.actor.fsdp_config.dtype == "bfloat16"
+    assert config.actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
     assert not config.algorithm.rollout_correction.bypass_mode, "vLLM's probabilities are compared with the trainer's"
     assert str(len(os.sched_getaffinity(0))) == config.ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS
     assert (config.trainer.total_training_steps, config.trainer.default_local_dir) == (3, str(out / "tr_grpo-seed0"))
