@@ -84,9 +84,10 @@ lint: install
 # Tests start many processes; without bytecode each of them would compile the package again.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --durations=10
 
+# Each process has a core, and one thread of torch: more would take turns, and spin while they wait.
 .PHONY: test-fast
 test-fast: install
-	$(PYTEST) --ignore=tests/cluster -n $(workers) --dist worksteal $(TESTFLAGS)
+	OMP_NUM_THREADS=1 $(PYTEST) --ignore=tests/cluster -n $(workers) --dist worksteal $(TESTFLAGS)
 
 # The first attempt of the two-rank training; tests/cluster goes on from there.
 .PHONY: test-killed
