@@ -60,3 +60,14 @@ def test_cut_off_responses_are_drawn(tmp_path):
     write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {step: {"critic/cut_off_frac": 0.1} for step in range(3)})
     [plot] = plot_arms(arms_of(tmp_path), None, upto=2)
     assert plot.name == "cut_off"
+
+
+def test_at_a_single_step_every_run_is_drawn(tmp_path):
+    """Mean and spread of both groups are equal, so only the runs themselves can make a difference."""
+    pictures = []
+    for values in ((1, 5, 6), (2, 3, 7)):
+        for seed, value in enumerate(values):
+            write_steps(tmp_path / str(values) / f"grpo-seed{seed}" / "metrics-1.jsonl", {4: {NORM: float(value)}})
+        [plot] = plot_arms(arms_of(tmp_path / str(values)), None, upto=4)
+        pictures.append(plot.png)
+    assert pictures[0] != pictures[1]
