@@ -91,7 +91,7 @@ def test_state_lasts_until_a_worker_is_renewed(judge):
 
 
 def processes_of_session(session):
-    """Process ids in a session that still run; a process nobody has waited for does not run."""
+    """Process ids in a session that still run; one that has ended and was not waited for does not count."""
     running = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

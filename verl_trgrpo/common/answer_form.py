@@ -201,7 +201,7 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
 def last_tagged(text: str) -> str | None:
     """Return the content of the last complete ``<answer>...</answer>``, or None if there is none.
 
-    No tag is between the two of a pair, so one that is only mentioned, before or behind it, is no part of the answer.
+    The two tags of a pair have no other tag between them, so tags that are only mentioned do not become part of the answer.
     """
     pair = _last_match(_TAGGED, text)
     return pair[1] if pair else None

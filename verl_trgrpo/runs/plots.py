@@ -177,7 +177,7 @@ def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
 
 
 def _plot_one_step(title: str, drawn: Sequence[Curve]) -> bytes:
-    """Draw a row for each arm, with a dot for each run and the mean with its interval: one step is no curve."""
+    """Draw a row for each arm, with a dot for each run and the mean with its interval."""
     from matplotlib.ticker import AutoLocator
 
     figure, (axis,) = _new_figure((5.6, 3.9), [title])

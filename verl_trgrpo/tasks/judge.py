@@ -209,7 +209,7 @@ def _work(function: Any, connection: Connection) -> None:
 def main(connection: Connection, name: str) -> None:
     """Keep a worker until the caller is gone.
 
-    The first message has two reasons, empty where there is none: why there is no worker, and why it is not filtered.
+    The first message is a pair: why the worker could not start, and why it is not filtered; empty where it did and is.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setrecursionlimit(2000)

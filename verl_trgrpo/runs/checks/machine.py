@@ -84,11 +84,9 @@ def _cluster(config: DictConfig) -> tuple[str, str] | None:
     local = started_here.read_text().strip() if started_here.is_file() else None
     # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
     places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
-    found = [(name, address) for name, address in places.items() if address and address != "auto"]
-    if found:
-        name, address = found[0]
-        return None if address == "local" else (f"{name}={address}", address)
-    return (f"{key}=auto", "auto") if places[key] else None
+    known = ((name, address) for name, address in places.items() if address and address != "auto")
+    name, address = next(known, (key, places[key]))
+    return (f"{name}={address}", address) if address and address != "local" else None
 
 
 def _gpu_findings(config: DictConfig, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
