@@ -112,7 +112,7 @@ def tiny_run(tmp_path_factory) -> Path:
             "prompt": [{"role": "user", "content": prompts[i]}],
             "ability": "logic",
             "reward_model": {"style": "rule", "ground_truth": format_solution(p.names, p.solution)},
-            "extra_info": {"index": i, "split": "train"},
+            "extra_info": {"index": i, "split": "train" if i < 32 else "test"},
         }
         for i, p in enumerate(puzzles)
     ]

@@ -46,15 +46,6 @@ print("HEAVY", sorted(heavy & set(sys.modules)))
     assert result.stdout.endswith("HEAVY []\n")
 
 
-def test_doctor_passes_here(monkeypatch):
-    """But for vLLM, whose import takes as long as everything else; tests/cluster/test_programs.py runs the whole command."""
-    checks = {name: check for name, check in doctor._IMPORT_CHECKS.items() if "vLLM" not in name}
-    monkeypatch.setattr(doctor, "_IMPORT_CHECKS", checks)
-    findings = {finding.name: finding for finding in doctor.examine()}
-    assert all(finding.ok for finding in findings.values()), findings
-    assert "verl_trgrpo.verl_plugin.policy_loss" in findings["veRL sees loss and estimator"].found
-
-
 def test_doctor_names_failures_and_fixes(monkeypatch, capsys):
     """With the plugin switched off veRL cannot see the loss: a real failure, not a simulated one."""
     monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")

@@ -25,10 +25,13 @@ class AlgorithmBuffer:
         self._start = self._trainer.config.copy()
         self._plan = json.loads(Path(arguments["sampler_kwargs"]["plan"]).read_text())
         self._buffer: Any = None
+        self._choice: list[str] = []
 
     def sample(self, global_steps: int, **arguments: Any) -> Any:
-        if global_steps == 1 or self._plan[global_steps - 1] != self._plan[global_steps - 2]:
-            self._switch(self._plan[global_steps - 1])
+        choice = self._plan[max(global_steps, 1) - 1]  # the validation before the first step is step 0
+        if choice != self._choice:
+            self._switch(choice)
+            self._choice = choice
         return self._buffer.sample(global_steps=global_steps, **arguments)
 
     def _switch(self, choices: list[str]) -> None:

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from tests.cluster.eval_commands import command, evaluate, responses
+from tests.cluster.eval_commands import evaluate, responses
 from tests.cluster.held_eval import MADE
 from tests.cluster.training import LIMIT, ROOT
 from verl_trgrpo.cli.main import main
@@ -96,6 +96,5 @@ def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_p
     assert ": 0 new responses" in capsys.readouterr().out
     path = out / "test.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
-    result = subprocess.run(command(*words, f"url={server.url}"), capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert re.search(r"error: the rows need a search server, and http://\S+ does not work", result.stderr)
+    assert main(["eval", *map(str, words), f"url={server.url}"]) == 2
+    assert re.search(r"error: the rows need a search server, and http://\S+ does not work", capsys.readouterr().err)

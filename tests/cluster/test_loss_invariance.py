@@ -1,6 +1,6 @@
-"""Updates of the tiny model through veRL's worker and engine, in fp32: every algorithm, and one of them cut in many ways.
+"""Updates of the tiny model through veRL's worker and engine, in fp32: every algorithm, one of them cut in many ways, and NaN.
 
-A loss and its gradient do not depend on ranks, micro-batches or dynamic batches.
+A loss and its gradient do not depend on ranks, micro-batches or dynamic batches. A NaN does not reach the weights.
 """
 
 import math
@@ -54,6 +54,15 @@ SAME = {
     "LoRA": ("lora", Case(TR_GRPO, 4, LORA)),
 }
 
+# A reward that was NaN, at the place where it would reach the weights, and a sound update before and after it.
+STEP = (f"{ACTOR}.optim.lr=1e-3",)
+BROKEN = {
+    "sound": Case(TR_GRPO, 4, STEP),
+    "grpo, NaN": Case(("algorithm=grpo",), 4, STEP, broken=True),
+    "after NaN": Case(("algorithm=grpo",), 4, STEP),
+    "tr_grpo, NaN": Case(TR_GRPO, 4, STEP, broken=True),
+}
+
 # Two names for one thing.
 TWINS = {"grpo_sg": "tr_grpo", "dapo": "dapo_clip", "tr_dapo": "tr_dapo_clip"}
 # The words that veRL's v1 trainer can run.
@@ -69,10 +78,10 @@ def batch() -> dict[str, list[torch.Tensor]]:
 
 @pytest.fixture(scope="module")
 def references(batch) -> dict[str, Update]:
-    """On one rank: every algorithm, and dynamic batches there, too. LoRA's model is the last one."""
+    """On one rank: every algorithm, and dynamic batches there, too. Models with LoRA, and those that learn, are the last ones."""
     words = [f"algorithm={name}" for name in WORDS]
     algorithms = {word: Case((word,), ROWS // 2, rewards=REWARDS) for word in words}
-    cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES
+    cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES | BROKEN
     return dict(zip(cases, run_ranks(batch, list(cases.values()), 1), strict=True))
 
 
@@ -164,3 +173,25 @@ def test_every_algorithm_changes_the_update_and_its_other_name_does_not(referenc
     # The multipliers of Constrained GRPO are 0 in its first batch.
     assert name in ("grpo", "constrained_grpo") or gradient_distance(update, grpo) > 1e-3
     assert torch.equal(update.gradient, twin.gradient)
+
+
+@pytest.fixture(scope="module")
+def moved(references) -> dict[str, float]:
+    """The largest change of a weight in each of the updates around a NaN."""
+    before, found = dict(load(CHECKPOINT)[1].float().named_parameters()), {}
+    for name in BROKEN:
+        after = references[name].weights
+        found[name] = max((after[key] - before[key]).abs().max().item() for key in after)
+        before = after
+    return found
+
+
+def test_under_grpo_a_nan_skips_the_update_and_shows_in_the_gradients_norm(references, moved):
+    assert moved["sound"] > 0 and math.isfinite(references["sound"].metrics["grad_norm"])
+    assert moved["grpo, NaN"] == 0 and math.isnan(references["grpo, NaN"].metrics["grad_norm"])
+    assert moved["after NaN"] > 0 and math.isfinite(references["after NaN"].metrics["grad_norm"])
+
+
+def test_under_tr_grpo_a_nan_stops_the_run_with_a_reason(references, moved):
+    assert "not finite: a reward was NaN or infinite" in references["tr_grpo, NaN"].error
+    assert moved["tr_grpo, NaN"] == 0

@@ -1,4 +1,4 @@
-"""Programs from end to end that start no training, but take a minute or more: a study, the GPU check, and the doctor."""
+"""Programs from end to end that do not start veRL's trainer, but take a minute or so: studies, the GPU check, and the doctor."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.cli.main import main
 
 
-def test_the_study_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
+def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
     small = yaml.safe_load((FOLDER / "study.yaml").read_text())
     first = small["parts"][0] | {"fillers": [10], "right": [0.75], "rates": [0.004, 0.008], "arms": ["grpo", "tr_grpo"]}
     small |= {"parts": [first, first | {"arms": ["grpo", "grpo_scaled_lr"]}], "measured_batches": 4}
@@ -35,6 +35,24 @@ def test_the_study_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path,
         study.main()
 
 
+def test_a_study_of_the_single_file_trainer_runs(tmp_path):
+    """The real trainer, two arms, two steps."""
+    recipe, small = ROOT / "recipes/compare/kk_tiny.yaml", tmp_path / "kk.yaml"
+    text = recipe.read_text().replace("../minimal/train.py", str(recipe.parents[1] / "minimal" / "train.py"))
+    kept = [line for line in text.splitlines() if not line.startswith("  ") or "{arm:" not in line or ": {arm: grpo}" in line
+            or ": {arm: tr_grpo}" in line]  # fmt: skip
+    small.write_text("\n".join(kept))
+    words = [
+        "compare", str(small), "--out", str(tmp_path), "seeds=[3]", "settings.steps=2", "settings.test_every=2",
+        "settings.prompts=4", "settings.mini_prompts=2", "settings.samples=4", "settings.max_tokens=48",
+        "puzzles.test.3=16", "puzzles.test.2=2", "settings.train_probe=8",
+    ]  # fmt: skip
+    assert main(words) == 0
+    table = json.loads((tmp_path / "table.json").read_text())
+    assert {*table["runs"]} == {"grpo", "tr_grpo"}
+    assert {"final_accuracy", "gap", "grad_norm", "entropy", "response_length"} <= {*table["runs"]["grpo"]["3"]}
+
+
 def test_the_processor_agrees_with_itself_and_trains(capsys):
     [check] = load_scripts(ROOT / "benchmarks", "gpu_check")
     assert check.main(["--device", "cpu", "--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw", "--steps", "2"]) == 0
@@ -47,3 +65,4 @@ def test_the_doctor_finds_nothing_wrong_here(capsys):
     code = main(["doctor"])
     shown = capsys.readouterr().out
     assert code == 0 and "ok    vLLM can be imported" in shown, shown
+    assert "verl_trgrpo.verl_plugin.policy_loss" in shown

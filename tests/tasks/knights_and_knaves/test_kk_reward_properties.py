@@ -87,7 +87,6 @@ def test_a_person_named_by_a_number_is_not_a_list_mark(form):
     assert score(numbered, write_truth(names, roles)) == 3
 
 
-@settings(max_examples=300)
 @given(PUZZLES, st.data())
 def test_every_way_to_write_the_truth_is_right_and_every_flip_is_wrong(puzzle, data):
     names, roles = puzzle

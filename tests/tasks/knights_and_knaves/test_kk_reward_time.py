@@ -8,7 +8,7 @@ import pytest
 from tests.tasks.knights_and_knaves.kk_answer_cases import RIGHT_ANSWER, TRUTH
 from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 
-MEDIUM, LARGE = 100_000, 1_000_000  # characters
+MEDIUM, LARGE = 40_000, 400_000  # characters
 _LETTERS = random.Random(0).choices("abcdefghij <>/(),.|*'\n", k=5000)
 # What the search for tags sees, anywhere in a response.
 TAGS = {

@@ -39,6 +39,7 @@ class Case:
         rows: first row of the batch that takes part, and the one after the last.
         rewards: of each response, in groups of four; the advantages are what veRL's trainer computes of them with the
             configuration of `loss`, in place of the batch's.
+        broken: the first response has NaN for its advantages.
         mini_batches: updates of one pass over the batch.
     """
 
@@ -47,6 +48,7 @@ class Case:
     model: tuple[str, ...] = ()
     rows: tuple[int, int] = (0, ROWS)
     rewards: tuple[float, ...] = ()
+    broken: bool = False
     mini_batches: int = 1
 
 
@@ -56,15 +58,17 @@ class Update:
 
     Args:
         metrics: what veRL's trainer logs.
-        gradient: flat, over all ranks, before clipping; of the last update.
+        gradient: flat, over all ranks, before clipping; of the last update, and empty if the optimizer made no step.
         traffic: collective operations of one rank by name: calls, and bytes of the tensors given to them.
         weights: parameters after the update, by name.
+        error: why there was no update.
     """
 
     metrics: dict[str, float]
     gradient: torch.Tensor
     traffic: dict[str, tuple[int, int]]
     weights: dict[str, torch.Tensor]
+    error: str = ""
 
 
 class Traffic(TorchDispatchMode):
@@ -270,6 +274,9 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     if case.rewards:
         advantages = advantages_of(case.rewards, configuration(*case.model, *case.loss).algorithm)
         batch = {**batch, "advantages": advantages_in(batch, advantages), **grouped(case.rewards, 4)}
+    if case.broken:
+        first, *others = batch["advantages"]
+        batch = {**batch, "advantages": [torch.full_like(first, torch.nan), *others]}
     worker.set_loss_fn(loss_function(*case.model, *case.loss))
     first, end = case.rows
     share = (end - first) // worker.engine.get_data_parallel_size()
@@ -285,12 +292,15 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
         traffic.counting = True
 
     hook = worker.engine.optimizer.register_step_pre_hook(look)
+    metrics, error = {}, ""
     try:
         with traffic:
             output = worker.train_mini_batch(data)
+        metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
+    except ValueError as refused:
+        error = str(refused)
     finally:
         hook.remove()
-    metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
     parameters = worker.engine.module.named_parameters()
     weights = {name: getattr(p, "full_tensor", lambda p=p: p)().detach().clone() for name, p in parameters}
-    return Update(metrics, seen[-1], traffic.found, weights)
+    return Update(metrics, seen[-1] if seen else torch.empty(0), traffic.found, weights, error)
