@@ -20,11 +20,11 @@ from verl_trgrpo.evaluation.evaluate import EvalOptions, load_evaluable_rows
 from verl_trgrpo.evaluation.generation import Job, make_responses
 from verl_trgrpo.evaluation.response_store import Response, open_store
 from verl_trgrpo.runs.checks.data_files import default_reward
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD, data_files
+from verl_trgrpo.runs.checks.files import OWN_REWARDS, data_files
+from verl_trgrpo.runs.keys import REWARD, ROLLOUT
 from verl_trgrpo.tasks.registry import import_external_modules
 from verl_trgrpo.verl_plugin.prompts import default_agent_of, prompt_settings
 
-_ROLLOUT = "actor_rollout_ref.rollout"
 # Characters of a response that are shown, counted from its end.
 _SHOWN = 800
 
@@ -60,7 +60,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout
-    search: dict[Any, Any] = dict(OmegaConf.select(config, f"{_ROLLOUT}.custom.search") or {})
+    search: dict[Any, Any] = dict(OmegaConf.select(config, f"{ROLLOUT}.custom.search") or {})
     with tempfile.TemporaryDirectory() as directory:
         options = _RunOptions(
             config=config,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from verl_trgrpo.runs.keys import MANAGER_OPTIONS
+
 # Options of veRL's reward managers.
-MANAGER_OPTIONS = "reward.reward_kwargs"
 # Sections that veRL reads, and which its YAML files do not have: on the command line they take a plus.
 ADDED = (MANAGER_OPTIONS, "actor_rollout_ref.actor.policy_loss.rollout_correction")
 # Sections of old scripts: they are among veRL's defaults, but its trainer does not read them.

@@ -20,6 +20,7 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
+from verl_trgrpo.runs.keys import LOSS
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
@@ -46,10 +47,9 @@ _MAX_SHOWN = 5
 BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
 _OPTION_NAMES = {"model": BASE_MODEL, "train": TRAINING_DATA, "test": VALIDATION_DATA}
 _MODEL_PATH = "actor_rollout_ref.model.path"
-_LOSS = "actor_rollout_ref.actor.policy_loss"
 _LOSS_OPTIONS = ("placement", "prob_source", "normalize", "kl")
 _KEYS = (
-    f"{_LOSS}.loss_mode", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
+    f"{LOSS}.loss_mode", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
     "actor_rollout_ref.actor.loss_agg_mode", "actor_rollout_ref.actor.clip_ratio_low",
     "actor_rollout_ref.actor.clip_ratio_high", "actor_rollout_ref.actor.use_kl_loss",
     "actor_rollout_ref.actor.kl_loss_coef", "actor_rollout_ref.actor.entropy_coeff", "actor_rollout_ref.actor.optim.lr",
@@ -248,9 +248,9 @@ def _verl_settings(config: DictConfig) -> dict[str, Any]:
         files = selected(config, key) or []
         found[name] = ", ".join(map(short_path, [files] if isinstance(files, str) else files))
     keys = list(_KEYS)
-    if shaping := selected(config, f"{_LOSS}.shaping"):
+    if shaping := selected(config, f"{LOSS}.shaping"):
         constants = [f"shaping.{name}" for name in shaping if name != "_target_"]
-        keys[1:1] = [f"{_LOSS}.{name}" for name in (*constants, *_LOSS_OPTIONS)]
+        keys[1:1] = [f"{LOSS}.{name}" for name in (*constants, *_LOSS_OPTIONS)]
     for key in keys:
         value = selected(config, key)
         if value is not None and value != "":

@@ -8,8 +8,9 @@ from omegaconf import OmegaConf
 from tests.conftest import composed
 from tests.runs.validation import summary
 from verl_trgrpo.common.findings import InvalidInputError, Level
-from verl_trgrpo.runs.checks.structure import SHAPING, key_findings, section_findings
+from verl_trgrpo.runs.checks.structure import key_findings, section_findings
 from verl_trgrpo.runs.compose import compose
+from verl_trgrpo.runs.keys import SHAPING
 
 ACTOR = "actor_rollout_ref.actor"
 

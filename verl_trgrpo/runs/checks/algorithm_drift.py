@@ -10,17 +10,16 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, resolved, verl_defaults
+from verl_trgrpo.runs.keys import ACTOR, LOSS
 from verl_trgrpo.verl_plugin import WEIGHTED
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
-_ACTOR = "actor_rollout_ref.actor"
-_LOSS = f"{_ACTOR}.policy_loss"
 # Beginnings of keys that an algorithm's file sets and leaves open: a default of this project, not the algorithm's point.
 _OPEN = {
-    "tr_grpo": (f"{_LOSS}.placement", f"{_LOSS}.prob_source", f"{_LOSS}.kl"),
+    "tr_grpo": (f"{LOSS}.placement", f"{LOSS}.prob_source", f"{LOSS}.kl"),
     # Any shaping goes with them.
-    **dict.fromkeys(("aspo", "lopti", "nthr"), (f"{_LOSS}.shaping.",)),
+    **dict.fromkeys(("aspo", "lopti", "nthr"), (f"{LOSS}.shaping.",)),
     "gdpo": ("algorithm.gdpo_reward_",),
     "constrained_grpo": ("algorithm.constrained_grpo.",),
 }
@@ -40,7 +39,7 @@ def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
     findings = []
     for key, written in settings.items():
         value, meant = resolved(config, key), _meant(config, key, written)
-        same_loss = key == f"{_LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
+        same_loss = key == f"{LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
         if value == meant or same_loss or key.startswith(_OPEN.get(algorithm, ())):
             continue
         bases = [base for base in _BASES if base != algorithm and value is not None]
@@ -51,12 +50,12 @@ def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
                 f"{key}={as_plain_yaml(value)}: algorithm={algorithm} means {as_plain_yaml(meant)}; remove it, or {fix}"
             )
             findings.append(Finding.warning(key, message))
-    return findings if f"{_ACTOR}.clip_ratio_high" in settings else findings + _clip_findings(config)
+    return findings if f"{ACTOR}.clip_ratio_high" in settings else findings + _clip_findings(config)
 
 
 def _clip_findings(config: DictConfig) -> list[Finding]:
     """Warn about an upper clip above 1 for the losses that clip the ratio; others have bounds of another kind there."""
-    key, actor = f"{_ACTOR}.clip_ratio_high", config.actor_rollout_ref.actor
+    key, actor = f"{ACTOR}.clip_ratio_high", config.actor_rollout_ref.actor
     clip = actor.clip_ratio_high
     if clip is None or clip <= 1 or actor.policy_loss.loss_mode not in ("vanilla", "tr_grpo"):
         return []

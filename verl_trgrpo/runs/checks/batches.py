@@ -9,9 +9,7 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.checks.files import decoder_value, model_content
-
-ACTOR = "actor_rollout_ref.actor"
-ROLLOUT = "actor_rollout_ref.rollout"
+from verl_trgrpo.runs.keys import ACTOR, ROLLOUT
 
 
 def total_steps(config: DictConfig, rows: int | None) -> int | None:

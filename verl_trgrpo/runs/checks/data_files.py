@@ -10,23 +10,14 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
-from verl_trgrpo.runs.checks.files import (
-    DATA,
-    DATA_SET,
-    JUDGE,
-    OWN_REWARDS,
-    REWARD,
-    data_files,
-    local_data_files,
-    own_data_set,
-)
+from verl_trgrpo.runs.checks.files import DATA, DATA_SET, OWN_REWARDS, data_files, local_data_files, own_data_set
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
 from verl_trgrpo.verl_plugin.prompts import TOOLS, agent_loops, tool_schemas
 
-_AGENT = "actor_rollout_ref.rollout.agent"
-_MANAGER = f"{_AGENT}.agent_loop_manager_class"
+_MANAGER = f"{AGENT}.agent_loop_manager_class"
 # Data sources without a reward that are named one by one.
 _MAX_SOURCES = 5
 
@@ -65,8 +56,8 @@ def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Findi
     try:
         loops = agent_loops(config)
     except InvalidInputError as error:
-        return None, [Finding.error(f"{_AGENT}.agent_loop_config_path", str(error))]
-    key = f"{_AGENT}.default_agent_loop"
+        return None, [Finding.error(f"{AGENT}.agent_loop_config_path", str(error))]
+    key = f"{AGENT}.default_agent_loop"
     if (default := selected(config, key)) in loops:
         return loops, []
     hint = did_you_mean(str(default), sorted(loops))
@@ -126,7 +117,7 @@ def _file_findings(
 
 def _needs_truth(config: DictConfig) -> bool:
     """Return False where a reward model alone scores the responses, and veRL reads no ground truth."""
-    return bool(selected(config, f"{REWARD}.path")) or not selected(config, f"{JUDGE}.enable")
+    return bool(selected(config, f"{REWARD}.path")) or not selected(config, f"{REWARD_MODEL}.enable")
 
 
 def _source_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
@@ -161,7 +152,7 @@ def _no_reward(config: DictConfig, source: str) -> str:
     if function == OWN_REWARDS:
         default = default_reward(config)
         return "" if default or has_reward(source) else f"{unknown_source(source)}, or register one (docs/data.md)"
-    if function is None and not selected(config, f"{JUDGE}.enable") and not _verl_scores(source):
+    if function is None and not selected(config, f"{REWARD_MODEL}.enable") and not _verl_scores(source):
         fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
         return f"no reward for data source {source!r}: veRL has none; {fix}"
     return ""

@@ -13,23 +13,21 @@ from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import MANAGER, MODEL, REWARD, REWARD_MODEL
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
-MODEL = "actor_rollout_ref.model.path"
+MODEL_PATH = f"{MODEL}.path"
 CRITIC = "critic.model.path"
-TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
-REWARD = "reward.custom_reward_function"
+TOKENIZER = f"{MODEL}.tokenizer_path"
 # This package's rewards.
 OWN_REWARDS = "pkg://verl_trgrpo.tasks"
-MANAGER = "reward.reward_manager"
 # veRL's reward managers, extended.
 OWN_MANAGER = "pkg://verl_trgrpo.verl_plugin.reward_manager"
 RESUME_PATH = "trainer.resume_from_path"
 DATA_SET = "data.custom_cls.path"
 
 _CHECKPOINT_NAME = re.compile(r"global_step_[0-9]+")
-JUDGE = "reward.reward_model"
 # Keys that name a Python file, or a module behind pkg://.
 _PYTHON_FILES = (
     f"{REWARD}.path",
@@ -61,7 +59,7 @@ def missing_files(config: DictConfig, need_files: bool = True) -> list[Finding]:
                 message = f"{key}={path}: does not exist; build it (docs/data.md), or correct the path"
                 findings.append(Finding(level, key, message))
     fixes = {
-        MODEL: "set it to a model directory or a hub name",
+        MODEL_PATH: "set it to a model directory or a hub name",
         TOKENIZER: "correct it, or leave it out",
     }
     if needs_critic(config):
@@ -146,28 +144,28 @@ def model_findings(config: DictConfig) -> list[Finding]:
 
     Code of a directory is executed where ``model.trust_remote_code`` allows it, and not otherwise.
     """
-    name, trusted = str(selected(config, MODEL)), bool(selected(config, "actor_rollout_ref.model.trust_remote_code"))
+    name, trusted = str(selected(config, MODEL_PATH)), bool(selected(config, f"{MODEL}.trust_remote_code"))
     path = Path(name).expanduser()
     tokenizer = Path(str(selected(config, TOKENIZER) or name)).expanduser()
     findings = []
     if not path.is_dir() and not looks_local(name):
         findings.append(
-            Finding.not_checked(MODEL, f"{MODEL}={name}: is a name on a hub; nothing is downloaded to check it")
+            Finding.not_checked(MODEL_PATH, f"{MODEL_PATH}={name}: is on a hub; nothing is downloaded to check it")
         )
     critic = str(selected(config, CRITIC))
     if needs_critic(config) and not looks_local(critic) and not Path(critic).is_dir():
         message = f"{CRITIC}={critic}: is a name on a hub; the critic's settings were not checked by veRL's own classes"
         findings.append(Finding.not_checked(CRITIC, message))
-    errors = _code_errors(path, tokenizer, trusted, MODEL)
+    errors = _code_errors(path, tokenizer, trusted, MODEL_PATH)
     # Opening a model that brings code of its own would fail for the same reason.
     if not errors and path.is_dir() and not (path / "config.json").is_file():
-        errors = [f"{MODEL}={name}: has no config.json; give the directory of a whole model"]
+        errors = [f"{MODEL_PATH}={name}: has no config.json; give the directory of a whole model"]
     elif not errors and path.is_dir():
         errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, config, trusted)
-    findings += [Finding.error(MODEL, error) for error in errors]
-    judge = selected(config, f"{JUDGE}.model_path")
-    if judge and selected(config, f"{JUDGE}.enable"):
-        key, path = f"{JUDGE}.model_path", Path(str(judge)).expanduser()
+    findings += [Finding.error(MODEL_PATH, error) for error in errors]
+    judge = selected(config, f"{REWARD_MODEL}.model_path")
+    if judge and selected(config, f"{REWARD_MODEL}.enable"):
+        key, path = f"{REWARD_MODEL}.model_path", Path(str(judge)).expanduser()
         findings += [Finding.error(key, error) for error in _code_errors(path, path, trusted, key)]
     return findings
 
@@ -178,7 +176,7 @@ def context_length(config: DictConfig) -> int | None:
     return length if isinstance(length, int) else None
 
 
-def model_content(config: DictConfig, key: str = MODEL) -> dict[str, Any]:
+def model_content(config: DictConfig, key: str = MODEL_PATH) -> dict[str, Any]:
     """Return the content of the ``config.json`` of the local model under a key, {} where there is none."""
     return read_json(Path(str(selected(config, key))).expanduser() / "config.json")
 
@@ -213,7 +211,7 @@ def _config_errors(model: Path, trusted: bool) -> list[str]:
     try:
         AutoConfig.from_pretrained(str(model), local_files_only=True, trust_remote_code=trusted)
     except Exception as error:  # transformers raises many unrelated types
-        return [f"{MODEL}={model}: cannot be opened ({first_line(error)}); get the model again"]
+        return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []
 
 
@@ -227,17 +225,17 @@ def _tokenizer_errors(model: Path, tokenizer: Path, config: DictConfig, trusted:
         opened = AutoTokenizer.from_pretrained(str(tokenizer), local_files_only=True, trust_remote_code=trusted)
         highest = max(opened.get_vocab().values(), default=-1)
     except Exception as error:  # transformers raises many unrelated types
-        return [f"{MODEL}={tokenizer}: its tokenizer cannot be opened ({first_line(error)}); get the model again"]
+        return [f"{MODEL_PATH}={tokenizer}: its tokenizer cannot be opened ({first_line(error)}); get the model again"]
     errors = []
     if not opened.chat_template and not selected(config, "actor_rollout_ref.model.custom_chat_template"):
         errors.append(
-            f"{MODEL}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
+            f"{MODEL_PATH}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
     size = decoder_value(read_json(model / "config.json"), "vocab_size")
     if isinstance(size, int) and highest >= size:
         errors.append(
-            f"{MODEL}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
+            f"{MODEL_PATH}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
             "model's own tokenizer"
         )
     return errors

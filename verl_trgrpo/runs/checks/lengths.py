@@ -12,21 +12,14 @@ from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.rows import UnreadableError, is_chat
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.checks.batches import sequence_parallel
-from verl_trgrpo.runs.checks.files import (
-    DATA,
-    TRAINING,
-    context_length,
-    decoder_value,
-    model_content,
-    own_data_set,
-)
+from verl_trgrpo.runs.checks.files import DATA, TRAINING, context_length, decoder_value, model_content, own_data_set
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.compose import resolved
+from verl_trgrpo.runs.keys import ROLLOUT
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.tasks.search_qa.search_options import read_options
 from verl_trgrpo.verl_plugin.prompts import DRAFT_AGENT, SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 
-_ROLLOUT = "actor_rollout_ref.rollout"
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
@@ -54,7 +47,7 @@ def _longest(config: DictConfig) -> int:
 
 
 def _context_findings(config: DictConfig) -> list[Finding]:
-    data, key, response = config.data, f"{_ROLLOUT}.max_model_len", "data.max_response_length"
+    data, key, response = config.data, f"{ROLLOUT}.max_model_len", "data.max_response_length"
     longest, limit, context = _longest(config), config.actor_rollout_ref.rollout.max_model_len, context_length(config)
     findings = []
     if limit is not None and longest > limit:
@@ -84,7 +77,7 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
     if actor.use_dynamic_bsz:
         limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu))
     if rollout.log_prob_use_dynamic_bsz:
-        limits.append((f"{_ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
+        limits.append((f"{ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
     if ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
         limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
     parallel, longest = sequence_parallel(config), _longest(config)
@@ -123,7 +116,7 @@ def _logits_findings(config: DictConfig) -> list[Finding]:
 
 def _search_findings(config: DictConfig) -> list[Finding]:
     """Check the options of searches, and that a response holds what searches may put into it."""
-    key = f"{_ROLLOUT}.custom.search"
+    key = f"{ROLLOUT}.custom.search"
     settings = resolved(config, key)
     if settings is None:
         return []
@@ -144,7 +137,7 @@ def _search_findings(config: DictConfig) -> list[Finding]:
 
 def _draft_findings(config: DictConfig) -> list[Finding]:
     """Check the options of drafts, and that a prompt has room for one."""
-    key, data = f"{_ROLLOUT}.custom.igrpo", config.data
+    key, data = f"{ROLLOUT}.custom.igrpo", config.data
     settings = resolved(config, key)
     if settings is None:
         return []

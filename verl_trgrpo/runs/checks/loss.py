@@ -12,10 +12,9 @@ from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
-from verl_trgrpo.runs.checks.batches import ACTOR
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS
 
-_LOSS = f"{ACTOR}.policy_loss"
 # Points between 0 and 1 at which weights are compared with the clip.
 _GRID = 1001
 
@@ -99,9 +98,9 @@ def _silenced_findings(loss: Any, clip: Any) -> list[Finding]:
         if silenced.any():
             inside = probabilities[silenced]
             message = (
-                f"{_LOSS}.placement=inside: with the clip [{1 - clip.low:g}, {1 + clip.high:g}], tokens with probability "
+                f"{LOSS}.placement=inside: with the clip [{1 - clip.low:g}, {1 + clip.high:g}], tokens with probability "
                 f"{inside.min():.3f} to {inside.max():.3f} and A {sign} 0 get no gradient; use placement=outside, or watch "
                 "actor/tr_zero_grad_frac"
             )
-            findings.append(Finding.warning(f"{_LOSS}.placement", message))
+            findings.append(Finding.warning(f"{LOSS}.placement", message))
     return findings

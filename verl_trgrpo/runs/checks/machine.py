@@ -13,13 +13,12 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.runs.checks.batches import ROLLOUT
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
+from verl_trgrpo.runs.keys import GPUS, ROLLOUT
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 
 _SEARCH = f"{ROLLOUT}.custom.search"
-_GPUS = "trainer.n_gpus_per_node"
 # Packages of the rollout engines.
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 # Packages of the trackers that veRL imports only when training starts.
@@ -50,8 +49,8 @@ def machine_findings(config: DictConfig, agents: Collection[str], trains: bool) 
     level = Level.ERROR if trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(config)]
     if (cluster := _cluster(config)) and not trains:
-        message = f"{_GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs when training starts"
-        findings.append(Finding.not_checked(_GPUS, message))
+        message = f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs when training starts"
+        findings.append(Finding.not_checked(GPUS, message))
     elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
         findings += _gpu_findings(config, cluster, level)
     if SEARCH_AGENT in agents:
@@ -96,14 +95,14 @@ def _gpu_findings(config: DictConfig, cluster: tuple[str, str] | None, level: Le
     try:
         found = _gpus_of_cluster(cluster[1]) if cluster else accelerator_count()
     except RuntimeError as error:
-        return [Finding(level, _GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
+        return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
     if found >= asked:
         return []
     message = (
-        f"{_GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {asked} GPUs, {place} has {found}; "
+        f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {asked} GPUs, {place} has {found}; "
         "lower it, or train where they are"
     )
-    return [Finding(level, _GPUS, message)]
+    return [Finding(level, GPUS, message)]
 
 
 def _gpus_of_cluster(address: str) -> int:

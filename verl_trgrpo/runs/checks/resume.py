@@ -15,11 +15,11 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
-from verl_trgrpo.runs.checks.files import CRITIC, MODEL, RESUME_PATH, decoder_value, model_content, needs_critic
+from verl_trgrpo.runs.checks.files import CRITIC, MODEL_PATH, RESUME_PATH, decoder_value, model_content, needs_critic
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import GPUS
 from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
-_GPUS = "trainer.n_gpus_per_node"
 # Kinds of content, and the names of their shards.
 _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
 _LOST = {"optimizer": "the optimizer starts anew", "extra": "the learning-rate schedule and random state start over"}
@@ -173,10 +173,10 @@ def _sharded_findings(directory: Path, section: str, config: DictConfig) -> list
     if sizes["model"] and "model" not in held:
         there = min(sizes["model"])
         message = (
-            f"{_GPUS}={config.trainer.n_gpus_per_node}: times trainer.nnodes={config.trainer.nnodes} makes {ranks} ranks, "
+            f"{GPUS}={config.trainer.n_gpus_per_node}: times trainer.nnodes={config.trainer.nnodes} makes {ranks} ranks, "
             f"{directory} was saved by {there}, and veRL does not reshard; use {there}, or {_weights_fix(directory, section)}"
         )
-        return [Finding.error(_GPUS, message)]
+        return [Finding.error(GPUS, message)]
     lead = f"{load_key}={_listed(loaded)}"
     if "model" not in loaded or "model" not in held:
         reason = f"{lead}: {directory} holds no shards of model" if "model" not in held else f"{lead}: lacks model"
@@ -196,7 +196,7 @@ def _sharded_findings(directory: Path, section: str, config: DictConfig) -> list
 
 def _other_model_findings(directory: Path, section: str, config: DictConfig) -> list[Finding]:
     """Check that the weights of a checkpoint have the shapes of the run's model, with its LoRA adapter."""
-    key = CRITIC if section == "critic" else MODEL
+    key = CRITIC if section == "critic" else MODEL_PATH
     saved, own = read_json(directory / "huggingface" / "config.json"), model_content(config, key)
     pairs = {name: (decoder_value(saved, name), decoder_value(own, name)) for name in _SHAPES}
     if differing := [name for name, pair in pairs.items() if None not in pair and pair[0] != pair[1]]:

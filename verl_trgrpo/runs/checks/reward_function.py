@@ -15,9 +15,10 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import did_you_mean
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, REWARD
+from verl_trgrpo.runs.checks.files import OWN_REWARDS
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.environment import training_environment
+from verl_trgrpo.runs.keys import REWARD
 from verl_trgrpo.runs.moved_keys import place_of
 from verl_trgrpo.tasks.registry import known_options
 

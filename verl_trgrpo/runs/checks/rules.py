@@ -11,34 +11,32 @@ from typing import Any
 from verl_trgrpo.common.answer_form import CUT_OFF
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT, sequence_parallel
-from verl_trgrpo.runs.checks.files import (
-    DATA,
-    MANAGER,
-    OWN_MANAGER,
-    OWN_REWARDS,
-    REWARD,
-    has_own_manager,
-    needs_critic,
-)
+from verl_trgrpo.runs.checks.batches import sequence_parallel
+from verl_trgrpo.runs.checks.files import DATA, OWN_MANAGER, OWN_REWARDS, has_own_manager, needs_critic
 from verl_trgrpo.runs.checks.run_data import RunData
+from verl_trgrpo.runs.keys import (
+    ACTOR,
+    AGENT,
+    CORRECTION,
+    LOSS,
+    MANAGER,
+    MANAGER_OPTIONS,
+    MODEL,
+    OVERLONG,
+    REWARD,
+    ROLLOUT,
+)
 from verl_trgrpo.tasks.registry import Score
 from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN
 
-_LOSS = f"{ACTOR}.policy_loss"
-_MODEL = "actor_rollout_ref.model"
 _SAMPLER = "trainer.v1.sampler.custom_sampler.path"
 _SAMPLER_OPTIONS = "trainer.v1.sampler.sampler_kwargs"
 _VALIDATION = f"{ROLLOUT}.val_kwargs"
-_AGENT = f"{ROLLOUT}.agent"
-_CORRECTION = "algorithm.rollout_correction"
-_BYPASS = f"{_CORRECTION}.bypass_mode"
+_BYPASS = f"{CORRECTION}.bypass_mode"
 _LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
-_REWARD_OPTIONS = "reward.reward_kwargs"
 # Estimators that read the parts of the reward, and those that remember batches.
 READ_PARTS = ("tr_gdpo", "constrained_grpo")
 REMEMBER = ("ha_dw", "constrained_grpo")
-_OVERLONG = f"{_REWARD_OPTIONS}.overlong_buffer_cfg"
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
@@ -101,13 +99,13 @@ def _never(values: RunData) -> bool:
 
 def _corrected_in_loss(values: RunData) -> bool:
     """Return True for the loss that corrects by itself; it reads ``policy_loss.rollout_correction``."""
-    return values[f"{_LOSS}.loss_mode"] == "bypass_mode"
+    return values[f"{LOSS}.loss_mode"] == "bypass_mode"
 
 
 def _correction_rule(name: str) -> Rule:
     """Return the rule of one kind of rollout correction, which the trainer computes from two sets of log-probabilities."""
     return Rule(
-        f"{_CORRECTION}.{name}",
+        f"{CORRECTION}.{name}",
         lambda v: v[_LOG_PROBS] and not v[_BYPASS],
         f"has no effect with {{{_BYPASS}}} and {{{_LOG_PROBS}}}, responses are not corrected; set them to false and true",
         level=Level.WARNING,
@@ -125,7 +123,7 @@ def _updates_at_once(values: RunData) -> bool:
 
 
 def _overlong(values: RunData) -> bool:
-    return bool(values[f"{_OVERLONG}.enable"])
+    return bool(values[f"{OVERLONG}.enable"])
 
 
 def _may_call_tools(values: RunData) -> bool:
@@ -157,17 +155,17 @@ RULES = (
         level=Level.WARNING,
     ),
     Rule(
-        f"{_LOSS}.kl",
+        f"{LOSS}.kl",
         lambda v: v[f"{ACTOR}.use_kl_loss"],
         f"has no effect with {{{ACTOR}.use_kl_loss}}; set it to plain",
-        asked=lambda v: v[f"{_LOSS}.kl"] not in (None, "plain"),
+        asked=lambda v: v[f"{LOSS}.kl"] not in (None, "plain"),
         level=Level.WARNING,
     ),
     Rule(
-        f"{_LOSS}.kl",
+        f"{LOSS}.kl",
         lambda v: not v[f"{ACTOR}.use_kl_loss"],
         "pushes the policy away from the reference where w > 1; use plain or scaled unless you study this form",
-        asked=lambda v: v[f"{_LOSS}.kl"] == "literal",
+        asked=lambda v: v[f"{LOSS}.kl"] == "literal",
         level=Level.WARNING,
     ),
     *(
@@ -181,18 +179,18 @@ RULES = (
         for name, (column, other) in _NOT_ON_V1.items()
     ),
     Rule(
-        f"{_LOSS}.loss_mode",
+        f"{LOSS}.loss_mode",
         _updates_at_once,
         f"veRL adds up the means of micro-batches, so the gradient grows with their number; set {ACTOR}.use_dynamic_bsz=false "
         f"and {ACTOR}.ppo_micro_batch_size_per_gpu to a GPU's share of ppo_mini_batch_size times rollout.n",
-        asked=lambda v: v[f"{_LOSS}.loss_mode"] == "geo_mean",
+        asked=lambda v: v[f"{LOSS}.loss_mode"] == "geo_mean",
         level=Level.WARNING,
     ),
     Rule(
-        f"{_LOSS}.loss_mode",
-        lambda v: v[f"{_LOSS}.dro_beta"],
+        f"{LOSS}.loss_mode",
+        lambda v: v[f"{LOSS}.dro_beta"],
         "has no penalty without policy_loss.dro_beta; set that to a number above 0, such as 1.0",
-        asked=lambda v: v[f"{_LOSS}.loss_mode"] in ("dro", "tr_dro"),
+        asked=lambda v: v[f"{LOSS}.loss_mode"] in ("dro", "tr_dro"),
     ),
     Rule(
         f"{ROLLOUT}.n",
@@ -208,8 +206,8 @@ RULES = (
     ),
     Rule(
         f"{ACTOR}.ulysses_sequence_parallel_size",
-        lambda v: v[f"{_MODEL}.override_config.attn_implementation"] in (None, "flash_attention_2"),
-        f"{{{_MODEL}.override_config.attn_implementation}} does not split sequences, so the loss would silently be wrong; use "
+        lambda v: v[f"{MODEL}.override_config.attn_implementation"] in (None, "flash_attention_2"),
+        f"{{{MODEL}.override_config.attn_implementation}} does not split sequences, so the loss would silently be wrong; use "
         "flash_attention_2, or a size of 1",
         asked=lambda v: sequence_parallel(v.config) > 1,
     ),
@@ -231,22 +229,22 @@ RULES = (
     _correction_rule("rollout_is"),
     _correction_rule("rollout_rs"),
     Rule(
-        f"{_CORRECTION}.rollout_is",
-        lambda v: v[f"{_CORRECTION}.rollout_is_threshold"] is not None,
-        f"has no effect with {{{_CORRECTION}.rollout_is_threshold}}; set that to 2.0, or another bound of the weights",
+        f"{CORRECTION}.rollout_is",
+        lambda v: v[f"{CORRECTION}.rollout_is_threshold"] is not None,
+        f"has no effect with {{{CORRECTION}.rollout_is_threshold}}; set that to 2.0, or another bound of the weights",
         level=Level.WARNING,
     ),
     Rule(
-        f"{_CORRECTION}.rollout_rs",
-        lambda v: v[f"{_CORRECTION}.rollout_rs_threshold"] is not None or v[_BYPASS] or not v[_LOG_PROBS],
-        f"{{{_CORRECTION}.rollout_rs_threshold}} ends the run at its first step; set that",
+        f"{CORRECTION}.rollout_rs",
+        lambda v: v[f"{CORRECTION}.rollout_rs_threshold"] is not None or v[_BYPASS] or not v[_LOG_PROBS],
+        f"{{{CORRECTION}.rollout_rs_threshold}} ends the run at its first step; set that",
     ),
     Rule(
-        f"{_CORRECTION}.loss_type",
+        f"{CORRECTION}.loss_type",
         _corrected_in_loss,
-        f"veRL's v1 trainer does not read it, the loss stays {{{_LOSS}.loss_mode}}; set {_LOSS}.loss_mode=bypass_mode and "
-        f"{_LOSS}.rollout_correction.loss_type (on the command line with a plus)",
-        asked=lambda v: v[f"{_CORRECTION}.loss_type"] not in (None, "ppo_clip"),
+        f"veRL's v1 trainer does not read it, the loss stays {{{LOSS}.loss_mode}}; set {LOSS}.loss_mode=bypass_mode and "
+        f"{LOSS}.rollout_correction.loss_type (on the command line with a plus)",
+        asked=lambda v: v[f"{CORRECTION}.loss_type"] not in (None, "ppo_clip"),
         level=Level.WARNING,
         v1=True,
     ),
@@ -324,41 +322,41 @@ RULES = (
     Rule(
         f"{ROLLOUT}.multi_turn.enable",
         _may_call_tools,
-        f"has no effect with {{{_AGENT}.default_agent_loop}} and no row that names another, responses have one turn; set that to "
+        f"has no effect with {{{AGENT}.default_agent_loop}} and no row that names another, responses have one turn; set that to "
         "tool_agent",
         level=Level.WARNING,
         v1=True,
     ),
     Rule(
-        f"{_OVERLONG}.enable",
+        f"{OVERLONG}.enable",
         lambda v: v[f"{MANAGER}.name"] == "dapo",
         f"has no effect with {{{MANAGER}.name}}; set that to dapo",
         level=Level.WARNING,
     ),
     Rule(
-        f"{_OVERLONG}.enable",
-        lambda v: v[f"{MANAGER}.name"] != "dapo" or v[f"{_REWARD_OPTIONS}.max_resp_len"] is not None,
-        f"needs {_REWARD_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that (on the command line with a "
+        f"{OVERLONG}.enable",
+        lambda v: v[f"{MANAGER}.name"] != "dapo" or v[f"{MANAGER_OPTIONS}.max_resp_len"] is not None,
+        f"needs {MANAGER_OPTIONS}.max_resp_len, and veRL's reward workers fail without it; set that (on the command line with a "
         "plus) to {data.max_response_length}",
     ),
     Rule(
-        f"{_OVERLONG}.len",
-        lambda v: 0 < (v[f"{_OVERLONG}.len"] or 0) <= (v[f"{_REWARD_OPTIONS}.max_resp_len"] or float("inf")),
-        f"must be at least 1 and at most {{{_REWARD_OPTIONS}.max_resp_len}}, or veRL's reward workers fail; correct it",
+        f"{OVERLONG}.len",
+        lambda v: 0 < (v[f"{OVERLONG}.len"] or 0) <= (v[f"{MANAGER_OPTIONS}.max_resp_len"] or float("inf")),
+        f"must be at least 1 and at most {{{MANAGER_OPTIONS}.max_resp_len}}, or veRL's reward workers fail; correct it",
         asked=lambda v: _overlong(v) and v[f"{MANAGER}.name"] == "dapo",
     ),
     Rule(
-        f"{_REWARD_OPTIONS}.max_resp_len",
-        lambda v: (v[f"{_REWARD_OPTIONS}.max_resp_len"] or 0) - (v[f"{_OVERLONG}.len"] or 0) < v["data.max_response_length"],
-        f"less {{{_OVERLONG}.len}} is not below {{data.max_response_length}}, so no response is ever penalized; set it to that",
+        f"{MANAGER_OPTIONS}.max_resp_len",
+        lambda v: (v[f"{MANAGER_OPTIONS}.max_resp_len"] or 0) - (v[f"{OVERLONG}.len"] or 0) < v["data.max_response_length"],
+        f"less {{{OVERLONG}.len}} is not below {{data.max_response_length}}, so no response is ever penalized; set it to that",
         asked=_overlong,
         level=Level.WARNING,
     ),
     Rule(
-        f"{_OVERLONG}.enable",
-        lambda v: v[f"{_OVERLONG}.log"] and "overlong_reward" in (v["algorithm.gdpo_reward_keys"] or ()),
+        f"{OVERLONG}.enable",
+        lambda v: v[f"{OVERLONG}.log"] and "overlong_reward" in (v["algorithm.gdpo_reward_keys"] or ()),
         f"has no effect with {{algorithm.adv_estimator}}, which adds up {{algorithm.gdpo_reward_keys}} alone; add "
-        f"overlong_reward to them and set {_OVERLONG}.log=true",
+        f"overlong_reward to them and set {OVERLONG}.log=true",
         asked=lambda v: _overlong(v) and v[f"{MANAGER}.name"] == "dapo" and _estimator_is("tr_gdpo", v),
     ),
     Rule(

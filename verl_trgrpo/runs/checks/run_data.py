@@ -11,7 +11,15 @@ from omegaconf import DictConfig
 
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
-from verl_trgrpo.runs.checks.files import DATA, MODEL, TOKENIZER, TRAINING, data_files, local_data_files, own_data_set
+from verl_trgrpo.runs.checks.files import (
+    DATA,
+    MODEL_PATH,
+    TOKENIZER,
+    TRAINING,
+    data_files,
+    local_data_files,
+    own_data_set,
+)
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.verl_plugin.prompts import RolloutPrompts, default_agent_of
 
@@ -78,7 +86,7 @@ class RunData:
     @cached_property
     def prompts(self) -> RolloutPrompts | str:
         """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
-        tokenizer = Path(str(selected(self.config, TOKENIZER) or selected(self.config, MODEL))).expanduser()
+        tokenizer = Path(str(selected(self.config, TOKENIZER) or selected(self.config, MODEL_PATH))).expanduser()
         if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
             return "that needs data and a tokenizer on this machine"
         if own := own_data_set(self.config):

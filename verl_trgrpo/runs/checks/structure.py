@@ -16,10 +16,10 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, nearest, nearest_key
 from verl_trgrpo.runs.compose import ComposedRun, flat, selected
-from verl_trgrpo.runs.moved_keys import MANAGER_OPTIONS, OLD_SECTIONS, place_of
+from verl_trgrpo.runs.keys import MANAGER_OPTIONS, SHAPING
+from verl_trgrpo.runs.moved_keys import OLD_SECTIONS, place_of
 
 # The shaping itself checks the names of its parameters.
-SHAPING = "actor_rollout_ref.actor.policy_loss.shaping"
 # A section that takes any key, with those that this package reads.
 _CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search", "igrpo")
 

@@ -9,22 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.runs.checks.batches import ACTOR, ROLLOUT
-from verl_trgrpo.runs.checks.files import MANAGER, REWARD, needs_critic
+from verl_trgrpo.runs.checks.files import needs_critic
 from verl_trgrpo.runs.checks.run_data import RunData
 from verl_trgrpo.runs.checks.switched_off import Switch, only_with
 from verl_trgrpo.runs.compose import loggers_of
+from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, MANAGER, MODEL, OVERLONG, REF, REWARD, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
 from verl_trgrpo.verl_plugin.prompts import DRAFT_AGENT
 
-_MODEL = "actor_rollout_ref.model"
-_REF = "actor_rollout_ref.ref"
-_LOSS = f"{ACTOR}.policy_loss"
 _OPTIM = f"{ACTOR}.optim"
-_CORRECTION = "algorithm.rollout_correction"
 _FSDP = ("fsdp", "fsdp2")
-_REWARD_MODEL = "reward.reward_model"
-_OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 _PROFILER_STEPS = "global_profiler.steps"
 # Estimators that take no standard deviation, or always the same one, and those that do not discount.
 _WITHOUT_STD = (
@@ -44,8 +38,8 @@ _TABLES = ("wandb", "swanlab", "mlflow", "trackio", "clearml", "tensorboard", "v
 
 
 def _has_lora(values: RunData) -> bool:
-    ranks = (values[f"{_MODEL}.lora_rank"], values[f"{_MODEL}.lora.rank"])
-    return any(rank and rank > 0 for rank in ranks) or values[f"{_MODEL}.lora_adapter_path"] is not None
+    ranks = (values[f"{MODEL}.lora_rank"], values[f"{MODEL}.lora.rank"])
+    return any(rank and rank > 0 for rank in ranks) or values[f"{MODEL}.lora_adapter_path"] is not None
 
 
 def _has_reference(values: RunData) -> bool:
@@ -77,7 +71,7 @@ SWITCHES = (
     ),
     only_with(f"{ACTOR}.use_kl_loss", f"{ACTOR}.kl_loss_coef", f"{ACTOR}.kl_loss_type", off=(0,)),
     Switch(
-        (f"{_REF}.*",),
+        (f"{REF}.*",),
         _has_reference,
         f"has no effect, the run has no reference model with {{{ACTOR}.use_kl_loss}} and {{algorithm.use_kl_in_reward}}; "
         "remove it, or set one of them to true",
@@ -114,14 +108,14 @@ SWITCHES = (
         "has no effect with {algorithm.adv_estimator}; remove it",
     ),
     Switch(
-        (f"{_CORRECTION}.rollout_is_*",),
-        lambda v: v[f"{_CORRECTION}.rollout_is"],
-        f"has no effect with {{{_CORRECTION}.rollout_is}}; remove it, or set that to token or sequence",
+        (f"{CORRECTION}.rollout_is_*",),
+        lambda v: v[f"{CORRECTION}.rollout_is"],
+        f"has no effect with {{{CORRECTION}.rollout_is}}; remove it, or set that to token or sequence",
     ),
     Switch(
-        (f"{_CORRECTION}.rollout_rs_threshold",),
-        lambda v: v[f"{_CORRECTION}.rollout_rs"],
-        f"has no effect with {{{_CORRECTION}.rollout_rs}}; remove it, or set that",
+        (f"{CORRECTION}.rollout_rs_threshold",),
+        lambda v: v[f"{CORRECTION}.rollout_rs"],
+        f"has no effect with {{{CORRECTION}.rollout_rs}}; remove it, or set that",
     ),
     Switch(
         (f"{ACTOR}.clip_ratio",),
@@ -130,20 +124,20 @@ SWITCHES = (
     ),
     Switch(
         (f"{ACTOR}.clip_ratio_low", f"{ACTOR}.clip_ratio_high"),
-        lambda v: v[f"{_LOSS}.loss_mode"] not in _WITHOUT_CLIP,
-        f"has no effect with {{{_LOSS}.loss_mode}}, which does not clip; remove it",
+        lambda v: v[f"{LOSS}.loss_mode"] not in _WITHOUT_CLIP,
+        f"has no effect with {{{LOSS}.loss_mode}}, which does not clip; remove it",
     ),
     Switch(
         (f"{ACTOR}.clip_ratio_c",),
-        lambda v: v[f"{_LOSS}.loss_mode"] not in _WITHOUT_DUAL_CLIP,
-        f"has no effect with {{{_LOSS}.loss_mode}}, which has no dual clip; remove it",
+        lambda v: v[f"{LOSS}.loss_mode"] not in _WITHOUT_DUAL_CLIP,
+        f"has no effect with {{{LOSS}.loss_mode}}, which has no dual clip; remove it",
     ),
-    only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.rollout_correction.*", value="bypass_mode"),
+    only_with(f"{LOSS}.loss_mode", f"{LOSS}.rollout_correction.*", value="bypass_mode"),
     only_with(f"{ACTOR}.loss_agg_mode", f"{ACTOR}.loss_scale_factor", value="seq-mean-token-sum-norm"),
-    only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.clip_cov_*", value="clip_cov"),
-    only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.kl_cov_ratio", f"{_LOSS}.ppo_kl_coef", value="kl_cov"),
-    only_with(f"{_LOSS}.loss_mode", f"{_LOSS}.dro_beta", value="dro"),
-    only_with(f"{_LOSS}.loss_mode", f"{ACTOR}.tau_pos", f"{ACTOR}.tau_neg", value="sapo"),
+    only_with(f"{LOSS}.loss_mode", f"{LOSS}.clip_cov_*", value="clip_cov"),
+    only_with(f"{LOSS}.loss_mode", f"{LOSS}.kl_cov_ratio", f"{LOSS}.ppo_kl_coef", value="kl_cov"),
+    only_with(f"{LOSS}.loss_mode", f"{LOSS}.dro_beta", value="dro"),
+    only_with(f"{LOSS}.loss_mode", f"{ACTOR}.tau_pos", f"{ACTOR}.tau_neg", value="sapo"),
     Switch(
         (f"{ACTOR}.ppo_micro_batch_size_per_gpu", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
         lambda v: not v[f"{ACTOR}.use_dynamic_bsz"],
@@ -179,7 +173,7 @@ SWITCHES = (
     only_with(f"{ACTOR}.strategy", f"{ACTOR}.fsdp_config.forward_prefetch", value="fsdp"),
     only_with(f"{ACTOR}.fsdp_config.full_determinism", f"{ACTOR}.fsdp_config.seed"),
     Switch(
-        (f"{ACTOR}.fsdp_config.dtype", f"{_REF}.fsdp_config.dtype"),
+        (f"{ACTOR}.fsdp_config.dtype", f"{REF}.fsdp_config.dtype"),
         lambda v: False,
         "has no effect, the engine casts to fsdp_config.mixed_precision.param_dtype; set that (on the command line with a plus)",
     ),
@@ -196,13 +190,13 @@ SWITCHES = (
     ),
     Switch(
         (f"{ACTOR}.use_remove_padding",),
-        lambda v: v[f"{_MODEL}.use_remove_padding"] == v[f"{ACTOR}.use_remove_padding"],
-        f"has no effect, {{{_MODEL}.use_remove_padding}} replaces it; set that",
+        lambda v: v[f"{MODEL}.use_remove_padding"] == v[f"{ACTOR}.use_remove_padding"],
+        f"has no effect, {{{MODEL}.use_remove_padding}} replaces it; set that",
     ),
     Switch(
         (f"{ACTOR}.use_fused_kernels",),
-        lambda v: v[f"{_MODEL}.use_fused_kernels"] == v[f"{ACTOR}.use_fused_kernels"],
-        f"has no effect, {{{_MODEL}.use_fused_kernels}} replaces it; set that",
+        lambda v: v[f"{MODEL}.use_fused_kernels"] == v[f"{ACTOR}.use_fused_kernels"],
+        f"has no effect, {{{MODEL}.use_fused_kernels}} replaces it; set that",
     ),
     Switch(
         (f"{ACTOR}.entropy_from_logits_chunk_size", f"{ACTOR}.fsdp_config.entropy_from_logits_chunk_size"),
@@ -222,8 +216,8 @@ SWITCHES = (
     ),
     Switch(
         (f"{ACTOR}.pad_to_length", f"{ACTOR}.fsdp_config.pad_to_length"),
-        lambda v: v[f"{_MODEL}.use_remove_padding"],
-        f"has no effect with {{{_MODEL}.use_remove_padding}}; remove it, or set that to true",
+        lambda v: v[f"{MODEL}.use_remove_padding"],
+        f"has no effect with {{{MODEL}.use_remove_padding}}; remove it, or set that to true",
         off=(False,),
     ),
     only_with(f"{ACTOR}.shuffle", f"{ACTOR}.data_loader_seed"),
@@ -234,13 +228,13 @@ SWITCHES = (
     ),
     Switch(
         (f"{ROLLOUT}.layered_summon",
-         *(f"{_MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules", "lora.*"))),
+         *(f"{MODEL}.{name}" for name in ("lora_alpha", "target_modules", "exclude_modules", "lora.*"))),
         _has_lora,
-        f"has no effect with {{{_MODEL}.lora_rank}}; remove it, or set that to the rank of a LoRA adapter",
+        f"has no effect with {{{MODEL}.lora_rank}}; remove it, or set that to the rank of a LoRA adapter",
     ),
-    only_with(f"{_MODEL}.use_fused_kernels", f"{_MODEL}.fused_kernel_options.*"),
-    only_with(f"{_MODEL}.tiled_mlp.enabled", f"{_MODEL}.tiled_mlp.*"),
-    only_with(f"{_MODEL}.mtp.enable", f"{_MODEL}.mtp.*"),
+    only_with(f"{MODEL}.use_fused_kernels", f"{MODEL}.fused_kernel_options.*"),
+    only_with(f"{MODEL}.tiled_mlp.enabled", f"{MODEL}.tiled_mlp.*"),
+    only_with(f"{MODEL}.mtp.enable", f"{MODEL}.mtp.*"),
     Switch(
         (f"{ACTOR}.fsdp_config.turbo_config.*",),
         lambda v: v[f"{ACTOR}.strategy"] == "fsdp_turbo",
@@ -296,11 +290,11 @@ SWITCHES = (
         f"has no effect with {{{ROLLOUT}.trace.backend}}; remove it, or set that",
         without=(f"{ROLLOUT}.trace.backend",),
     ),
-    only_with(f"{_REWARD_MODEL}.enable", f"{_REWARD_MODEL}.*"),
+    only_with(f"{REWARD_MODEL}.enable", f"{REWARD_MODEL}.*"),
     Switch(
-        (f"{_REWARD_MODEL}.n_gpus_per_node", f"{_REWARD_MODEL}.nnodes"),
-        lambda v: v[f"{_REWARD_MODEL}.enable_resource_pool"] or not v[f"{_REWARD_MODEL}.enable"],
-        f"has no effect with {{{_REWARD_MODEL}.enable_resource_pool}}, it shares the GPUs of the policy; set that to true",
+        (f"{REWARD_MODEL}.n_gpus_per_node", f"{REWARD_MODEL}.nnodes"),
+        lambda v: v[f"{REWARD_MODEL}.enable_resource_pool"] or not v[f"{REWARD_MODEL}.enable"],
+        f"has no effect with {{{REWARD_MODEL}.enable_resource_pool}}, it shares the GPUs of the policy; set that to true",
     ),
     Switch(
         ("reward.sandbox_fusion.*",),
@@ -324,7 +318,7 @@ SWITCHES = (
         lambda v: False,
         f"has no effect, veRL takes the class that {{{MANAGER}.name}} names; set that",
     ),
-    only_with(f"{_OVERLONG}.enable", f"{_OVERLONG}.*", "reward.reward_kwargs.max_resp_len"),
+    only_with(f"{OVERLONG}.enable", f"{OVERLONG}.*", "reward.reward_kwargs.max_resp_len"),
     Switch(
         ("data.custom_cls.name",),
         lambda v: v["data.custom_cls.path"],

@@ -17,12 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
-from verl_trgrpo.runs.checks.files import MANAGER, has_own_manager
-from verl_trgrpo.runs.checks.structure import SHAPING, is_section, node_of, target_of
+from verl_trgrpo.runs.checks.files import has_own_manager
+from verl_trgrpo.runs.checks.structure import is_section, node_of, target_of
 from verl_trgrpo.runs.compose import selected
-
-_ACTOR = "actor_rollout_ref.actor"
-_ROLLOUT = "actor_rollout_ref.rollout"
+from verl_trgrpo.runs.keys import ACTOR, MANAGER, ROLLOUT, SHAPING
 
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | Annotated[list[_Text], MinLen(1)]
@@ -45,22 +43,22 @@ _TYPES: dict[str, Any] = {
     "data.train_batch_size": _Count,
     "data.max_prompt_length": _Count,
     "data.max_response_length": _Count,
-    f"{_ACTOR}.ppo_mini_batch_size": _Count,
-    f"{_ACTOR}.ppo_epochs": _Count,
-    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": _CountOrNull,
-    f"{_ACTOR}.ppo_max_token_len_per_gpu": _Count,
-    f"{_ACTOR}.ulysses_sequence_parallel_size": _Count,
-    f"{_ACTOR}.fsdp_config.ulysses_sequence_parallel_size": _Count,
+    f"{ACTOR}.ppo_mini_batch_size": _Count,
+    f"{ACTOR}.ppo_epochs": _Count,
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": _CountOrNull,
+    f"{ACTOR}.ppo_max_token_len_per_gpu": _Count,
+    f"{ACTOR}.ulysses_sequence_parallel_size": _Count,
+    f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": _Count,
     "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": _Count,
-    f"{_ROLLOUT}.log_prob_max_token_len_per_gpu": _Count,
-    f"{_ROLLOUT}.n": _Count,
-    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": _CountOrNull,
-    f"{_ROLLOUT}.tensor_model_parallel_size": _Count,
-    f"{_ROLLOUT}.data_parallel_size": _Count,
-    f"{_ROLLOUT}.max_num_seqs": _Count,
-    f"{_ROLLOUT}.val_kwargs.n": _Count,
-    f"{_ROLLOUT}.top_k": _TopK,
-    f"{_ROLLOUT}.val_kwargs.top_k": _TopK,
+    f"{ROLLOUT}.log_prob_max_token_len_per_gpu": _Count,
+    f"{ROLLOUT}.n": _Count,
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": _CountOrNull,
+    f"{ROLLOUT}.tensor_model_parallel_size": _Count,
+    f"{ROLLOUT}.data_parallel_size": _Count,
+    f"{ROLLOUT}.max_num_seqs": _Count,
+    f"{ROLLOUT}.val_kwargs.n": _Count,
+    f"{ROLLOUT}.top_k": _TopK,
+    f"{ROLLOUT}.val_kwargs.top_k": _TopK,
     "trainer.n_gpus_per_node": _Count,
     "trainer.nnodes": _Count,
     "trainer.total_epochs": _Count,
@@ -81,18 +79,18 @@ _TYPES: dict[str, Any] = {
     "reward.custom_reward_function.name": str | None,
     "ray_kwargs.ray_init.num_cpus": _CountOrNull,
     "ray_kwargs.ray_init.num_gpus": Annotated[int, Ge(0)] | None,
-    f"{_ACTOR}.optim.lr": _NotNegative,
-    f"{_ACTOR}.optim.weight_decay": _NotNegative,
-    f"{_ACTOR}.optim.lr_warmup_steps_ratio": _Share,
-    f"{_ACTOR}.optim.clip_grad": _Positive,
-    f"{_ACTOR}.grad_clip": _Positive,
-    f"{_ACTOR}.kl_loss_coef": _NotNegative,
+    f"{ACTOR}.optim.lr": _NotNegative,
+    f"{ACTOR}.optim.weight_decay": _NotNegative,
+    f"{ACTOR}.optim.lr_warmup_steps_ratio": _Share,
+    f"{ACTOR}.optim.clip_grad": _Positive,
+    f"{ACTOR}.grad_clip": _Positive,
+    f"{ACTOR}.kl_loss_coef": _NotNegative,
     # At 0 all responses to a prompt are the same, and there is nothing to compare.
-    f"{_ROLLOUT}.temperature": _Positive,
-    f"{_ROLLOUT}.top_p": _PositiveShare,
-    f"{_ROLLOUT}.gpu_memory_utilization": _PositiveShare,
-    f"{_ROLLOUT}.val_kwargs.temperature": _NotNegative,
-    f"{_ROLLOUT}.val_kwargs.top_p": _PositiveShare,
+    f"{ROLLOUT}.temperature": _Positive,
+    f"{ROLLOUT}.top_p": _PositiveShare,
+    f"{ROLLOUT}.gpu_memory_utilization": _PositiveShare,
+    f"{ROLLOUT}.val_kwargs.temperature": _NotNegative,
+    f"{ROLLOUT}.val_kwargs.top_p": _PositiveShare,
     "algorithm.gamma": _Share,
     "algorithm.lam": _Share,
 }  # fmt: skip

@@ -23,8 +23,8 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import ComposedRun, flat, selected
+from verl_trgrpo.runs.keys import ACTOR
 
-_ACTOR = "actor_rollout_ref.actor"
 # Files and directories of veRL that its v1 trainer may execute. The first hold most of what is read.
 _VERL = (
     "trainer/ppo/v1/trainer_base.py", "workers/engine_workers.py", "workers/engine/fsdp/transformer_impl.py",
@@ -119,7 +119,7 @@ def _chosen(config: DictConfig) -> tuple[str, str, str]:
     """Return strategy, rollout engine and trainer mode; "" for an engine where several may be in use."""
     served = selected(config, "reward.reward_model.enable") or selected(config, "distillation.enabled")
     rollout = "" if served else str(selected(config, "actor_rollout_ref.rollout.name"))
-    return str(selected(config, f"{_ACTOR}.strategy")), rollout, str(selected(config, "trainer.v1.trainer_mode"))
+    return str(selected(config, f"{ACTOR}.strategy")), rollout, str(selected(config, "trainer.v1.trainer_mode"))
 
 
 @cache

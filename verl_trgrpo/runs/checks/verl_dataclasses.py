@@ -16,13 +16,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, SHAPING
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
-_ACTOR = "actor_rollout_ref.actor"
 # The innermost first. veRL reads reward and profiler without building their dataclasses.
 _NODES = (
     "algorithm", "actor_rollout_ref.rollout", "distillation", "skip",
-    f"{_ACTOR}.policy_loss.shaping", f"{_ACTOR}.policy_loss", _ACTOR,
+    SHAPING, LOSS, ACTOR,
 )  # fmt: skip
 # The model's dataclass imports what this key names. Only workers need the CPU engine, and it imports vLLM.
 _EXTERNAL_LIB = "actor_rollout_ref.model.external_lib"
@@ -36,7 +36,7 @@ _REFERENCE_NAMES = {
 }
 # Sizes for all GPUs together, for which a rule names the keys of today.
 _OLD_SIZES = (
-    (_ACTOR, "ppo_micro_batch_size"),
+    (ACTOR, "ppo_micro_batch_size"),
     ("actor_rollout_ref.rollout", "log_prob_micro_batch_size"),
     ("actor_rollout_ref.ref", "log_prob_micro_batch_size"),
 )
@@ -72,7 +72,7 @@ def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
             # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
             around = [inner for inner in findings if inner.where.startswith(f"{key}.")]
             findings += [one for one in found if not any(_reason(inner) in one.message for inner in around)]
-            if found and key.startswith(f"{_ACTOR}."):
+            if found and key.startswith(f"{ACTOR}."):
                 OmegaConf.update(config, key, selected(defaults, key), merge=False)
         if need_reference_policy(config):
             key = "actor_rollout_ref.ref"

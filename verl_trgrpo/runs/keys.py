@@ -1,0 +1,17 @@
+"""Name the sections of veRL's configuration that several modules ask for, as dotted keys."""
+
+ACTOR = "actor_rollout_ref.actor"
+REF = "actor_rollout_ref.ref"
+ROLLOUT = "actor_rollout_ref.rollout"
+MODEL = "actor_rollout_ref.model"
+LOSS = f"{ACTOR}.policy_loss"
+SHAPING = f"{LOSS}.shaping"
+AGENT = f"{ROLLOUT}.agent"
+CORRECTION = "algorithm.rollout_correction"
+# A reward function, a model that judges, and the manager that calls them, with its options.
+REWARD = "reward.custom_reward_function"
+REWARD_MODEL = "reward.reward_model"
+MANAGER = "reward.reward_manager"
+MANAGER_OPTIONS = "reward.reward_kwargs"
+OVERLONG = f"{MANAGER_OPTIONS}.overlong_buffer_cfg"
+GPUS = "trainer.n_gpus_per_node"
