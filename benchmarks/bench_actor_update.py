@@ -1,4 +1,4 @@
-"""A whole actor update through veRL's training worker (FSDP2 engine, fp32, CPU): ``tr_grpo`` against ``grpo``.
+"""Time a whole actor update through veRL's training worker (FSDP2 engine, fp32, CPU): ``tr_grpo`` against ``grpo``.
 
 The batch is 16 puzzles with answers, the model the shipped tiny one. Aim: at most 1.02 times the time of ``grpo``. Peak
 memory is that of the tensors that one update makes.

@@ -77,7 +77,7 @@ def measure_index(corpus: Path, out: Path) -> dict[str, float]:
 
 
 def measure_in_process(index: Path, queries: Sequence[str], topk: int, repeats: int) -> dict[str, float]:
-    """One thread; median of the repeats, after one round that loads the index into memory."""
+    """Measure one thread; median of the repeats, after one round that loads the index into memory."""
     backend = Index(index)
     rates = []
     for _ in range(repeats + 1):

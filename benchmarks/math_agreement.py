@@ -40,7 +40,7 @@ Golds = tuple[str, ...]
 
 @cache
 def scorers(respelled: bool = False) -> dict[str, Callable[[str, Golds], bool]]:
-    """This project's reward and, unless `respelled`, veRL's scorers, as functions of (response, ground truths)."""
+    """Return this project's reward and, unless `respelled`, veRL's scorers, as functions of (response, ground truths)."""
     ours = {OURS: lambda response, golds: compute_score("math", response, golds)["acc"] > 0}
     if respelled:
         return ours
@@ -74,7 +74,7 @@ def read_golds(directory: Path) -> dict[str, list[Golds]]:
 
 
 def score_all(sets: dict[str, list[Golds]], respelled: bool) -> list[dict[str, Any]]:
-    """Every response with its set, its rule, whether it is right, and which scorers are mistaken."""
+    """Return every response with its set, its rule, whether it is right, and which scorers are mistaken."""
     rows = []
     named = [(name, golds) for name in sets for golds in sets[name]]
     for name, golds in tqdm(named, unit="gold", file=sys.stderr, mininterval=10):
@@ -118,13 +118,13 @@ def by_rule(rows: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """A short text as Markdown code in a table."""
+    """Return a short text as Markdown code in a table."""
     text = text.replace("\n", " ").replace("|", "\\|")
     return f"`{text if len(text) <= 40 else text[:40] + '…'}`"
 
 
 def report(sets: dict[str, list[Golds]], respelled: bool) -> str:
-    """The Markdown report."""
+    """Return the Markdown report."""
     golds = [golds for name in sets for golds in sets[name]]
     unparseable = [golds[0] for golds in golds if compute_score("math", "", golds)["gold_unparseable"]]
     rows, names = score_all(sets, respelled), [*scorers(respelled)]

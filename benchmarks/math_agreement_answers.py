@@ -17,7 +17,7 @@ _UNIT = re.compile(r"(.*[0-9}])\s*(?:\\(?:text|mbox)\{[^{}]*\}(?:\^2)?|\^\{?\\ci
 
 
 def bare(gold: str) -> str:
-    """The ground truth without the dollar signs around its parts."""
+    """Return the ground truth without the dollar signs around its parts."""
     return gold.strip() if r"\$" in gold else gold.strip().replace("$", "").strip()
 
 

@@ -20,7 +20,7 @@ Calls = dict[str, Callable[[], Any]]
 
 
 def parser(description: str | None, repeats: int) -> argparse.ArgumentParser:
-    """The options that all comparisons have."""
+    """Return a parser of the options that all comparisons have."""
     found = argparse.ArgumentParser(description=(description or "").split("\n")[0])
     found.add_argument("--repeats", type=_at_least_two, default=repeats, help="rounds, 2 or more")
     found.add_argument("--threads", type=int, default=1)

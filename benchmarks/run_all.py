@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: ``make bench`` (ten minutes on an idle machine).
+"""Run all benchmarks, one after the other: ``make bench`` (ten minutes on an idle machine).
 
 Prints every table and the aims, and writes every figure to OUT/benchmarks.json. docs/benchmarks.md has a selection.
 """

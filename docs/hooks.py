@@ -1,4 +1,4 @@
-"""What the site needs beyond Markdown: links to files of the repository outside of this folder become their names."""
+"""Adapt links for the site: those to files of the repository outside of this folder become their names."""
 
 import re
 from typing import Any

@@ -54,7 +54,7 @@ for requirement in map(Requirement, requires("verl")):
 
 
 def newest() -> str:
-    """The newest release of verl that the package index has."""
+    """Return the newest release of verl that the package index has."""
     words = [sys.executable, "-m", "pip", "index", "versions", "verl"]
     found = re.match(r"verl \((.+?)\)", subprocess.run(words, check=True, capture_output=True, text=True).stdout)
     if found is None:

@@ -85,7 +85,7 @@ def _drift(axis: Any, shaping: Shaping) -> None:
 
 
 def _draw(axis: Any, weights: torch.Tensor, extent: tuple[float, float, float, float]) -> None:
-    """A map of weights, the smallest light, the largest dark; `extent` has the ends of both axes."""
+    """Draw a map of weights, the smallest light, the largest dark; `extent` has the ends of both axes."""
     low, high = weights.min().item(), weights.max().item()
     span = high - low
     look = {"cmap": "Blues", "vmin": low - 0.3 * span, "vmax": high + 0.5 * span, "interpolation": "nearest"}

@@ -157,7 +157,7 @@ class Report:
 
     @property
     def checks(self) -> list[CheckResult]:
-        """One result per check, in the order of `CHECKS`."""
+        """Return one result per check, in the order of `CHECKS`."""
         return [self._result(name) for name in CHECKS]
 
     def count(self, level: Level) -> int:

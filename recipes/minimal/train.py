@@ -179,7 +179,7 @@ class Batch(NamedTuple):
 
 
 def read_rows(path: str, tokenizer: Any) -> list[Row]:
-    """All rows of a parquet file, their prompts through the chat template."""
+    """Return all rows of a parquet file, their prompts through the chat template."""
     rows = []
     for row in pyarrow.parquet.read_table(path, columns=["data_source", "prompt", "reward_model"]).to_pylist():
         text = tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
@@ -190,7 +190,7 @@ def read_rows(path: str, tokenizer: Any) -> list[Row]:
 
 
 def batch_rows(rows: list[Row], size: int, seed: int, step: int) -> list[Row]:
-    """The prompts of a step, from 1; every epoch has its own order, a function of the seed."""
+    """Return the prompts of a step, from 1; every epoch has its own order, a function of the seed."""
     epoch, place = divmod(step - 1, len(rows) // size)
     order = random.Random(f"{seed}/{epoch}").sample(rows, len(rows))
     return order[place * size : (place + 1) * size]
@@ -286,7 +286,7 @@ class Prompts(NamedTuple):
 
 
 def response_log_probs(model: Any, batch: Batch, options: Options, trained: torch.Tensor) -> torch.Tensor:
-    """(B, R) log-probabilities of the responses' tokens, 0 elsewhere; with a gradient where trained, (B,), is True.
+    """Return (B, R) log-probabilities of the responses' tokens, 0 elsewhere; with a gradient where trained, (B,), is True.
 
     Responses of like length share a pass, to save padding; equal ones to a prompt are computed once.
     """
@@ -306,7 +306,7 @@ def response_log_probs(model: Any, batch: Batch, options: Options, trained: torc
 
 
 def first_alike(batch: Batch, options: Options) -> torch.Tensor:
-    """(B,) place of the first row of the batch with the same prompt and response; short answers are often equal."""
+    """Return the (B,) place of the first row of the batch with the same prompt and response; short answers are often equal."""
     place = torch.arange(len(batch.mask), device=batch.mask.device)
     said = torch.cat([(place // options.samples)[:, None], batch.responses.masked_fill(~batch.mask, -1)], -1)
     different, which = torch.unique(said, dim=0, return_inverse=True)
@@ -314,7 +314,7 @@ def first_alike(batch: Batch, options: Options) -> torch.Tensor:
 
 
 def read_prompts(model: Any, batch: Batch, groups: torch.Tensor, options: Options) -> Prompts:
-    """The prompts of the groups whose places in the batch are given, (G,), ascending."""
+    """Read the prompts of the groups whose places in the batch are given, (G,), ascending."""
     rows, cache = groups * options.samples, DynamicCache()
     mask = batch.prompt_mask[rows]
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -324,7 +324,7 @@ def read_prompts(model: Any, batch: Batch, groups: torch.Tensor, options: Option
 
 
 def one_pass(model: Any, batch: Batch, chunk: torch.Tensor, prompts: Prompts, options: Options) -> torch.Tensor:
-    """(C, R) log-probabilities of the responses whose places in the batch are `chunk`, (C,); their prompts have been read.
+    """Return (C, R) log-probabilities of the responses whose places in the batch are `chunk`, (C,); their prompts have been read.
 
     The output layer, which is large, sees the positions of response tokens only.
     """
@@ -356,7 +356,7 @@ def scores(batch: Batch, rows: list[Row], tokenizer: Any) -> list[dict[str, floa
 def update(
     model: Any, optimizer: Any, batch: Batch, advantages: torch.Tensor, ref: Any, options: Options
 ) -> dict[str, Any]:
-    """One optimizer step on one mini-batch; returns its metrics."""
+    """Take one optimizer step on one mini-batch; return its metrics."""
     weighting, clip, scaled = options.objective()
     # Where a group's rewards are all equal its advantages are 0, and only a KL loss gives its responses a gradient.
     trained = (advantages != 0).any(-1)
@@ -494,7 +494,7 @@ def checkpoints(out: Path) -> list[int]:
 
 
 def load_model(path: str | Path, device: str) -> Any:
-    """The model of a Hugging Face directory, in float32 on a device."""
+    """Load the model of a Hugging Face directory, in float32 on a device."""
     attention = GROUPED if device == "cpu" else "sdpa"
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention)
     try:
@@ -571,7 +571,7 @@ def train(options: Options) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code that DESCRIPTION describes."""
+    """Run the command line; return the exit code that DESCRIPTION describes."""
     try:
         train(tyro.cli(Options, description=DESCRIPTION, args=argv, config=(tyro.conf.FlagCreatePairsOff,)))
     except (ValueError, OSError) as error:

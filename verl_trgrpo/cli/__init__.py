@@ -1,1 +1,1 @@
-"""The command line. `main` has the table of commands; a command parses its options, calls one sub-package and prints."""
+"""Define the command line. `main` has the table of commands; a command parses its options, calls one sub-package and prints."""

@@ -179,7 +179,7 @@ class PolicyLoss:
 
     @property
     def means(self) -> dict[str, float]:
-        """The metrics of this micro-batch as plain floats, for a logger; use ``metrics`` to merge micro-batches."""
+        """Return the metrics of this micro-batch as plain floats, for a logger; use ``metrics`` to merge micro-batches."""
         return {name: float(value) for name, value in self.metrics.items()}
 
 

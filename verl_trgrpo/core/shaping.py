@@ -91,7 +91,7 @@ class Shaping:
 
     @property
     def probs_only(self) -> bool:
-        """True if a weight depends on its token's probability alone."""
+        """Return True if a weight depends on its token's probability alone."""
         return self.inputs == ("probs",)
 
     def __call__(self, probs: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The search demonstration: an invented world, questions about it as veRL rows, and an index of its documents.
+"""Build the search demonstration: an invented world, questions about it as veRL rows, and an index of its documents.
 
 The world has people, the towns they were born in and the countries of the towns, and a document about each. Nothing in it is
 true anywhere else, so an answer can only come from the documents.

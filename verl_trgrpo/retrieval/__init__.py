@@ -1,4 +1,4 @@
-"""A BM25 index of passages, and a server for it that speaks Search-R1's protocol; see docs/search.md.
+"""Index passages by BM25 and serve them over Search-R1's protocol; see docs/search.md.
 
 Importing this package is cheap: tantivy, Starlette and uvicorn are imported where they are used.
 """

@@ -1,4 +1,4 @@
-"""The web application: Search-R1's HTTP protocol with limits, a deadline, and a bounded amount of work at a time.
+"""Serve Search-R1's HTTP protocol with limits, a deadline, and a bounded amount of work at a time.
 
 Request to ``POST /retrieve``: ``{"queries": ["..."], "topk": 3, "return_scores": true}``. Answer, one list for each query:
 ``{"result": [[{"document": {"id": "7", "contents": "\\"Title\\"\\ntext"}, "score": 1.0}]]}``. Without return_scores (the

@@ -52,12 +52,12 @@ class ComposedRun:
 
     @property
     def directory(self) -> Path:
-        """The directory of checkpoints, logs and plots."""
+        """Return the directory of checkpoints, logs and plots."""
         return Path(self.config.trainer.default_local_dir)
 
     @property
     def on_cpu(self) -> bool:
-        """True if it trains without an accelerator; a machine without a GPU may start a run on GPUs."""
+        """Return True if it trains without an accelerator; a machine without a GPU may start a run on GPUs."""
         return self.config.trainer.device == "cpu"
 
 

@@ -60,7 +60,7 @@ class Repetition:
 
     @property
     def differs(self) -> bool:
-        """True for a difference beyond chance."""
+        """Return True for a difference beyond chance."""
         return self.standard_errors is not None and self.standard_errors >= LIMIT
 
     def message(self) -> str:

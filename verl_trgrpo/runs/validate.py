@@ -43,7 +43,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True if there are no errors."""
+        """Return True if there are no errors."""
         return not self.messages(Level.ERROR)
 
     def findings_text(self) -> str:

@@ -1,4 +1,4 @@
-"""The judge: a process that runs code which a policy's answer reaches, bounded in time, memory and rights.
+"""Run code that a policy's answer reaches in a process of its own, bounded in time, memory and rights.
 
 Each process that scores starts a judge at its first question: a new program, not a fork, so threads, CUDA and Ray in the caller
 do not matter, and a daemonic process may have one. The judge imports the libraries once and forks a worker, which gives up all

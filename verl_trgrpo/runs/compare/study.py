@@ -1,4 +1,4 @@
-"""A study, that is, a comparison of arms over seeds, read from a YAML file."""
+"""Read a study, that is, a comparison of arms over seeds, from a YAML file."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _value(expression: Any, point: int, integers: bool) -> Any | None:
 
 
 def _coordinate(name: str, point: int, integers: bool) -> sympy.Rational:
-    """A value for a variable, the same for the same name in every process.
+    """Return a value for a variable, the same for the same name in every process.
 
     Positive at the first two points, negative at the fourth, of either sign elsewhere; an integer of size 1 to 700, or a
     fraction of size 1/7 to 7.
