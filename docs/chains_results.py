@@ -172,31 +172,42 @@ def measurement_table(lines: Mapping[Key, dict[str, Any]]) -> str:
 
 def predictions(
     found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str, Any]], optimizer: str, arm: str
-) -> list[tuple[float, float]]:
+) -> list[tuple[float, Outcome]]:
     """Return the efficiency at the start and the outcome of on-policy training of each chain."""
     figure = "adam_efficiency" if optimizer == "adam" else "efficiency"
     measured = {key[2:4]: line["directions"] for key, line in lines.items() if key[-1] == "measurement"}
     return [
-        (measured[chain][arm][figure]["mean"], outcome.relative)
+        (measured[chain][arm][figure]["mean"], outcome)
         for chain, outcome in by_chain(found, optimizer, arm).items()
         if arm in measured.get(chain, {})
     ]
 
 
 def correlation_table(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str, Any]]) -> str:
-    """Return the rank correlation of prediction and outcome over chains, for each arm and optimizer."""
+    """Return rank correlations of prediction and outcome over chains, for each arm and optimizer.
+
+    The last columns say how often the sign is right: of the prediction, and of always expecting a gain.
+    """
     from scipy import stats
+
+    def correlation(values: Sequence[float], outcomes: Sequence[float]) -> str:
+        result = stats.spearmanr(values, outcomes)
+        return f"{result.statistic:+.2f} (p={result.pvalue:.2g})"
 
     rows = []
     for optimizer, name in OPTIMIZERS.items():
         arms = {arm: predictions(found, lines, optimizer, arm) for own, arm in MAPS if own == optimizer}
         for arm, pairs in (arms | {"all of these": [*itertools.chain(*arms.values())]}).items():
             if len(pairs) > 2:
-                result = stats.spearmanr(*zip(*pairs, strict=True))
-                right = sum((x > 1) == (y > 0) for x, y in pairs)
-                rows.append([name, arm, str(len(pairs)), f"{result.statistic:+.2f}", f"{result.pvalue:.2g}",
-                             f"{right} of {len(pairs)}"])  # fmt: skip
-    return markdown_table(rows, ["optimizer", "arm", "points", "Spearman's correlation", "p", "sign right"])
+                values, outcomes = zip(*pairs, strict=True)
+                gained = [one.difference.mean > 0 for one in outcomes]
+                right = sum((value > 1) == gain for value, gain in zip(values, gained, strict=True))
+                rows.append([name, arm, str(len(pairs)), correlation(values, [one.relative for one in outcomes]),
+                             correlation(values, [one.difference.mean for one in outcomes]), str(right),
+                             str(sum(gained))])  # fmt: skip
+    head = ["optimizer", "arm", "points", "Spearman's correlation with the difference over GRPO's gain",
+            "with the difference", "sign right", "always expecting a gain"]  # fmt: skip
+    return markdown_table(rows, head)
 
 
 def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
@@ -242,8 +253,8 @@ def plot_predictions(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str,
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     for axis, (optimizer, name) in zip(figure.subplots(1, 2), OPTIMIZERS.items(), strict=True):
         for other, arm in MAPS:
-            pairs = predictions(found, lines, optimizer, arm) if other == optimizer else []
-            if pairs:
+            own = predictions(found, lines, optimizer, arm) if other == optimizer else []
+            if pairs := [(value, outcome.relative) for value, outcome in own]:
                 axis.plot(*zip(*pairs, strict=True), "o", label=arm, alpha=0.8)
         axis.axhline(0, color="0.6", linewidth=1)
         axis.axvline(1, color="0.6", linewidth=1)

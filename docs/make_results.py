@@ -274,7 +274,15 @@ def stated(hypotheses: Iterable[str]) -> str:
 def origin(records: Iterable[dict[str, Any]]) -> str:
     """Return commits, versions and machines of records."""
     records = list(records)
-    commits = " and ".join(sorted({str(record["commit"])[:7] for record in records}))
+    changed = {True: " with changes that were not committed"}
+    commits = " and ".join(
+        sorted(
+            {
+                str(record["commit"])[:7] + changed.get(record.get("uncommitted_changes", False), "")
+                for record in records
+            }
+        )
+    )
     places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
     return ", ".join([f"Commit {commits}", *places])
 

@@ -57,6 +57,10 @@ Exit code: 0 fine, 2 wrong input, 130 interrupted."""
 TUNING, COUNTING = 1000, 2000
 
 
+# Settings of the study that its lines have in common.
+SETTINGS = ("seeds", "tuning_seeds", "measured_batches", "measured_seeds")
+
+
 class Work(NamedTuple):
     """One line of the records: an arm, or "measurement", of one chain, and the learning rates to try."""
 
@@ -74,11 +78,15 @@ class Work(NamedTuple):
 
 
 def work_of(study: dict[str, Any], parts: Sequence[int]) -> Iterator[Work]:
-    """Yield all lines of some parts of a study in their order; the chains of the first part are measured, too."""
+    """Yield all lines of some parts of a study in their order.
+
+    The chains of the first part are measured, too, and those of a part with `grpo_scaled_lr`, which needs their mean weight.
+    """
     for number in parts:
         part = study["parts"][number]
         for right, fillers in itertools.product(part["right"], part["fillers"]):
-            arms = (["measurement"] if number == 0 else []) + part["arms"]
+            measured = number == 0 or "grpo_scaled_lr" in part["arms"]
+            arms = (["measurement"] if measured else []) + part["arms"]
             chain = Chain(fillers, right)
             yield from (Work(part["optimizer"], part["passes"], chain, arm, tuple(part["rates"])) for arm in arms)
 
@@ -201,24 +209,23 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     records = options.out / "records.jsonl"
     done = [json.loads(line) for line in records.read_text().splitlines()] if records.is_file() else []
-    if any(one["seeds"] != study["seeds"] for one in done):
-        parser.error(f"{records} has other numbers of seeds; use another --out")
+    for name in SETTINGS:
+        if others := {one[name] for one in done if one.get(name, study[name]) != study[name]}:
+            parser.error(f"{records} has {name}={others.pop()}, the study {study[name]}; use another --out")
     runner = Runner(study, options.out, done)
-    origin = provenance(HERE)
+    origin = provenance(HERE) | {name: study[name] for name in SETTINGS}
     todo: list[Work] = []
     for work in work_of(study, numbers):
-        if work not in todo and not any(work.key.items() <= one.items() for one in done):
+        known = [one for one in done if work.key.items() <= one.items()]
+        if known and tuple(known[0].get("rates", work.rates)) != work.rates:
+            parser.error(f"{records} has other rates for {work.key}; use another --out")
+        if not known and work.key not in [other.key for other in todo]:
             todo.append(work)
     with interruptible() as progress:
         for work in progress(todo, len(todo), "arms and measurements"):
             began = time.process_time()
             found = runner.run(work)
-            line = work.key | {
-                "seeds": study["seeds"],
-                **found,
-                "cpu_seconds": round(time.process_time() - began, 1),
-                **origin,
-            }
+            line = work.key | found | {"cpu_seconds": round(time.process_time() - began, 1)} | origin
             done.append(line)
             write_text(records, "".join(json.dumps(one) + "\n" for one in done))
     sys.stdout.write(f"{records}: {len(done)} lines\n")

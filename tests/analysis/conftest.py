@@ -25,14 +25,18 @@ def command(data, out, *more, **changes):
     return ["analyze", "--model", str(CHECKPOINT), "--data", str(data), "--out", str(out), *sizes, *more]
 
 
-@pytest.fixture(scope="session")
-def data(tmp_path_factory):
-    path = tmp_path_factory.mktemp("analysis") / "train.parquet"
-    rows = [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in generate_puzzles(3, 6, seed=5)]
+def write_puzzles(path, count):
+    """Write veRL rows of so many puzzles."""
+    rows = [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in generate_puzzles(3, count, seed=5)]
     for index, row in enumerate(rows):
         row["extra_info"] = {"index": index, "split": "train"}
     pandas.DataFrame(rows).to_parquet(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    return write_puzzles(tmp_path_factory.mktemp("analysis") / "train.parquet", 6)
 
 
 @pytest.fixture(scope="session")

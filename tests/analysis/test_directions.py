@@ -75,6 +75,8 @@ def test_adam_s_steps_of_equal_size_have_the_efficiency_of_their_signs():
     found = measured(torch.stack([signs * sizes, signs * sizes * factors, own * sizes], 1))
     assert found[1].adam_efficiency.mean == pytest.approx(1.0, abs=1e-6)
     assert found[2].adam_efficiency.mean == pytest.approx(0.4 / 0.6, rel=0.03)
+    # The mean step is 0.6 in each coordinate, the mean gradient 0.6 times its size.
+    assert found[0].adam_signal.mean == pytest.approx(0.36 * sizes.sum().item(), rel=0.03)
 
 
 def test_coordinates_may_come_in_parts_and_a_factor_of_the_weights_does_not_matter():

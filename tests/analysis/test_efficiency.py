@@ -6,13 +6,19 @@ from importlib.metadata import version
 import pytest
 import torch
 
-from tests.analysis.conftest import command, options
+from tests.analysis.conftest import command, options, write_puzzles
 from tests.core.reference import published_weight
 from verl_trgrpo.analysis import efficiency
 from verl_trgrpo.analysis.efficiency import advice, analyze_efficiency
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.core import Shaping, make_shaping
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    """Prompts for six mini-batches."""
+    return write_puzzles(tmp_path_factory.mktemp("efficiency") / "train.parquet", 24)
 
 
 def measuring(data, out, **changes):
@@ -55,7 +61,7 @@ def test_gradients_are_those_of_the_loss_of_a_mini_batch(two_layers, rollouts):
     assert known["rare_proxy"] / known["proxy"] == pytest.approx((proxy[rare].sum() / proxy.sum()).item(), rel=1e-3)
 
 
-def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layers, data, tmp_path):
+def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layers, task, tmp_path):
     prompts = policy[0]
 
     def stopping(items, total, label):
@@ -64,25 +70,33 @@ def test_a_run_that_was_interrupted_goes_on_and_finds_the_same(policy, two_layer
                 raise KeyboardInterrupt
             yield item
 
-    whole = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "whole"), no_progress)
+    whole = analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "whole"), no_progress)
     assert whole["mini_batches"] == 4 and whole["coordinates"] == whole["parameters"]
     assert set(whole["shapings"]) == {"uniform", "sigmoid", "top_entropy"}
     assert whole["shapings"]["uniform"]["efficiency"]["mean"] == 1.0
-    given = measuring(data, tmp_path / "parts")
+    given = measuring(task, tmp_path / "parts")
     with pytest.raises(KeyboardInterrupt):
         analyze_efficiency(prompts, two_layers, given, stopping)
     with pytest.raises(ValueError, match="other settings"):
-        analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "parts", samples=3), no_progress)
+        analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "parts", samples=3), no_progress)
+    with torch.no_grad(), pytest.raises(ValueError, match="other settings"):
+        weight = two_layers.model.layers[1].mlp.up_proj.weight
+        kept = weight[0, 0].item()
+        try:
+            weight[0, 0] += 1
+            analyze_efficiency(prompts, two_layers, given, no_progress)
+        finally:
+            weight[0, 0] = kept
     assert analyze_efficiency(prompts, two_layers, given, no_progress) == whole
 
 
-def test_a_finished_measurement_goes_on_with_more_mini_batches(policy, two_layers, data, tmp_path):
+def test_a_finished_measurement_goes_on_with_more_mini_batches(policy, two_layers, task, tmp_path):
     prompts = policy[0]
-    few = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown"), no_progress)
-    more = analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown", batches=6), no_progress)
-    assert more == analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "whole", batches=6), no_progress)
+    few = analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "grown"), no_progress)
+    more = analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "grown", batches=6), no_progress)
+    assert more == analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "whole", batches=6), no_progress)
     assert more != few
-    assert analyze_efficiency(prompts, two_layers, measuring(data, tmp_path / "grown"), no_progress) == few
+    assert analyze_efficiency(prompts, two_layers, measuring(task, tmp_path / "grown"), no_progress) == few
 
 
 def test_shapings_may_take_every_input_of_the_registry(two_layers, rollouts):
@@ -111,9 +125,14 @@ def test_coordinates_are_a_random_sample_of_all(two_layers):
     assert ((counts - sizes / 10).abs() < 6 * sizes.sqrt()).all()
 
 
-def test_the_command_writes_the_figures_a_picture_and_an_advice(data, tmp_path, capsys):
+def test_mini_batches_that_would_share_prompts_are_refused_with_the_number(policy, two_layers, task, tmp_path):
+    with pytest.raises(ValueError, match=r"batches=7: .* has 24; set it to at most 6"):
+        analyze_efficiency(policy[0], two_layers, measuring(task, tmp_path, batches=7), no_progress)
+
+
+def test_the_command_writes_the_figures_a_picture_and_an_advice(task, tmp_path, capsys):
     words = ["--efficiency", "--batches", "4", "--parameters", "layers.3", "--shaping", "sigmoid", "power"]
-    assert main(command(data, tmp_path, *words)) == 0
+    assert main(command(task, tmp_path, *words)) == 0
     said = capsys.readouterr().out
     figures = json.loads((tmp_path / "efficiency.json").read_text())
     assert figures["advice"] in said and figures["versions"]["torch"] == version("torch")
@@ -135,7 +154,7 @@ def figure(low, high):
     ],
 )
 def test_the_advice_follows_from_the_interval_after_adam(interval, signal, verdict):
-    shapings = {"uniform": {"signal": figure(*signal)}, "sigmoid": {"adam_efficiency": figure(*interval)}}
+    shapings = {"uniform": {"adam_signal": figure(*signal)}, "sigmoid": {"adam_efficiency": figure(*interval)}}
     assert verdict in advice(shapings)
 
 

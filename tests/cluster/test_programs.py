@@ -18,21 +18,29 @@ def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(small))
     words = ["study.py", "--study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--seeds", "2"]
     records = tmp_path / "out" / "records.jsonl"
+    monkeypatch.setattr(sys, "argv", [*words, "--parts", "1"])
+    assert study.main() == 0  # a part is complete by itself
     monkeypatch.setattr(sys, "argv", words)
     assert study.main() == 0
     lines = [json.loads(line) for line in records.read_text().splitlines()]
-    assert [line["arm"] for line in lines] == ["measurement", "grpo", "tr_grpo", "grpo_scaled_lr"]
+    assert [line["arm"] for line in lines] == ["measurement", "grpo", "grpo_scaled_lr", "tr_grpo"]
     assert (
-        lines[3]["rate"] == pytest.approx(lines[1]["rate"] * lines[0]["mean_weight"]) and lines[0]["mean_weight"] > 1.1
+        lines[2]["rate"] == pytest.approx(lines[1]["rate"] * lines[0]["mean_weight"]) and lines[0]["mean_weight"] > 1.1
     )
     assert all(len(line["accuracy"]) == 2 and line["rate"] > 0 for line in lines[1:])
     records.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
     assert study.main() == 0
-    again = [json.loads(line) for line in records.read_text().splitlines()]
-    assert [line["accuracy"] for line in again[1:]] == [line["accuracy"] for line in lines[1:]]
-    monkeypatch.setattr(sys, "argv", [*words[:-1], "3"])
-    with pytest.raises(SystemExit):
-        study.main()
+    again = {line["arm"]: line for line in map(json.loads, records.read_text().splitlines())}
+    assert all(again[line["arm"]]["accuracy"] == line["accuracy"] for line in lines[1:])
+    for changed, arguments in (
+        (small, [*words[:-1], "3"]),
+        (small | {"measured_batches": 5}, words),
+        (small | {"parts": [first | {"rates": [0.004, 0.016]}]}, words),
+    ):
+        (tmp_path / "study.yaml").write_text(yaml.safe_dump(changed))
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit):
+            study.main()
 
 
 def test_a_study_of_the_single_file_trainer_runs(tmp_path):

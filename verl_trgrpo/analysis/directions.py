@@ -61,6 +61,8 @@ class Direction(NamedTuple):
         cosine: of the mean gradients with and without the weights.
         angle: degrees between the two gradients of one mini-batch, on average.
         signal: squared norm of the mean gradient; may be negative where noise dominates.
+        adam_signal: inner product of Adam's mean step and the mean gradient of equal weights, to which `adam_efficiency` is
+            proportional; may be negative, too.
         noise: mean squared distance of a mini-batch's gradient from the mean.
     """
 
@@ -69,6 +71,7 @@ class Direction(NamedTuple):
     cosine: Estimate
     angle: float
     signal: Estimate
+    adam_signal: Estimate
     noise: float
 
     def figures(self) -> dict[str, Any]:
@@ -132,7 +135,7 @@ def directions(products: Products, squared_norms: torch.Tensor, scale: float = 1
     return [
         Direction(
             _jackknife(efficiency[k]), _jackknife(adam_efficiency[k]), _jackknife(cosine[k]), float(angles[k]),
-            _jackknife(own_products[k]), float(norms[k].mean() - own_products[k, 0]),
+            _jackknife(own_products[k]), _jackknife(adam_products[k]), float(norms[k].mean() - own_products[k, 0]),
         )
         for k in range(len(norms))
     ]  # fmt: skip

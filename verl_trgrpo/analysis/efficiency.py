@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
@@ -21,7 +22,7 @@ from verl_trgrpo.analysis.rollouts import (
     response_logits,
     sample_responses,
 )
-from verl_trgrpo.common.files import replaced_file, write_text
+from verl_trgrpo.common.files import file_sha256, replaced_file, write_text
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.core import Tokens
@@ -93,23 +94,29 @@ def analyze_efficiency(
         the figures as JSON types; docs/analysis.md explains each.
 
     Raises:
-        ValueError: the data or a parameter's name are wrong, the directory has gradients of other settings, or rewards are
-            equal in every group of so many mini-batches that fewer than four have a gradient.
+        ValueError: the data or a parameter's name are wrong, the data have too few prompts for so many mini-batches, the
+            directory has gradients of other settings, weights or data, or rewards are equal in every group of so many
+            mini-batches that fewer than four have a gradient.
     """
     parameters = chosen_parameters(model, options.parameters)
     shapings = options.shapings
     total = sum(parameter.numel() for parameter in parameters)
     count = min(options.coordinates, total)
     rows = load_prompts(options, None, prompts.default_agent)
+    if PROMPTS_PER_BATCH * options.batches > len(rows):
+        raise ValueError(
+            f"batches={options.batches}: mini-batches of {PROMPTS_PER_BATCH} prompts must not share any, and {options.data} has "
+            f"{len(rows)}; set it to at most {len(rows) // PROMPTS_PER_BATCH}, or give more data"
+        )
     rows = random.Random(f"efficiency/{options.seed}").sample(rows, len(rows))
     names = ("model", "data", "device", "samples", "max_tokens", "seed", "shaping", "parameters", "bf16")
     settings = {name: getattr(options, name) for name in names} | {"coordinates": count}
-    store = GradientStore(options.directory / "gradients", settings, (len(shapings), count))
     chosen = _chosen_coordinates(parameters, count, options.seed)
+    settings |= {"weights_sha256": _digest(parameters, chosen), "data_sha256": file_sha256(options.data)}
+    store = GradientStore(options.directory / "gradients", settings, (len(shapings), count))
     done = len(store.found)
     for number in progress(range(done, options.batches), max(0, options.batches - done), "mini-batches"):
-        places = [(number * PROMPTS_PER_BATCH + place) % len(rows) for place in range(PROMPTS_PER_BATCH)]
-        part = [rows[place] for place in places]
+        part = rows[number * PROMPTS_PER_BATCH : (number + 1) * PROMPTS_PER_BATCH]
         seed = f"efficiency/{options.seed}/{number}"
         with _autocast(model, options.bf16):
             rollouts = sample_responses(prompts, model, part, options, seed, no_progress)
@@ -151,6 +158,15 @@ def _chosen_coordinates(parameters: Sequence[torch.Tensor], count: int, seed: in
         found.append(torch.from_numpy(own).to(parameter.device))
         begin = end
     return found
+
+
+@torch.no_grad()
+def _digest(parameters: Sequence[torch.Tensor], chosen: Sequence[torch.Tensor]) -> str:
+    """Return the SHA-256 of the chosen coordinates' values, by which other weights at the same place are found out."""
+    digest = hashlib.sha256()
+    for parameter, some in zip(parameters, chosen, strict=True):
+        digest.update(parameter.flatten()[some].float().cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 @torch.no_grad()
@@ -247,9 +263,9 @@ def _summary(found: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[s
 def advice(shapings: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a sentence about each shaping but the first, which is of equal weights: should it be switched on?"""
     first, *others = shapings
-    signal = shapings[first]["signal"]
+    signal = shapings[first]["adam_signal"]
     if signal["low"] is None or signal["low"] <= 0:
-        return "The direction of GRPO itself cannot be told from noise: measure more mini-batches."
+        return "GRPO's own direction cannot be told from noise, so efficiencies mean little: measure more mini-batches."
     sentences = []
     for name in others:
         after_adam = shapings[name]["adam_efficiency"]
