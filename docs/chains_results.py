@@ -205,8 +205,8 @@ def correlation_table(found: Mapping[Key, Outcome], lines: Mapping[Key, dict[str
                 rows.append([name, arm, str(len(pairs)), correlation(values, [one.relative for one in outcomes]),
                              correlation(values, [one.difference.mean for one in outcomes]), str(right),
                              str(sum(gained))])  # fmt: skip
-    head = ["optimizer", "arm", "points", "Spearman's correlation with the difference over GRPO's gain",
-            "with the difference", "sign right", "always expecting a gain"]  # fmt: skip
+    head = ["optimizer", "arm", "points", "correlation, part of GRPO's gain", "correlation, accuracy", "sign right",
+            "right if always a gain"]  # fmt: skip
     return markdown_table(rows, head)
 
 
@@ -279,7 +279,8 @@ def sections(
     block = "\n\n".join([
         primary, f"Controls minus `{study['primary']}`, Adam; p is not corrected:", controls,
         f"Several passes over each batch, minus `{study['baseline']}`:", off_policy,
-        "Efficiency at the start against the outcome of training, over chains:", correlation_table(found, lines),
+        "Efficiency at the start against the outcome of training, over chains (Spearman's rank correlations):",
+        correlation_table(found, lines),
     ])  # fmt: skip
     parts = ["![map](chains_map.png)"]
     for optimizer, arm in MAPS:
