@@ -8,6 +8,7 @@ import yaml
 
 from tests.recipes.chains_script import FOLDER, study
 from tests.scripts import ROOT, load_scripts
+from verl_trgrpo.cli import doctor
 from verl_trgrpo.cli.main import main
 
 
@@ -74,3 +75,16 @@ def test_the_doctor_finds_nothing_wrong_here(capsys):
     shown = capsys.readouterr().out
     assert code == 0 and "ok    vLLM can be imported" in shown, shown
     assert "verl_trgrpo.verl_plugin.policy_loss" in shown
+
+
+def test_doctor_names_failures_and_fixes(monkeypatch, capsys):
+    """With the plugin switched off veRL cannot see the loss: a real failure, not a simulated one."""
+    monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", "none")
+    monkeypatch.setattr(doctor, "_REQUIREMENTS", ("no-such-package>=1", "tyro>=99"))
+    name = "veRL sees loss and estimator"
+    monkeypatch.setattr(doctor, "_IMPORT_CHECKS", {name: doctor._IMPORT_CHECKS[name]})
+    assert main(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "FAIL  no-such-package" in output and "verl-trgrpo[cpu]" in output
+    assert "FAIL  tyro" in output and 'pip install "tyro>=99"' in output
+    assert "Unsupported loss mode: tr_grpo" in output and "VERL_USE_EXTERNAL_PLUGINS" in output

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.scripts import ROOT
 
 
 def tracked_files(*directories: str) -> list[str]:
