@@ -271,18 +271,17 @@ def stated(hypotheses: Iterable[str]) -> str:
     return "Stated before the runs:\n\n" + "\n".join(f"- {text}" for text in hypotheses)
 
 
+def commit_text(record: dict[str, Any]) -> str:
+    """Return the commit of a record, and whether it was all that ran."""
+    return str(record["commit"])[:7] + (
+        " with changes that were not committed" if record.get("uncommitted_changes") else ""
+    )
+
+
 def origin(records: Iterable[dict[str, Any]]) -> str:
     """Return commits, versions and machines of records."""
     records = list(records)
-    changed = {True: " with changes that were not committed"}
-    commits = " and ".join(
-        sorted(
-            {
-                str(record["commit"])[:7] + changed.get(record.get("uncommitted_changes", False), "")
-                for record in records
-            }
-        )
-    )
+    commits = " and ".join(sorted(set(map(commit_text, records))))
     places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
     return ", ".join([f"Commit {commits}", *places])
 

@@ -1,9 +1,10 @@
-"""Name the sections of veRL's configuration that several modules ask for, as dotted keys."""
+"""Name the sections and keys of veRL's configuration that several modules ask for."""
 
 ACTOR = "actor_rollout_ref.actor"
 REF = "actor_rollout_ref.ref"
 ROLLOUT = "actor_rollout_ref.rollout"
 MODEL = "actor_rollout_ref.model"
+MODEL_PATH = f"{MODEL}.path"
 LOSS = f"{ACTOR}.policy_loss"
 SHAPING = f"{LOSS}.shaping"
 AGENT = f"{ROLLOUT}.agent"

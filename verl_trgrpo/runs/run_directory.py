@@ -20,7 +20,7 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
-from verl_trgrpo.runs.keys import LOSS
+from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
@@ -46,7 +46,6 @@ _MAX_SHOWN = 5
 # Names of settings that both trainers have.
 BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
 _OPTION_NAMES = {"model": BASE_MODEL, "train": TRAINING_DATA, "test": VALIDATION_DATA}
-_MODEL_PATH = "actor_rollout_ref.model.path"
 _LOSS_OPTIONS = ("placement", "prob_source", "normalize", "kl")
 _KEYS = (
     f"{LOSS}.loss_mode", "algorithm.adv_estimator", "algorithm.norm_adv_by_std_in_grpo",
@@ -210,7 +209,7 @@ def base_model(run_dir: Path) -> str:
         ValueError: a file is damaged.
     """
     if config := read_config(run_dir):
-        return str(selected(config, _MODEL_PATH) or "")
+        return str(selected(config, MODEL_PATH) or "")
     return str(read_record(run_dir, OPTIONS_FILE).get("model", ""))
 
 
@@ -242,7 +241,7 @@ def read_config(run_dir: Path) -> DictConfig | None:
 
 def _verl_settings(config: DictConfig) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if model := selected(config, _MODEL_PATH):
+    if model := selected(config, MODEL_PATH):
         found[BASE_MODEL] = short_path(str(model))
     for name, key in ((TRAINING_DATA, "data.train_files"), (VALIDATION_DATA, "data.val_files")):
         files = selected(config, key) or []

@@ -298,6 +298,8 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
             output = worker.train_mini_batch(data)
         metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
     except ValueError as refused:
+        if not case.broken:
+            raise
         error = str(refused)
     finally:
         hook.remove()

@@ -13,11 +13,10 @@ from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, first_line
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import MANAGER, MODEL, REWARD, REWARD_MODEL
+from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 TRAINING = "data.train_files"
 DATA = (TRAINING, "data.val_files")
-MODEL_PATH = f"{MODEL}.path"
 CRITIC = "critic.model.path"
 TOKENIZER = f"{MODEL}.tokenizer_path"
 # This package's rewards.

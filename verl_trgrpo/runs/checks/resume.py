@@ -15,9 +15,9 @@ from omegaconf import DictConfig
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
-from verl_trgrpo.runs.checks.files import CRITIC, MODEL_PATH, RESUME_PATH, decoder_value, model_content, needs_critic
+from verl_trgrpo.runs.checks.files import CRITIC, RESUME_PATH, decoder_value, model_content, needs_critic
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import GPUS
+from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
 from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
 # Kinds of content, and the names of their shards.
@@ -262,7 +262,7 @@ def _strategy_finding(directory: Path, section: str, strategy: str, saved_by: st
 
 def _weights_fix(directory: Path, section: str) -> str:
     """Return how to go on from a checkpoint's weights where it cannot be resumed from."""
-    key = "critic.model.path" if section == "critic" else "actor_rollout_ref.model.path"
+    key = CRITIC if section == "critic" else MODEL_PATH
     for whole in (directory / "huggingface", directory / "model" / "huggingface"):
         if any(whole.glob("*.safetensors")) or any(whole.glob("*.bin")):
             start = f"start another run from its weights with {key}={whole} and another trainer.experiment_name"

@@ -13,7 +13,6 @@ from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
 from verl_trgrpo.runs.checks.files import (
     DATA,
-    MODEL_PATH,
     TOKENIZER,
     TRAINING,
     data_files,
@@ -21,6 +20,7 @@ from verl_trgrpo.runs.checks.files import (
     own_data_set,
 )
 from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import MODEL_PATH
 from verl_trgrpo.verl_plugin.prompts import RolloutPrompts, default_agent_of
 
 

@@ -20,7 +20,7 @@ from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
 from verl_trgrpo.runs.checks.files import has_own_manager
 from verl_trgrpo.runs.checks.structure import is_section, node_of, target_of
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import ACTOR, MANAGER, ROLLOUT, SHAPING
+from verl_trgrpo.runs.keys import ACTOR, MANAGER, MODEL_PATH, ROLLOUT, SHAPING
 
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | Annotated[list[_Text], MinLen(1)]
@@ -34,7 +34,7 @@ _Share = Annotated[float, Ge(0), Le(1)]
 _PositiveShare = Annotated[float, Gt(0), Le(1)]
 # Types that are narrower than veRL's annotations, or of keys that have none.
 _TYPES: dict[str, Any] = {
-    "actor_rollout_ref.model.path": _Text,
+    MODEL_PATH: _Text,
     "trainer.default_local_dir": _Text,
     "data.prompt_key": _Text,
     "data.train_files": _Files,
