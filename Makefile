@@ -86,12 +86,12 @@ lint: install
 	$(BIN)/lint-imports
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-PYTEST := $(BIN)/python -m pytest --durations=10
+# One thread of torch in each process, of which there are more than cores: threads that take turns spin while they wait.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
-# Each process has a core, and one thread of torch: more would take turns, and spin while they wait.
 .PHONY: test-fast
 test-fast: install
-	OMP_NUM_THREADS=1 $(PYTEST) --ignore=tests/cluster -n $(workers) --dist worksteal $(TESTFLAGS)
+	$(PYTEST) --ignore=tests/cluster -n $(workers) --dist worksteal $(TESTFLAGS)
 
 # The first attempt of the two-rank training; tests/cluster goes on from there.
 .PHONY: test-killed
