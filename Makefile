@@ -108,12 +108,9 @@ test-cluster: install
 test: install
 	$(MAKE) --no-print-directory --jobs=3 lint test-fast test-killed
 
-# At once, too: the start of a training leaves other cores to fast tests most of the time. They take turns with two trainings on two
-# cores, and leave them their memory.
-beside := $(shell echo $$(( $(workers) > $(cluster_workers) ? $(workers) - $(cluster_workers) : 1 )))
 .PHONY: test-all
 test-all: install
-	$(MAKE) --no-print-directory --jobs=3 lint test-fast test-cluster workers=$(beside)
+	$(MAKE) --no-print-directory --jobs=3 lint test-fast test-cluster
 
 .PHONY: bench
 bench: install

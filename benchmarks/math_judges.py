@@ -13,9 +13,9 @@ import sys
 
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.tasks.judge import Judge
-from verl_trgrpo.tasks.math.answers import normalize
 from verl_trgrpo.tasks.math.reward import judge as math_judge
 from verl_trgrpo.tasks.math.reward import score_math
+from verl_trgrpo.tasks.math.spelling import normalize
 
 POLYNOMIAL = "+".join(f"{coefficient}x^{{{coefficient - 2}}}" for coefficient in range(24, 1, -1))
 LONG_ANSWERS = {

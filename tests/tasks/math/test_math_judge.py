@@ -12,8 +12,8 @@ import pytest
 
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.judge import Judge
-from verl_trgrpo.tasks.math.answers import normalize
 from verl_trgrpo.tasks.math.reward import judge, score_math
+from verl_trgrpo.tasks.math.spelling import normalize
 
 FUNCTION = "verl_trgrpo.tasks.math.formulas:same_formula"
 GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"

@@ -1,267 +1,20 @@
-r"""Read a mathematical answer: normalise its spelling, peel what surrounds the value, split it into values.
+r"""Read a normalized mathematical answer: peel what surrounds the value, and split it into values.
 
-The stages are :func:`normalize` (one spelling of characters and commands), the peeling functions (choice letter, qualifier,
-name, unit, currency: kept beside the value) and :func:`read_forms` (numbers, lists, intervals, matrices, ...). Reading the
-shape here keeps `(1,2)` apart from `[1,2]`, `\{1,2\}` and `1,2`, and makes an answer that lists several candidates a list,
-which never equals a single value. Strings are short: an answer is capped at 1,000 characters.
+Choice letter, qualifier, name, unit and currency are kept beside the value, which may be a number, a list, an interval, a
+matrix and so on. Reading the shape here keeps `(1,2)` apart from `[1,2]`, `\{1,2\}` and `1,2`, and makes an answer that lists
+several candidates a list, which never equals a single value.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, SHORT_UNITS, Unit, multiplier, read_unit
+from verl_trgrpo.tasks.math.spelling import CURRENCIES, GROUP, ROW, brackets, enclosed, split_top_level, ungrouped
+from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, multiplier, read_unit
 
-# --- Stage 1: characters and commands --------------------------------------------------------------------------------
-
-_SCRIPTS = tuple(
-    (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))
-    for mark, characters, plain in (
-        ("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼ⁿⁱ", "0123456789+-=ni"),
-        ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),
-    )
-)
-_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
-_DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-_CURRENCIES = {_DOLLAR: "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
-_KEPT = frozenset("ℝℤℕℚℂ") | _CURRENCIES.keys()  # their compatibility form loses what they mean
-_GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
-_GREEK_NAMES = (
-    "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma tau phi phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
-)
-_CHARACTERS = str.maketrans(
-    {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
-    | dict.fromkeys("−‐‑‒–—―", "-")
-    | dict.fromkeys("‘’′´", "'")
-    | dict.fromkeys("∶꞉", ":")
-    | dict.fromkeys("·⋅∙", r"\cdot ")
-    | dict.fromkeys("÷∕⁄", "/")
-    | {
-        "″": "''", "×": r"\times ", "∞": r"\infty ", "°": r"^\circ ", "≤": r"\leq ", "≥": r"\geq ", "⩽": r"\leq ", "⩾": r"\geq ",
-        "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ", "≠": r"\neq ", "≈": r"\approx ", "≡": r"\equiv ",
-        "∅": r"\emptyset ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
-        "∖": r"\setminus ", "¢": r"\text{ cents}", "、": ",", "。": ".", "∠": r"\angle ", "∴": r"\therefore ", "√": r"\sqrt ",
-        "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil ", "⟨": r"\langle ", "⟩": r"\rangle ",
-    }
-)  # fmt: skip
-
-COMMANDS = {
-    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom", "tbinom": r"\binom",
-    "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
-    "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
-    "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
-    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "smallsetminus": r"\setminus", "backslash": r"\setminus",
-    "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
-    "langle": "(", "rangle": ")",
-}  # fmt: skip
-_COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")
-_LAYOUT = re.compile(
-    r"\\[()\[\]]"  # \( and \[ begin a formula
-    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*\.?"
-    r"|\\(?:text)?color\s*\{[a-zA-Z]*\}"
-    r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
-)
-_TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)")
-_NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
-_TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTION_NAMES = (
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
-)
-_FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
-ROW = "\ue000"  # stands for the row break of a matrix
-GROUP = "\ue001"  # stands for a comma that may separate thousands
-_ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
-_SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
-_THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
-_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?![0-9])")
-_COMMA_GROUPS = re.compile(
-    r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])"
-)
-_CONJUNCTION = r"(?:and|or)"
-_LEAD = re.compile(
-    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}"
-    r"|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+|\\approx(?![a-zA-Z])|=(?!=))\s*",
-    re.IGNORECASE,
-)
-_MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
-_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
-_DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
-_WORD_BEHIND = rf"(?:[a-zA-Z]{{3,}}|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
-_WORDS_BEHIND = re.compile(
-    r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
-    rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
-    rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$"
-)
-_MAX_GROUPS = 3
-_STACKED = {"over": "frac", "choose": "binom"}
-_SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
-_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
-        (r"^\\\{\s*\\\}$", r"\\emptyset"),
-        (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),
-        (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
-        (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
-        (r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
-        (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),
-        (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),
-        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),
-        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),
-        (r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)", lambda m: "'" * m[0].count("prime")),
-        (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),
-        (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),
-        (r"\\dot\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]))", r"\1\2'"),
-        (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),
-        (r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}", r"\\text{ \1/\2\3}"),
-        (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
-        (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),
-        (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),
-        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", ","),
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", ","),
-        (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
-        (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
-        (rf"\\sqrt\s*({_SYMBOL})", r"\\sqrt{\1}"),
-        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),
-        (r"(?<![\\a-zA-Z}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
-        (r"\s+", " "),
-        (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),
-        (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),
-        (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),
-        (r"\ue002\\text\{", r"\\text{ "),
-    )
-)
-_BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
-
-
-def normalize(text: str) -> str:
-    r"""Return `text` in one spelling of what Unicode and LaTeX write in several ways: `\dfrac12` and `\frac 12` become equal.
-
-    Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
-    thousands become `GROUP`, row breaks `ROW`.
-    """
-    text = plain_characters(text)
-    if r"\begin" not in text:
-        text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
-    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
-    if match := _MARKDOWN.fullmatch(text):
-        text = match[2]
-    if match := _QUOTED.fullmatch(text):
-        text = match[1]
-    text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
-    text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
-    text = _TEXT_GROUP.sub(_unwrap, text)
-    text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
-    text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
-    text = _SPACE.sub(" ", text).strip()
-    text = _ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
-    text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
-    if match := _ORDINAL.fullmatch(text):
-        text = match[1]
-    text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
-    if r"\begin" not in text:
-        text = text.replace("&", "")
-    text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
-    text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
-    if "," not in text:
-        text = text.replace(";", ",")
-    return _ungrouped(text)
-
-
-def _ungrouped(text: str) -> str:
-    """Return `text` without braces that group all of it; each layer is read once more, so there are few."""
-    for _ in range(_MAX_GROUPS):
-        if not (text.startswith("{") and enclosed(text)):
-            break
-        text = text[1:-1].strip().rstrip(".")
-    return text
-
-
-def plain_characters(text: str) -> str:
-    for pattern, mark, plain in _SCRIPTS:
-        text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
-    text = text.replace(r"\$", _DOLLAR).replace("º", "°")
-    if not text.isascii():
-        text = _VULGAR_FRACTION.sub(
-            lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text
-        )
-        text = "".join(
-            c if c in _KEPT else unicodedata.normalize("NFKC", c)
-            for c in text
-            if unicodedata.category(c) != "Cf" and c != "\ufe0f"
-        )
-        text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
-    return text.translate(_CHARACTERS)
-
-
-def _upright(match: re.Match[str]) -> str:
-    r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
-    inner = _SPACE.sub(" ", match[2]).strip()
-    if inner in _FUNCTIONS:
-        return rf"{match[1]}\{inner} "
-    if (
-        inner in ("i", "e", "d")
-        or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner)
-        or not re.search("[a-zA-Z]", inner)
-    ):
-        return f"{match[1]}{inner}"
-    return rf"{match[1]}\text{{{inner}}}"
-
-
-def _unwrap(match: re.Match[str]) -> str:
-    r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
-    inner = match[1].strip()
-    words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
-    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
-        return rf"\{inner} "
-    if not inner or inner == ",":
-        return inner or " "
-    if not re.search(r"[^\W\d_]", words) and not re.fullmatch(rf"\W*{_CONJUNCTION}\W*", inner):
-        return f" {inner} "
-    if re.fullmatch(r"[A-Z](?:\s*,\s*[A-Z])+", inner):
-        return inner
-    if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
-        return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
-    return rf"\text{{{match[1]}}}"
-
-
-def enclosed(text: str) -> bool:
-    """Return whether the bracket at the start closes at the end; any kind closes any other, as in `(0,1]`."""
-    return next((match.end() for match, depth in _walk(text) if depth <= 0), None) == len(text)
-
-
-def split_top_level(text: str, separator: str) -> list[str]:
-    """Return the parts of `text` between those separators that stand outside all brackets."""
-    if separator not in text:
-        return [text.strip()]
-    parts, begin = [], 0
-    for match, depth in _walk(text, "|" + re.escape(separator) + (r"(?![a-zA-Z])" if separator[-1].isalpha() else "")):
-        if match[0] == separator and depth == 0:
-            parts.append(text[begin : match.start()].strip())
-            begin = match.end()
-    return [*parts, text[begin:].strip()]
-
-
-def _walk(text: str, pattern: str = "") -> Iterator[tuple[re.Match[str], int]]:
-    """Yield brackets and what else `pattern` finds, each with the number of brackets open behind it."""
-    depth = 0
-    for match in re.finditer(_BRACKET + pattern, text):
-        depth += bool(match["open"]) - bool(match["close"])
-        yield match, depth
-
-
-# --- Stage 2: what surrounds a value ---------------------------------------------------------------------------------
+# --- What surrounds a value ---------------------------------------------------------------------------------
 
 _VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
 _VARIABLES = rf"\({_VARIABLE}(?:,{_VARIABLE})*\)"
@@ -298,7 +51,7 @@ _SUFFIX = re.compile(
     re.DOTALL,
 )
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
-_CURRENCY = "[" + "".join(_CURRENCIES) + "]"
+_CURRENCY = "[" + "".join(CURRENCIES) + "]"
 _PRICE = re.compile(rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL)
 
 
@@ -308,7 +61,7 @@ def split_unit(text: str) -> tuple[str, Unit | None, int]:
     A unit of unknown lower-case words counts as one ("12 apples"); words that change the value ("thirds") do not.
     """
     if match := _PRICE.fullmatch(text):
-        currency = _CURRENCIES[match["front"] or match["behind"]]
+        currency = CURRENCIES[match["front"] or match["behind"]]
         value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
         return value, ((currency, 1),), factor
     match = _SUFFIX.fullmatch(text)
@@ -352,7 +105,7 @@ def split_qualifier(text: str) -> str:
     return text
 
 
-# --- Stage 3: values -------------------------------------------------------------------------------------------------
+# --- Values -------------------------------------------------------------------------------------------------
 
 _MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
 _MAX_EXPONENT = 1000
@@ -474,7 +227,7 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
     ways: a bare `15,450`, which public data also write for two values, and a number longer than anybody writes.
     """
     if (
-        any(depth > _MAX_NESTING for _, depth in _walk(text))
+        any(depth > _MAX_NESTING for _, depth in brackets(text))
         or text.count(r"\in") + text.count(r"\approx") > _MAX_NAMES
     ):
         return (Form(VALUE, text),)
@@ -491,7 +244,7 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
 
 
 def _read(text: str) -> Form:
-    text = _ungrouped(text)
+    text = ungrouped(text)
     if (number := read_number(text)) is not None:
         return Form(VALUE, text, number=number)
     if len(split_top_level(text, ",")) > 1:

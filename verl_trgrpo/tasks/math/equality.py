@@ -9,7 +9,6 @@ from math import gcd
 
 from verl_trgrpo.tasks.math.answers import (
     CHOICE,
-    GROUP,
     LIST,
     NAME_OF_FUNCTION,
     RATIO,
@@ -21,11 +20,10 @@ from verl_trgrpo.tasks.math.answers import (
     WORD,
     Form,
     Number,
-    normalize,
     read_forms,
     real_set,
-    split_top_level,
 )
+from verl_trgrpo.tasks.math.spelling import GROUP, normalize, split_top_level
 
 SameFormula = Callable[[str, str], bool]
 

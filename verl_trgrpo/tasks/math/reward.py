@@ -25,8 +25,9 @@ from verl_trgrpo.common.answer_form import (
 )
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
-from verl_trgrpo.tasks.math.answers import normalize, read_forms
+from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
+from verl_trgrpo.tasks.math.spelling import normalize
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from verl_trgrpo.data.rows import normalize_text
-from verl_trgrpo.tasks.math.answers import COMMANDS, plain_characters
+from verl_trgrpo.tasks.math.spelling import COMMANDS, plain_characters
 
 # Presentation, which says nothing about the problem.
 _MARKUP = re.compile(
