@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import multiprocessing
 import os
 import random
@@ -59,7 +61,7 @@ class Update:
     Args:
         metrics: what veRL's trainer logs.
         gradient: flat, over all ranks, before clipping; of the last update, and empty if the optimizer made no step.
-        traffic: collective operations of one rank by name: calls, and bytes of the tensors given to them.
+        traffic: collective operations of one of several ranks by name: calls, and bytes of the tensors given to them.
         weights: parameters after the update, by name.
         error: why there was no update.
     """
@@ -161,6 +163,7 @@ def run_rank(rank: int, batch: Batch, cases: Sequence[Case]) -> list[Update]:
         for case in cases:
             if worker is None or case.model != built:
                 worker, built = training_worker(case.model), case.model
+                gc.freeze()  # what stays is not gone through again
             found.append(run_case(worker, batch, case))
     torch.distributed.destroy_process_group()
     return found
@@ -294,7 +297,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     hook = worker.engine.optimizer.register_step_pre_hook(look)
     metrics, error = {}, ""
     try:
-        with traffic:
+        with traffic if torch.distributed.get_world_size() > 1 else contextlib.nullcontext():
             output = worker.train_mini_batch(data)
         metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
     except ValueError as refused:
