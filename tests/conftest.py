@@ -32,7 +32,7 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Half a million objects of torch and veRL stay to the end: going through them costs a fifth of a composition's time."""
+    """Freeze the half million objects that torch and veRL keep: collecting them again costs a fifth of a composition's time."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""Updates of the tiny model through veRL's worker and engine, in fp32: own algorithms, one of them cut in many ways, and NaN.
+"""Updates of the tiny model through veRL's worker and engine, in fp32: every algorithm, one of them cut in many ways, and NaN.
 
 A loss and its gradient do not depend on ranks, micro-batches or dynamic batches. A NaN does not reach the weights.
 """
@@ -11,7 +11,7 @@ import torch
 from tests.core.reference import aggregate, published_weight, token_loss, token_slope
 from tests.demos.models import load
 from tests.verl_plugin.cpu.invariance_worker import ROWS, Case, Update, log_probs_of, make_batch, run_ranks
-from tests.verl_plugin.test_registration import ALGORITHMS
+from tests.verl_plugin.test_registration import ALGORITHMS, REFUSED
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 ACTOR = "actor_rollout_ref.actor"
@@ -64,10 +64,9 @@ BROKEN = {
 }
 
 # Two names for one thing.
-TWINS = {"grpo_sg": "tr_grpo", "tr_dapo": "tr_dapo_clip"}
-# GRPO, and the words with weights or an estimator of this project; test_all_algorithms.py trains with veRL's, too.
-ESTIMATORS = ("reinforce_rej", "ha_dw", "tr_gdpo", "constrained_grpo", "w_reinforce")
-WORDS = ["grpo", *(name for name, row in ALGORITHMS.items() if "shaping" in row or row["estimator"] in ESTIMATORS)]
+TWINS = {"grpo_sg": "tr_grpo", "dapo": "dapo_clip", "tr_dapo": "tr_dapo_clip"}
+# The words that veRL's v1 trainer can run.
+WORDS = [name for name in ALGORITHMS if name not in REFUSED]
 # Groups of four: all right, one right, three right, all wrong.
 REWARDS = (1.0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0)
 
@@ -79,7 +78,7 @@ def batch() -> dict[str, list[torch.Tensor]]:
 
 @pytest.fixture(scope="module")
 def references(batch) -> dict[str, Update]:
-    """On one rank: the words, and dynamic batches there, too. Models with LoRA, and those that learn, are the last ones."""
+    """On one rank: every algorithm, and dynamic batches there, too. Models with LoRA, and those that learn, are the last ones."""
     words = [f"algorithm={name}" for name in WORDS]
     algorithms = {word: Case((word,), ROWS // 2, rewards=REWARDS) for word in words}
     cases = algorithms | {"dynamic batches": SAME["dynamic batches"][1]} | REFERENCES | BROKEN

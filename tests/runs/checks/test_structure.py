@@ -143,8 +143,8 @@ def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path):
         assert (
             summary([finding]) == [(key, Level.WARNING)] and f"{key}=7" in finding.message and place in finding.message
         )
-    with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
-        compose(overrides=[f"{key}=7"])
+        with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
+            compose(overrides=[f"{key}=7"])
     content = OmegaConf.from_dotlist([f"{key}=7" for key in MISPLACED])
     found = key_findings(recipe(tmp_path, OmegaConf.to_yaml(content)))
     for key in MISPLACED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import multiprocessing
@@ -61,7 +60,7 @@ class Update:
     Args:
         metrics: what veRL's trainer logs.
         gradient: flat, over all ranks, before clipping; of the last update, and empty if the optimizer made no step.
-        traffic: collective operations of one of several ranks by name: calls, and bytes of the tensors given to them.
+        traffic: collective operations of one rank by name: calls, and bytes of the tensors given to them.
         weights: parameters after the update, by name.
         error: why there was no update.
     """
@@ -297,7 +296,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     hook = worker.engine.optimizer.register_step_pre_hook(look)
     metrics, error = {}, ""
     try:
-        with traffic if torch.distributed.get_world_size() > 1 else contextlib.nullcontext():
+        with traffic:
             output = worker.train_mini_batch(data)
         metrics = {name: float(value) for name, value in reduce_metrics(tu.get(output, "metrics")).items()}
     except ValueError as refused:
