@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import importlib.util
 import inspect
 import json
 import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +136,12 @@ class Algorithm:
         return self.estimator(**given)[0]
 
 
+@functools.cache
+def algorithm(word: str) -> Algorithm:
+    """Return a word's algorithm, composed once."""
+    return Algorithm(word)
+
+
 def with_parts(groups: np.ndarray, batch: dict[str, torch.Tensor]) -> np.ndarray:
     """Return labels of groups with parts of the rewards, as the replay buffer hands them to an estimator that reads them."""
     from verl_trgrpo.verl_plugin.advantage_estimator import label_with
@@ -157,9 +165,9 @@ def difference(found: torch.Tensor, expected: torch.Tensor, tolerance: float) ->
 def compared(word: str, device: str) -> Iterator[Row]:
     """Compare a word's loss, gradient and advantages on the device with those on the processor."""
     try:
-        algorithm = Algorithm(word)
+        one = algorithm(word)
         for dtype in TOLERANCE:
-            yield compared_in(dtype, algorithm, word, device)
+            yield compared_in(dtype, one, word, device)
     except Exception as error:  # of one word; the others are compared all the same
         yield Row(word, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", False)
 
@@ -225,20 +233,47 @@ def peak_bytes(call: Callable[[], Any]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def cost(device: str) -> Iterator[Row]:
-    """Compare synchronisation and peak memory of the weighted loss with those of veRL's vanilla loss."""
-    vanilla, ours = Algorithm("grpo"), Algorithm("tr_grpo")
-    batch = {name: x.to(device) for name, x in random_batch(MEMORY_SHAPE, torch.float32).items()}
-    calls = [lambda one=one: one.loss_and_gradient(batch) for one in (vanilla, ours)]
-    theirs, own = (synchronisations(call, device) for call in calls)
-    yield Row("synchronisations of the loss", f"tr_grpo {own}, vanilla {theirs}", own <= theirs)
-    if device.startswith("cuda"):
-        theirs, own = map(peak_bytes, calls)
-        yield Row("peak memory of the loss", f"tr_grpo / vanilla {own / theirs:.3f}", own <= theirs)
-    else:
-        yield Row(
-            "peak memory of the loss", "not run: it is CUDA's; benchmarks/bench_loss.py has the processor's", None
-        )
+def cost(device: str, words: Iterable[str]) -> Iterator[Row]:
+    """Compare synchronisation, peak memory and time of this project's losses with those of veRL's vanilla loss.
+
+    The bounds are those of ``tr_grpo``; the other words' memory is reported.
+    """
+    vanilla, ours = algorithm("grpo"), algorithm("tr_grpo")
+    for dtype in TOLERANCE:
+        batch = {name: x.to(device) for name, x in random_batch(MEMORY_SHAPE, dtype).items()}
+        precision = str(dtype).removeprefix("torch.")
+
+        def called(one: Algorithm, batch: dict[str, torch.Tensor] = batch) -> Callable[[], Any]:
+            return lambda: one.loss_and_gradient(batch)
+
+        theirs, own = (synchronisations(called(one), device) for one in (vanilla, ours))
+        yield Row(f"synchronisations of the loss, {precision}", f"tr_grpo {own}, vanilla {theirs}", own <= theirs)
+        if not device.startswith("cuda"):
+            reason = "not run: it is CUDA's; benchmarks/bench_loss.py has the processor's"
+            yield Row(f"peak memory of the loss, {precision}", reason, None)
+            continue
+        theirs = peak_bytes(called(vanilla))
+        for word in words:
+            one = algorithm(word)
+            if one.actor.policy_loss.loss_mode not in ("tr_grpo", "aspo"):
+                continue
+            ratio = peak_bytes(called(one)) / theirs
+            ok = ratio <= 1 if word == "tr_grpo" else None
+            yield Row(f"peak memory of the loss, {precision}", f"{word} / vanilla {ratio:.3f}", ok)
+        seconds = [device_seconds(called(one)) for one in (vanilla, ours)]
+        yield Row(f"time of the loss, {precision}", f"tr_grpo / vanilla {seconds[1] / seconds[0]:.2f}", None)
+
+
+def device_seconds(call: Callable[[], Any], repeats: int = 20) -> float:
+    """Return the seconds of a call on a CUDA device, warm: the median of `repeats`."""
+    found = []
+    for _ in range(repeats + 3):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        found.append(time.perf_counter() - started)
+    return statistics.median(found[3:])
 
 
 def logged_norms(directory: Path) -> list[float]:
@@ -306,7 +341,7 @@ def main(argv: list[str] | None = None) -> int:
     print(machine(options.device), flush=True)
     failed = 0
     with tempfile.TemporaryDirectory() as directory:
-        parts = [*(compared(word, options.device) for word in options.words), cost(options.device)]
+        parts = [*(compared(word, options.device) for word in options.words), cost(options.device, options.words)]
         parts.append(trainings(options.device, options.steps, options.verl_steps, Path(directory)))
         for row in (row for part in parts for row in part):
             state = {True: "ok", False: "FAIL", None: "-"}[row.ok]

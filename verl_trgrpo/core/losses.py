@@ -248,12 +248,14 @@ def compute_policy_loss(
         ref_log_prob=ref_log_prob,
         success_rate=success_rate,
     )
-    shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
-    weights = weighting.normalized(shaped, tokens.valid)
-    negated_advantages = _negated_advantages(tokens, rollout_is_weights)
-    token_losses, clipping = _SURROGATES[surrogate](tokens, weights, negated_advantages, weighting.placement, clip)
+    with torch.no_grad():
+        shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
+        scale = _correction(tokens, rollout_is_weights)
+        weights = weighting.normalized(shaped, tokens.valid)
+        values, constant, clipping = _SURROGATES[surrogate](tokens, weights, scale, weighting.placement, clip)
+    token_losses = _Differentiable.apply(tokens.log_ratio, values, constant)
     loss = aggregate_loss(token_losses, response_mask=tokens.valid, loss_agg_mode=loss_agg_mode, **global_batch_info)
-    del token_losses, negated_advantages  # they should not count into the peak memory of the metrics
+    del token_losses, values, constant, weights, scale  # they should not count into the peak memory of the metrics
     return PolicyLoss(loss, token_metrics(tokens, shaped, weighting.shaping.bounds, clipping))
 
 
@@ -265,84 +267,98 @@ def token_weights(tokens: Tokens, weighting: TokenWeighting) -> torch.Tensor:
     return weighting.normalized(weighting.shaping.weigh(tokens, weighting.prob_source), tokens.valid)
 
 
+class _Differentiable(torch.autograd.Function):
+    """Give the values of token losses a derivative by log r, and keep nothing else for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, log_ratio: torch.Tensor, values: torch.Tensor, constant: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(values.masked_fill(constant, 0.0))
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return grads[0] * slope, None, None
+
+
 def _ppo_surrogate(
-    tokens: Tokens, weights: torch.Tensor, negated_advantages: torch.Tensor, placement: str, clip: ClipRange
-) -> tuple[torch.Tensor, Clipping]:
-    """Return the (batch, response_length) token losses of PPO with dual clip; writes into `negated_advantages`.
+    tokens: Tokens, weights: torch.Tensor, scale: torch.Tensor | None, placement: str, clip: ClipRange
+) -> tuple[torch.Tensor, torch.Tensor, Clipping]:
+    """Return the values of PPO's token losses with dual clip, where they are constants, and what was clipped.
 
     With x = r (``outside``) or x = w r (``inside``), and c(x) the value that min, clip and dual clip select, the loss of a
-    token is -A w c(r) or -A c(w r). Where c(x) = x, both are linear in r: ``slope * r`` with slope = -A w. Where c(x) is a
-    bound, both are a ``constant`` without gradient: -A w times the bound (``outside``) or -A times the bound (``inside``).
+    token is -A w c(r) or -A c(w r). Where c(x) is a bound, it is a constant. Where c(x) = x, both are -A w r, whose
+    derivative by log r is the loss itself.
     """
-    inside = placement == "inside"
-    ratio = tokens.log_ratio.exp()
-    with torch.no_grad():
-        x = weights * ratio if inside else ratio.detach()
-        bounded = _bounded_ratio(x, tokens.advantages, clip)
-        active = x == bounded
-        beyond = ~active & (tokens.advantages != 0)
-        dual_clipped = beyond & (tokens.advantages < 0) & (x > clip.dual)
-        beyond_uniform = beyond
-        if inside:
-            beyond_uniform = (_bounded_ratio(ratio, tokens.advantages, clip) != ratio) & (tokens.advantages != 0)
-        # In place: what is no longer needed should not count into the peak memory.
-        constant = bounded.mul_(negated_advantages)
-        slope = negated_advantages.mul_(weights)
-        if not inside:
-            constant.mul_(weights)
-        # One of them is 0 at each token, so that no tensor is needed for either branch.
-        slope.masked_fill_(~active, 0.0)
-        constant.masked_fill_(active, 0.0)
-    token_losses = torch.addcmul(constant, slope, ratio)
-    return token_losses, Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform)
+    ratio = tokens.log_ratio.detach().exp()
+    x = weights * ratio if placement == "inside" else ratio
+    losses = _bounded_ratio(x, tokens.advantages, clip)
+    # Not `!=`: the gradient of a ratio that is NaN has to be NaN.
+    constant = (x < losses).logical_or_(x > losses)
+    beyond = constant & (tokens.advantages != 0)
+    dual_clipped = beyond & (tokens.advantages < 0) & (x > clip.dual)
+    beyond_uniform = beyond
+    if placement == "inside":
+        beyond_uniform = (_bounded_ratio(ratio, tokens.advantages, clip) != ratio) & (tokens.advantages != 0)
+    else:
+        losses.mul_(weights)
+    losses.mul_(tokens.advantages).neg_()
+    if scale is not None:
+        losses.mul_(scale)
+    return losses, constant, Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform)
 
 
 def _aspo_surrogate(
-    tokens: Tokens, weights: torch.Tensor, negated_advantages: torch.Tensor, placement: str, clip: ClipRange
-) -> tuple[torch.Tensor, Clipping]:
-    """Return the (batch, response_length) token losses of ASPO; weights are always outside the clip.
+    tokens: Tokens, weights: torch.Tensor, scale: torch.Tensor | None, placement: str, clip: ClipRange
+) -> tuple[torch.Tensor, torch.Tensor, Clipping]:
+    """Return the values of ASPO's token losses, where they are constants, and what was clipped; weights are always outside.
 
-    With c = 1/r for A > 0 and r for A < 0, within its bounds, the loss of a token is the number -A w c. Where the hard clip
-    does not apply it is multiplied by 1 + log r - sg(log r), which is 1 and has the derivative grad log pi (sg stops the
-    gradient): the gradient is -A w c grad log pi. PPO's carries r instead, which damps itself for bad tokens and feeds
-    itself for good ones.
+    With c = 1/r for A > 0 and r for A < 0, within its bounds, the loss of a token is the number -A w c, and so is its
+    derivative by log r where the hard clip does not apply. That of PPO is -A w r for both signs, which damps itself for bad
+    tokens and feeds itself for good ones.
     """
-    with torch.no_grad():
-        positive = tokens.advantages > 0
-        flipped = torch.where(positive, -tokens.log_ratio, tokens.log_ratio).exp()
+    positive = tokens.advantages > 0
+    flipped = torch.where(positive, -tokens.log_ratio.detach(), tokens.log_ratio.detach()).exp()
 
-        # For A > 0, r > 1 + high is 1/r < 1 / (1 + high).
-        def within(clip_range: ClipRange | HighEntropyClip) -> torch.Tensor:
-            good = flipped.clamp(1 / (1 + clip_range.high), clip.dual)
-            return torch.where(positive, good, flipped.clamp(1 - clip_range.low, clip.dual))
+    # For A > 0, r > 1 + high is 1/r < 1 / (1 + high).
+    def within(clip_range: ClipRange | HighEntropyClip) -> torch.Tensor:
+        good = flipped.clamp(1 / (1 + clip_range.high), clip.dual)
+        return torch.where(positive, good, flipped.clamp(1 - clip_range.low, clip.dual))
 
-        bounded = within(clip)
-        if clip.high_entropy is not None:
-            bounded = torch.where(clip.high_entropy.applies(tokens), within(clip.high_entropy), bounded)
-        clipped = (flipped < bounded) & (tokens.advantages != 0)
-        dual_clipped = (flipped > bounded) & (tokens.advantages != 0)
-        losses = negated_advantages * weights * bounded
-    token_losses = torch.where(clipped, losses, losses * (1 + tokens.log_ratio - tokens.log_ratio.detach()))
-    return token_losses, Clipping(clipped, dual_clipped, clipped, clipped)
+    bounded = within(clip)
+    if clip.high_entropy is not None:
+        bounded = torch.where(clip.high_entropy.applies(tokens), within(clip.high_entropy), bounded)
+    clipped = (flipped < bounded) & (tokens.advantages != 0)
+    dual_clipped = (flipped > bounded) & (tokens.advantages != 0)
+    losses = bounded.mul_(weights).mul_(tokens.advantages).neg_()
+    if scale is not None:
+        losses.mul_(scale)
+    return losses, clipped, Clipping(clipped, dual_clipped, clipped, clipped)
 
 
-_SURROGATES: dict[str, Callable[..., tuple[torch.Tensor, Clipping]]] = {"ppo": _ppo_surrogate, "aspo": _aspo_surrogate}
+_SURROGATES: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor, Clipping]]] = {
+    "ppo": _ppo_surrogate,
+    "aspo": _aspo_surrogate,
+}
 
 
 def _bounded_ratio(ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRange) -> torch.Tensor:
     """Return the ratio at which ``min(r A, clip(r) A)`` with dual clip takes its value: r itself within its bounds.
 
-    For A > 0 the bound is 1 + high; for A < 0 the bounds are 1 - low and dual.
+    For A > 0 the bound is 1 + high; for A < 0 the bounds are 1 - low and dual. Returns a new tensor, the only one it takes.
     """
-    return torch.where(advantages < 0, ratio.clamp(1 - clip.low, clip.dual), ratio.clamp(max=1 + clip.high))
+    negative = advantages < 0
+    upper = torch.full_like(ratio, 1 + clip.high).masked_fill_(negative, clip.dual)
+    bounded = torch.minimum(ratio, upper, out=upper)
+    return bounded.masked_fill_(negative & (ratio < 1 - clip.low), 1 - clip.low)
 
 
-def _negated_advantages(tokens: Tokens, rollout_is_weights: torch.Tensor | None) -> torch.Tensor:
-    """Return -A times the rollout-correction weights, 0 outside the mask, in a new tensor (batch, response_length)."""
+def _correction(tokens: Tokens, rollout_is_weights: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the weights of a rollout correction, 0 outside the mask; None without one."""
     if rollout_is_weights is None:
-        return -tokens.advantages
+        return None
     check_shapes(log_prob=tokens.log_prob, rollout_is_weights=rollout_is_weights)
-    return -tokens.advantages * masked(rollout_is_weights, ~tokens.valid)
+    return masked(rollout_is_weights, ~tokens.valid)
 
 
 def aggregate_loss(

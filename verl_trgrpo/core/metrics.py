@@ -78,27 +78,30 @@ def token_metrics(
 
     Args:
         tokens: of the micro-batch.
-        weights: (batch, response_length) weights before normalisation, 1 outside the mask.
+        weights: (batch, response_length) weights before normalisation, 1 outside the mask; overwritten.
         bounds: (L, U), smallest and largest weight of the shaping.
         clipping: masks of what the surrogate clipped.
     """
-    # Outside the mask A and log r are 0, and w - 1, too.
-    proxy = (1 - tokens.probs).mul_(tokens.advantages).abs_().flatten()
-    # Not sums of w: weights are near 1, and their small spread would be lost in rounding.
-    shifted = (weights - 1).flatten()
     lower, upper = (weights.new_tensor(bound) for bound in bounds)
+    at_lower, at_upper = ((at & tokens.valid).count_nonzero() for at in (weights <= lower, weights >= upper))
+    # Outside the mask A and log r are 0, and w - 1, too. In place: each tensor more would count into the peak memory.
+    proxy = tokens.probs.neg_().add_(1).mul_(tokens.advantages).abs_().flatten()
+    # Not sums of w: weights are near 1, and their small spread would be lost in rounding.
+    shifted = weights.sub_(1).flatten()
     sums = [
         tokens.valid.count_nonzero(),
         tokens.log_ratio.detach().sum(),
         *(mask.count_nonzero() for mask in clipping),
         proxy.sum(),
         torch.dot(proxy, shifted),
-        proxy.masked_fill_(tokens.probs.flatten() >= LOW_PROB, 0.0).sum(),  # from here on that of rare tokens
+        proxy.masked_fill_(
+            tokens.log_prob.flatten() >= math.log(LOW_PROB), 0.0
+        ).sum(),  # from here on that of rare tokens
         torch.dot(proxy, shifted),
         shifted.sum(),
         torch.dot(shifted, shifted),
-        ((weights <= lower) & tokens.valid).count_nonzero(),
-        ((weights >= upper) & tokens.valid).count_nonzero(),
+        at_lower,
+        at_upper,
     ]
     # One transfer from the device for all of them: one for each would stall an accelerator a dozen times.
     n, log_ratio, n_clipped, n_dual, n_zero, n_zero_uniform, g, dg, g_low, dg_low, s, s2, n_lower, n_upper = (

@@ -126,7 +126,7 @@ class Shaping:
         with torch.autocast(tokens.valid.device.type, enabled=False):
             weights = self(given[0]) if self.probs_only else self.function(*given, **self.parameters)
         _check_shape(self, weights, tokens.valid)
-        return weights.to(tokens.probs.dtype).masked_fill(~tokens.valid, 1.0)
+        return weights.to(tokens.log_prob.dtype).masked_fill(~tokens.valid, 1.0)
 
 
 def register_shaping(

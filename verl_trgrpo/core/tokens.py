@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -81,14 +80,15 @@ class Tokens:
             **{name: None if tensor is None else masked(tensor.detach(), outside) for name, tensor in more.items()},
         )
 
-    @functools.cached_property
+    # Computed at each call: an exponential costs less than a tensor that stays.
+    @property
     def probs(self) -> torch.Tensor:
-        """pi_theta of the sampled tokens in [0, 1], without gradient."""
+        """pi_theta of the sampled tokens in [0, 1], without gradient; a new tensor."""
         return self.log_prob.detach().exp().clamp_(max=1.0)
 
-    @functools.cached_property
+    @property
     def old_probs(self) -> torch.Tensor:
-        """pi_old of the sampled tokens in [0, 1]."""
+        """pi_old of the sampled tokens in [0, 1]; a new tensor."""
         return self.old_log_prob.exp().clamp_(max=1.0)
 
 
