@@ -1,4 +1,4 @@
-"""Coverage of the intervals and tests in verl_trgrpo.runs.statistics, by simulation (two minutes of one core).
+"""Coverage of the intervals and tests in verl_trgrpo.compare.statistics, by simulation (two minutes of one core).
 
     python benchmarks/bench_intervals.py
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.runs.statistics import (
+from verl_trgrpo.compare.statistics import (
     Estimate,
     crossed_interval,
     equivalence_p_value,

@@ -11,8 +11,8 @@ from typing import Any
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.runs.compare.tables import interval_text
-from verl_trgrpo.runs.statistics import Estimate, holm, mean_interval, paired_p_value
+from verl_trgrpo.compare.statistics import Estimate, holm, mean_interval, paired_p_value
+from verl_trgrpo.compare.tables import interval_text
 
 Key = tuple[str, int, int, float, str]
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}

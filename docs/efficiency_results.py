@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison
-from verl_trgrpo.runs.compare.tables import interval_text
-from verl_trgrpo.runs.statistics import Estimate
+from verl_trgrpo.compare.comparison import OUTCOME, Comparison
+from verl_trgrpo.compare.statistics import Estimate
+from verl_trgrpo.compare.tables import interval_text
 
 # Studies that start from the model and train on the task of a measurement, and the figure of it that their optimizer asks for.
 STUDIES = {

@@ -41,10 +41,12 @@ import yaml
 
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
-from verl_trgrpo.runs.arms import group_arms, last_common_step, read_runs
-from verl_trgrpo.runs.compare.comparison import OUTCOME, Comparison, compare
-from verl_trgrpo.runs.compare.study import Study, read_study
-from verl_trgrpo.runs.compare.tables import (
+from verl_trgrpo.compare.arms import group_arms, last_common_step, read_runs
+from verl_trgrpo.compare.comparison import OUTCOME, Comparison, compare
+from verl_trgrpo.compare.plots import plot_arms
+from verl_trgrpo.compare.statistics import mean_interval
+from verl_trgrpo.compare.study import Study, read_study
+from verl_trgrpo.compare.tables import (
     arm_label,
     as_markdown,
     comparison_tables,
@@ -53,9 +55,7 @@ from verl_trgrpo.runs.compare.tables import (
     study_comparison,
     words,
 )
-from verl_trgrpo.runs.plots import plot_arms
 from verl_trgrpo.runs.run_directory import read_record
-from verl_trgrpo.runs.statistics import mean_interval
 
 DOCS = Path(__file__).parent
 STUDIES = DOCS.parent / "recipes" / "compare"

@@ -32,8 +32,7 @@ TESTS = (
     "core",
     "verl_plugin",
     "runs/test_compose.py",
-    "runs/test_validate.py",
-    "runs/checks",
+    "checks",
     "recipes",
     "tasks/search_qa",
 )

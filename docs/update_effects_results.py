@@ -10,8 +10,8 @@ from typing import Any
 
 from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.runs.compare.tables import interval_text
-from verl_trgrpo.runs.statistics import Estimate, mean_interval
+from verl_trgrpo.compare.statistics import Estimate, mean_interval
+from verl_trgrpo.compare.tables import interval_text
 
 Record = Mapping[str, Any]
 Runs = Mapping[str, Sequence[Record]]

@@ -10,10 +10,13 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
 from omegaconf import OmegaConf
 
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, OWN_CONFIGS, ComposedRun, added_keys, compose
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
@@ -198,3 +201,28 @@ def load_in_verl(tmp_path, datasets_cache, tokenizer):
         return data, rl_dataset.collate_fn([data[i] for i in range(len(data))])
 
     return load
+
+
+@pytest.fixture
+def sound_run(tmp_path) -> list[str]:
+    """Overrides of a sound run, of which tests break one thing at a time, with a tiny model and two files of 50 rows.
+
+    The run directory is ``tmp_path / "run"``.
+    """
+    train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    rows = {
+        "prompt": [{"role": "user", "content": "x"}],
+        "data_source": "kk_3ppl",
+        "reward_model": {"ground_truth": "x"},
+    }
+    for path in (train, test):
+        pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), path)
+    return [
+        f"data.train_files={train}", f"data.val_files={test}", "data.train_batch_size=8", "data.max_prompt_length=64",
+        "data.max_response_length=24", "data.filter_overlong_prompts=true", f"actor_rollout_ref.model.path={CHECKPOINT}",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=8", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8", "trainer.n_gpus_per_node=1",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=1", f"trainer.default_local_dir={tmp_path / 'run'}",
+        # Of a machine that has them, wherever the tests run.
+        "++ray_kwargs.ray_init.num_gpus=${trainer.n_gpus_per_node}",
+    ]  # fmt: skip

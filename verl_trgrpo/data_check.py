@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from verl_trgrpo.common.findings import Finding, Level, raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
+from verl_trgrpo.data.prompts import RolloutPrompts
 from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
@@ -33,7 +34,6 @@ from verl_trgrpo.data.sources import named_like_test
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, open_as_verl
 from verl_trgrpo.tasks.gold_check import are_equal_truths, reward_findings
 from verl_trgrpo.tasks.registry import DefaultReward
-from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (

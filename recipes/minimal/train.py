@@ -25,8 +25,6 @@ from torch.nn.functional import cross_entropy, pad
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-from verl_trgrpo.common.answer_form import reward_input
-from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.findings import range_errors
 from verl_trgrpo.core import (
@@ -44,7 +42,9 @@ from verl_trgrpo.core import (
 )
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.registry import find_reward
+from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 # What an arm's weights are; what is left out is GRPO's.
 ARMS: dict[str, dict[str, Any]] = {

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoTokenizer
 
-from verl_trgrpo.runs.compare.runner import make_inputs
-from verl_trgrpo.runs.compare.study import read_study
+from verl_trgrpo.compare.runner import make_inputs
+from verl_trgrpo.compare.study import read_study
 
 RECIPES = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(RECIPES / "minimal"), str(RECIPES / "chains")]

@@ -1,6 +1,6 @@
 """`verl-trgrpo report` as a user meets it."""
 
-from tests.runs.report.files import write_comparison
+from tests.compare.files import write_comparison
 from verl_trgrpo.cli.main import main
 
 

@@ -19,9 +19,9 @@ from tests.demos.models import load
 from verl_trgrpo.common.files import BusyError, lock
 from verl_trgrpo.demos.puzzles import CHECKPOINT, MAX_RESPONSE_TOKENS
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
+from verl_trgrpo.launch.train import LOCK_FILE
 from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.train import LOCK_FILE
 from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
 STEPS, KILLED = 3, 2

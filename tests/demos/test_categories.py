@@ -3,8 +3,8 @@
 import pyarrow.parquet
 
 from tests.demos.makers import categories, demonstrations
-from verl_trgrpo.common.answer_form import reward_input
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import reward_input
 
 
 def test_the_answer_is_the_only_word_of_its_kind_and_test_words_are_held_out():

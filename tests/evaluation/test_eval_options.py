@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import composed
+from verl_trgrpo.data.prompts import default_agent_of
 from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, evaluate, load_evaluable_rows
 from verl_trgrpo.runs.run_directory import write_config
-from verl_trgrpo.verl_plugin.prompts import default_agent_of
 
 
 def write(path, rows):

@@ -6,9 +6,9 @@ import pytest
 import tyro
 
 from tests.conftest import composed
-from verl_trgrpo.runs.checks.types import type_findings
-from verl_trgrpo.runs.compare.runner import Inputs, run_command
-from verl_trgrpo.runs.compare.study import read_study
+from verl_trgrpo.checks.types import type_findings
+from verl_trgrpo.compare.runner import Inputs, run_command
+from verl_trgrpo.compare.study import read_study
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "compare"
 STUDIES = {path.stem: read_study(path) for path in sorted(FOLDER.glob("*.yaml"))}

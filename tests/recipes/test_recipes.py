@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.checks.validation import validate
 from tests.conftest import composed
-from tests.runs.validation import validate
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import seed_overrides
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-# These hold studies, which tests/runs/compare, test_chains.py and test_update_effects.py read.
+# These hold studies, which tests/compare, test_chains.py and test_update_effects.py read.
 STUDIES = ("compare", "chains", "update_effects")
 RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name not in STUDIES)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.runs.launching import composed, save_checkpoint
+from tests.launch.launching import composed, save_checkpoint
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.launch.train import launch
 from verl_trgrpo.runs.checkpoints import damage, is_whole, latest_checkpoint, settle_checkpoint
 from verl_trgrpo.runs.run_directory import write_config
-from verl_trgrpo.runs.train import launch
 
 TRACKER = "latest_checkpointed_iteration.txt"
 OPTIMIZER = "actor/optim_world_size_2_rank_1.pt"

@@ -6,7 +6,7 @@ import os
 import pytest
 from omegaconf import OmegaConf
 
-from tests.runs.launching import composed
+from tests.launch.launching import composed
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.runs.run_directory import (
     base_model,

@@ -12,14 +12,14 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.runs.checks.types import NAMES
+from verl_trgrpo.checks.types import NAMES
 
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
 BATCH_UPDATES = "verl_trgrpo/verl_plugin/train_mini_batch.py"
-MANAGER = "verl_trgrpo/verl_plugin/reward_manager.py"
+MANAGER = "verl_trgrpo/tasks/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
 CALLED = {
@@ -51,23 +51,23 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),
-        "verl_trgrpo/verl_plugin/igrpo.py",
+        "verl_trgrpo/experimental/igrpo.py",
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/runs/checks/reward_function.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/reward_function.py",
     ),
     "verl.experimental.reward_loop.reward_manager.get_reward_manager_cls": (("name",), MANAGER),
     "verl.experimental.reward_loop.reward_manager.naive.NaiveRewardManager.run_single": (("self", "data"), MANAGER),
-    "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
-    "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/runs/checks/verl_dataclasses.py"),
+    "verl.trainer.ppo.utils.need_reference_policy": (("config",), "verl_trgrpo/checks/verl_dataclasses.py"),
+    "verl.trainer.ppo.utils.need_critic": (("config",), "verl_trgrpo/checks/verl_dataclasses.py"),
     "verl.utils.config.validate_config": (
         ("config", "use_reference_policy", "use_critic"),
-        "verl_trgrpo/runs/checks/verl_dataclasses.py",
+        "verl_trgrpo/checks/verl_dataclasses.py",
     ),
     "verl.utils.reward_score.default_compute_score": (
         ("data_source", "solution_str", "ground_truth"),
-        "verl_trgrpo/runs/checks/files.py and verl_trgrpo/verl_plugin/config.py",
+        "verl_trgrpo/checks/files.py and verl_trgrpo/verl_plugin/config.py",
     ),
 }
 
@@ -187,7 +187,7 @@ def test_the_single_turn_loop_has_what_its_heir_reads():
         "self.apply_chat_template_kwargs",
         'kwargs["raw_prompt"]',
     ):
-        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/verl_plugin/igrpo.py"
+        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/experimental/igrpo.py"
 
 
 def test_reward_workers_get_the_columns_of_the_row_and_what_the_loop_returned():
@@ -231,7 +231,7 @@ def test_names_that_the_validation_takes_are_verl_s():
     # A list within a method.
     listed = inspect.getsource(ActorConfig.__post_init__).partition("valid_loss_agg_modes = [")[2].partition("]")[0]
     modes = set(re.findall(r'"([\w-]+)"', listed))
-    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/runs/checks/types.py"
+    assert "token-mean" in modes, "veRL lists its loss_agg_mode elsewhere; see verl_trgrpo/checks/types.py"
     engines = {backend for model in EngineRegistry._engines.values() for backend in model}
     for pattern, known in {
         "trainer.v1.trainer_mode": set(trainer_base.TRAINER_REGISTRY),
@@ -241,7 +241,7 @@ def test_names_that_the_validation_takes_are_verl_s():
         "*.loss_agg_mode": modes,
     }.items():
         missing = known - set(NAMES[pattern])
-        assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/runs/checks/types.py"
+        assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/checks/types.py"
 
 
 def test_engines_can_be_looked_up_by_device():

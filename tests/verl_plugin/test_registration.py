@@ -14,6 +14,8 @@ from verl.workers.config import PolicyLossConfig
 
 from tests.conftest import composed
 from tests.fresh import run_fresh
+from verl_trgrpo.checks.algorithm_drift import drift_findings
+from verl_trgrpo.checks.loss import loss_findings
 from verl_trgrpo.core import (
     DifficultyOptions,
     HighEntropyClip,
@@ -22,8 +24,6 @@ from verl_trgrpo.core import (
     available_shapings,
     make_shaping,
 )
-from verl_trgrpo.runs.checks.algorithm_drift import drift_findings
-from verl_trgrpo.runs.checks.loss import loss_findings
 from verl_trgrpo.runs.compose import algorithm_settings, flat
 
 GRPO = {

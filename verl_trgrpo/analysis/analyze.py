@@ -227,7 +227,7 @@ def _ranges(figures: Mapping[str, Any]) -> list[str]:
 
 def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     """Return a table with a line for each checkpoint and radius."""
-    from verl_trgrpo.runs.compare.tables import interval_text
+    from verl_trgrpo.compare.tables import interval_text
 
     names = ("gradient_norm", "sam_rise", "sam_curvature")
     rows = [

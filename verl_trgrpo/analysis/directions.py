@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.runs.statistics import Estimate
+from verl_trgrpo.compare.statistics import Estimate
 
 # Adam's own, far below every gradient that matters.
 _EPSILON = 1e-12

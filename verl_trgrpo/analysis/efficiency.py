@@ -31,7 +31,7 @@ from verl_trgrpo.core.metrics import LOW_PROB
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
     from verl_trgrpo.core import Shaping
-    from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
+    from verl_trgrpo.data.prompts import RolloutPrompts
 
 PROMPTS_PER_BATCH = 4
 # At most: responses in one forward and backward pass, of one group where groups are small, and coordinates whose inner products

@@ -11,16 +11,16 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from transformers import DynamicCache
 
-from verl_trgrpo.common.answer_form import reward_input
-from verl_trgrpo.common.attention import GROUPED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
+from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.tasks import compute_score
-from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
-from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, RolloutPrompts, prompt_settings
+from verl_trgrpo.tasks.answer_form import reward_input
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+from verl_trgrpo.verl_plugin.cpu.attention import GROUPED
 
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions

@@ -11,11 +11,11 @@ import torch
 
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, sample_rollouts
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.runs.statistics import Estimate, mean_interval
+from verl_trgrpo.compare.statistics import Estimate, mean_interval
 
 if TYPE_CHECKING:
     from verl_trgrpo.analysis.analyze import AnalyzeOptions
-    from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
+    from verl_trgrpo.data.prompts import RolloutPrompts
 
 LossFunction = Callable[[Any], torch.Tensor]
 

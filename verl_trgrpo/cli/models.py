@@ -51,12 +51,12 @@ def preview(options: PreviewOptions) -> int:
     exit codes:
       0 success, 1 vLLM failed, 2 invalid input, 130 interrupted
     """
-    from verl_trgrpo.runs.train import compose_here
+    from verl_trgrpo.launch.train import compose_here
 
     chosen = (f"++{DEFAULT_REWARD_KEY}={options.reward}",) if options.reward else ()
     run = compose_here(options.config, options.overrides + chosen)
+    from verl_trgrpo.checks.check import check
     from verl_trgrpo.evaluation import preview
-    from verl_trgrpo.runs.validate import check
 
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:

@@ -11,7 +11,7 @@ import tyro
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.runs.report.page import ReportOptions
+from verl_trgrpo.compare.page import ReportOptions
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ def compare(options: CompareOptions) -> int:
     exit codes:
       0 success, 1 a run failed, 2 invalid input, 130 interrupted
     """
-    from verl_trgrpo.runs.compare.runner import all_unpacked, make_inputs, run_study
-    from verl_trgrpo.runs.compare.study import read_study
-    from verl_trgrpo.runs.compare.tables import write_tables
+    from verl_trgrpo.compare.runner import all_unpacked, make_inputs, run_study
+    from verl_trgrpo.compare.study import read_study
+    from verl_trgrpo.compare.tables import write_tables
 
     study = read_study(options.study, options.overrides, options.arms)
     out = options.out or Path("runs") / "compare" / options.study.stem
@@ -90,7 +90,7 @@ def report(options: ReportOptions) -> int:
       A run is a directory with logs of veRL's file logger (trainer.logger=["file"]), or one such file.
       docs/report.md explains each figure.
     """
-    from verl_trgrpo.runs.report.page import build_report
+    from verl_trgrpo.compare.page import build_report
 
     for note in build_report(options):
         print(f"note: {note}", file=sys.stderr)

@@ -61,11 +61,11 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
 
     The curves are named after that directory unless they have a `title`.
     """
-    from verl_trgrpo.runs.train import run_training
+    from verl_trgrpo.launch.train import run_training
 
     outcome = run_training(overrides, source)
+    from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
     from verl_trgrpo.runs.metrics import MetricsLog
-    from verl_trgrpo.runs.plots import plot_run  # imports matplotlib, which need not delay the start
 
     run_dir = outcome.run_dir
     log = MetricsLog(run_dir)

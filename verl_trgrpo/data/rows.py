@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN
+from verl_trgrpo.data.prompts import SINGLE_TURN
 
 if TYPE_CHECKING:  # pyarrow takes half a second, so functions import it
     import pyarrow as pa

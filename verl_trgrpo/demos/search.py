@@ -20,7 +20,7 @@ from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import DataFile, write_dataset
 from verl_trgrpo.retrieval.index import read_manifest
 from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
-from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 # The demonstration's model: weights in bf16, tokenizer, and manifest.json, which says how it was made.
 CHECKPOINT = Path(__file__).parent / "checkpoints" / "search"

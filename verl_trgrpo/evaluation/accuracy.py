@@ -10,10 +10,10 @@ import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
+from verl_trgrpo.compare.statistics import Estimate, mean_interval, pass_at_k
+from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.response_store import Response
-from verl_trgrpo.runs.compare.tables import interval_text
-from verl_trgrpo.runs.statistics import Estimate, mean_interval, pass_at_k
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.registry import DefaultReward
 

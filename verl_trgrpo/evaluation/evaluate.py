@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of
 from verl_trgrpo.data.rows import Row, load_rows
 from verl_trgrpo.data.sources import draw
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, fingerprint, merged_model, model_label
 from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
-from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
-from verl_trgrpo.verl_plugin.prompts import SINGLE_TURN, default_agent_of
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -135,7 +135,7 @@ class EvalOptions:
         """
         from omegaconf import OmegaConf
 
-        from verl_trgrpo.verl_plugin.prompts import prompt_settings
+        from verl_trgrpo.data.prompts import prompt_settings
 
         found = prompt_settings(config_of_run(self.model) or OmegaConf.create(), model)
         if self.template:
@@ -214,7 +214,7 @@ def _prompt_arguments(options: EvalOptions, model: str) -> dict[str, Any]:
     """Return the settings of the prompts where they are not the default, so that earlier evaluations can be continued."""
     from omegaconf import OmegaConf
 
-    from verl_trgrpo.verl_plugin.prompts import prompt_settings
+    from verl_trgrpo.data.prompts import prompt_settings
 
     settings = options.prompt_settings(model)
     plain = prompt_settings(OmegaConf.create(), model)

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.answer_form import CUT_OFF, THINKING_OPENED
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
+from verl_trgrpo.data.prompts import RolloutPrompts
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.evaluate import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
-from verl_trgrpo.tasks.search_qa.rows import SEARCH_AGENT
-from verl_trgrpo.verl_plugin.prompts import RolloutPrompts
+from verl_trgrpo.tasks.answer_form import CUT_OFF, THINKING_OPENED
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 logger = logging.getLogger(__name__)
 

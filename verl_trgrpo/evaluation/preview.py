@@ -12,18 +12,18 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_trgrpo.checks.data_files import default_reward
+from verl_trgrpo.checks.files import OWN_REWARDS, data_files
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.core import group_metrics
+from verl_trgrpo.data.prompts import default_agent_of, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import EvalOptions, load_evaluable_rows
 from verl_trgrpo.evaluation.generation import Job, make_responses
 from verl_trgrpo.evaluation.response_store import Response, open_store
-from verl_trgrpo.runs.checks.data_files import default_reward
-from verl_trgrpo.runs.checks.files import OWN_REWARDS, data_files
 from verl_trgrpo.runs.keys import REWARD, ROLLOUT
 from verl_trgrpo.tasks.registry import import_external_modules
-from verl_trgrpo.verl_plugin.prompts import default_agent_of, prompt_settings
 
 # Characters of a response that are shown, counted from its end.
 _SHOWN = 800
@@ -56,7 +56,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. Raises
     as :func:`verl_trgrpo.evaluation.evaluate.evaluate`.
     """
-    from verl_trgrpo.verl_plugin.config import reward_function  # imports veRL
+    from verl_trgrpo.tasks.custom_reward import reward_function  # imports veRL
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout

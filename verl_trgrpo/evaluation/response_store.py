@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.answer_form import THINKING_OPENED, reward_input
 from verl_trgrpo.common.files import lock, read_json, write_json
 from verl_trgrpo.common.text import changes
 from verl_trgrpo.data.rows import Row
+from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
 
 ARGUMENTS = "arguments.json"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection
 
 from verl_trgrpo.common.text import did_you_mean, nearest_key
-from verl_trgrpo.runs.moved_keys import ADDED, place_of
+from verl_trgrpo.runs.keys import ADDED, place_of
 
 # By pattern of Hydra's message; the first that is found counts. {hint} names what was probably meant.
 _MESSAGES = {

@@ -6,7 +6,11 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from verl_trgrpo.common.answer_form import (
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import first_line, shorten
+from verl_trgrpo.data.rows import RawRow, extra_info_of, ground_truth_of, truth_findings
+from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
+from verl_trgrpo.tasks.answer_form import (
     ANSWER_FORMS,
     AnswerForm,
     asked_form,
@@ -14,10 +18,6 @@ from verl_trgrpo.common.answer_form import (
     reward_input,
     state_answer,
 )
-from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import first_line, shorten
-from verl_trgrpo.data.rows import RawRow, extra_info_of, ground_truth_of, truth_findings
-from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.math.equality import alternatives
 from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, unknown_source
 

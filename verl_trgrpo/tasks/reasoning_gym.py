@@ -20,11 +20,11 @@ from itertools import islice
 from pathlib import Path  # noqa: F401  # of an inherited option, for the command line
 from typing import Any
 
-from verl_trgrpo.common.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
+from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.registry import GroundTruthError, Score

@@ -5,13 +5,10 @@ The options are at ``actor_rollout_ref.actor.policy_loss`` and, for the estimato
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 from verl.trainer.config import AlgoConfig
 from verl.workers.config import PolicyLossConfig
 
@@ -213,23 +210,3 @@ def check_batch_updates(actor: Any) -> None:
             if wrong:
                 messages.append(f"{setting} hides hidden states or logits from policy_loss.nthr; set it to {right}")
     raise_invalid(messages)
-
-
-def reward_function(config: DictConfig) -> Callable[..., Any]:
-    """Return the function that a run's reward workers call, with its options; it returns a score, or a dict with one."""
-    from verl.utils.reward_score import default_compute_score
-
-    chosen = OmegaConf.select(config, "reward.custom_reward_function")
-    if not chosen or not chosen.path:
-        return default_compute_score
-    options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
-    return partial(_loaded_reward(chosen.path, chosen.name), **options)
-
-
-@lru_cache
-def _loaded_reward(path: str, name: str) -> Callable[..., Any]:
-    """Load a reward function once; veRL would run its file again at each call, which fails if it registers a reward."""
-    from verl.utils.import_utils import load_extern_object
-
-    found: Any = load_extern_object(module_path=path, object_name=name)
-    return found

@@ -39,7 +39,7 @@ python3 -m verl.trainer.main_ppo \
     reward.custom_reward_function.path=pkg://verl_trgrpo.tasks \
     reward.custom_reward_function.name=compute_score \
     reward.reward_manager.source=importlib \
-    reward.reward_manager.module.path=pkg://verl_trgrpo.verl_plugin.reward_manager \
+    reward.reward_manager.module.path=pkg://verl_trgrpo.tasks.reward_manager \
     trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.group_metrics_buffer \
     trainer.v1.sampler.custom_sampler.name=replay_buffer \
     '+trainer.v1.sampler.sampler_kwargs.filter_groups=${oc.select:algorithm.filter_groups,null}' \

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.common.test_answer_form import DAPO
-from verl_trgrpo.common.answer_form import ANSWER_FORMS, reward_input, state_answer
+from tests.tasks.test_answer_form import DAPO
 from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, reward_input, state_answer
 from verl_trgrpo.tasks.registry import find_reward, options_of
 
 BOX = "What is 6 * 7? Let's think step by step and output the final answer within \\boxed{}."

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from functools import lru_cache, partial, wraps
 from typing import Any
 
-from verl_trgrpo.common.answer_form import (
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.tasks.answer_form import (
     ANSWER_FORMS,
     PROMPT,
     THINKING_OPENED,
@@ -23,7 +24,6 @@ from verl_trgrpo.common.answer_form import (
     brace_depths,
     read_answer,
 )
-from verl_trgrpo.common.text import shorten
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas

@@ -29,8 +29,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_trgrpo.common.answer_form import last_tagged
 from verl_trgrpo.common.text import shorten
+from verl_trgrpo.tasks.answer_form import last_tagged
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 from verl_trgrpo.tasks.search_qa.format import model_turns
 

@@ -33,12 +33,10 @@ from verl_trgrpo.data.sources import (
     warn_of_test_files,
 )
 from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SEARCH_AGENT = "trgrpo_search"
-"""Name by which veRL finds the agent loop of the rows."""
 
 INSTRUCTION = (
     "Answer the question below. Begin each turn by thinking inside <think> and </think>. If a fact is missing, then write a "

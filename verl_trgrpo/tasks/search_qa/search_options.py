@@ -12,6 +12,9 @@ from omegaconf.errors import OmegaConfBaseException
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid, range_errors
 from verl_trgrpo.common.text import did_you_mean, first_line
 
+SEARCH_AGENT = "trgrpo_search"
+"""Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
+
 SECTION = "rollout.custom.search"
 
 _COUNTS = ("topk", "max_concurrency", "max_searches", "max_turn_tokens", "max_observation_tokens")

@@ -15,7 +15,7 @@ from verl.utils import tensordict_utils
 from verl.workers import engine_workers
 from verl.workers.engine import EngineRegistry, FSDPEngineWithLMHead
 
-import verl_trgrpo.common.attention  # noqa: F401  (so that a configuration can name it)
+import verl_trgrpo.verl_plugin.cpu.attention  # noqa: F401  (so that a configuration can name it)
 from verl_trgrpo.verl_plugin.cpu.platform import chosen
 
 

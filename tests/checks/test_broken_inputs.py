@@ -1,0 +1,155 @@
+"""Data and models that are damaged, or that would execute code: refused before anything is started."""
+
+import json
+import random
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import composed
+from verl_trgrpo.checks.data_files import data_findings
+from verl_trgrpo.checks.files import model_findings
+from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
+
+
+def write(path, rows=200):
+    texts = [random.Random(row).randbytes(12).hex() for row in range(rows)]
+    pq.write_table(
+        pa.table(
+            {
+                "prompt": [[{"role": "user", "content": text}] for text in texts],
+                "data_source": ["kk_3ppl"] * rows,
+                "reward_model": [{"ground_truth": text} for text in texts],
+            }
+        ),
+        path,
+    )
+
+
+@pytest.fixture
+def model(tmp_path):
+    return shutil.copytree(CHECKPOINT, tmp_path / "model")
+
+
+@pytest.fixture
+def arguments(sound_run, tmp_path, model):
+    """Overrides of a sound run; tests break what they name."""
+    write(tmp_path / "train.parquet")
+    write(tmp_path / "test.parquet")
+    files = [f"data.train_files={tmp_path / 'train.parquet'}", f"data.val_files={tmp_path / 'test.parquet'}"]
+    return [*sound_run, *files, f"actor_rollout_ref.model.path={model}"]
+
+
+def messages_of(arguments) -> list[str]:
+    """Return the errors about data and models."""
+    config = composed(arguments, platform="cpu").config
+    found = [*data_findings(RunData(config)), *model_findings(config)]
+    return [finding.message for finding in found if finding.level is Level.ERROR]
+
+
+def edit(path, **fields):
+    content = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
+def test_a_truncated_data_file(arguments, tmp_path, share):
+    path = tmp_path / "train.parquet"
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"data.train_files={path}")
+
+
+def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
+    path = tmp_path / "test.parquet"
+    content = bytearray(path.read_bytes())
+    content[100:2000] = bytes(1900)
+    path.write_bytes(content)
+    assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is the test above"
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"data.val_files={path}")
+
+
+def test_a_data_file_without_rows(arguments, tmp_path):
+    write(tmp_path / "train.parquet", 0)
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"data.train_files={tmp_path / 'train.parquet'}") and "no rows" in problem
+
+
+def test_a_tokenizer_of_another_model(arguments, model):
+    edit(model / "config.json", vocab_size=100)
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "99" in problem
+
+
+def test_a_damaged_tokenizer(arguments, model):
+    (model / "tokenizer.json").write_text("{")
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "tokenizer" in problem
+
+
+def test_a_tokenizer_without_a_chat_template(arguments, model):
+    (model / "chat_template.jinja").unlink()
+    [problem] = messages_of(arguments)
+    assert "custom_chat_template" in problem
+    assert messages_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
+
+
+def test_a_tokenizer_alone_is_not_a_model(arguments, model):
+    (model / "config.json").unlink()
+    [problem] = messages_of(arguments)
+    assert "config.json" in problem
+
+
+CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise ImportError\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "fields"),
+    [
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
+        ("config.json", {"auto_map": {"AutoTokenizer": ["own.Tokenizer", None]}}),
+        ("config.json", {"auto_map": {"AutoConfig": "own.Config"}, "model_type": "own"}),
+    ],
+)
+def test_code_that_comes_with_a_model_is_refused_and_not_run(arguments, model, file, fields):
+    (model / "own.py").write_text(CODE)
+    edit(model / file, **fields)
+    edit(model / "tokenizer_config.json", tokenizer_class=None)
+    [problem] = messages_of(arguments)
+    assert "auto_map" in problem and "trust_remote_code=true" in problem
+    assert not list(model.parent.rglob("ran"))
+    # Whoever has read it may run it.
+    allowed = messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"])
+    assert not any("auto_map" in problem for problem in allowed)
+
+
+def test_a_local_tokenizer_is_checked_where_the_model_is_on_a_hub(arguments, model):
+    (model / "own.py").write_text(CODE)
+    edit(model / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    key = "actor_rollout_ref.model"
+    [problem] = messages_of([*arguments, f"{key}.path=some/model", f"{key}.tokenizer_path={model}"])
+    assert "auto_map" in problem
+    assert not list(model.parent.rglob("ran"))
+
+
+def test_code_that_comes_with_a_reward_model_is_refused_and_not_run(arguments, tmp_path):
+    """The reward loop opens its tokenizer with trust_remote_code=True, as the policy's."""
+    judge = shutil.copytree(CHECKPOINT, tmp_path / "judge")
+    arguments = [
+        *arguments, "reward.reward_model.rollout.name=vllm", "reward.reward_model.enable=true",
+        f"reward.reward_model.model_path={judge}", "reward.custom_reward_function.path=null",
+    ]  # fmt: skip
+    assert messages_of(arguments) == []
+    (judge / "own.py").write_text(CODE)
+    edit(judge / "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Tokenizer", None]})
+    [problem] = messages_of(arguments)
+    assert problem.startswith(f"reward.reward_model.model_path={judge}") and "auto_map" in problem
+    assert not list(tmp_path.rglob("ran"))
+    found = messages_of([*arguments, "reward.reward_model.enable=false"])
+    assert len(found) == 2 and all("'kk_3ppl'" in problem for problem in found)
+    assert messages_of([*arguments, "actor_rollout_ref.model.trust_remote_code=true"]) == []

@@ -1,0 +1,120 @@
+"""Stages of the check, and the command that prints its findings."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.checks.validation import summary, validate
+from verl_trgrpo.cli.main import main
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
+
+PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+MODEL = "actor_rollout_ref.model.path"
+# Of a machine that has them, wherever the tests run.
+GPUS = "+ray_kwargs.ray_init.num_gpus=8"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Overrides with data files that exist."""
+    columns = {
+        "prompt": [{"role": "user", "content": "x"}],
+        "data_source": "kk_3ppl",
+        "reward_model": {"ground_truth": "x"},
+    }
+    for part in ("train", "val"):
+        table = pa.table({name: [value] * 640 for name, value in columns.items()})
+        pq.write_table(table, tmp_path / f"{part}.parquet")
+    return [f"data.{part}_files={tmp_path}/{part}.parquet" for part in ("train", "val")]
+
+
+def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
+    report = validate("trgrpo_trainer", sound_run)
+    assert report.findings == () and report.ok
+    assert report.total_steps == 50 // 8 * report.config.trainer.total_epochs
+
+
+@pytest.mark.parametrize("word", ["taco", "ipo_mask", "aspo_entropy_clip"])
+def test_an_algorithm_of_token_weights_by_its_word_has_no_findings(sound_run, word):
+    assert validate("trgrpo_trainer", [*sound_run, f"algorithm={word}"]).findings == ()
+
+
+def test_the_quickstart_s_own_configuration_has_no_findings(data):
+    assert validate("kk_quickstart", [*data, f"{MODEL}={CHECKPOINT}", "platform=cpu"]).findings == ()
+
+
+def test_a_stage_with_errors_ends_the_check_and_says_what_is_left(sound_run):
+    single = [f"{ACTOR}.optim.lr=abc", f"{MODEL}=/no/model", "+trainer.mine=1", "trainer.v1=5", "data.seed=x"]
+    built = [f"{ACTOR}.policy_loss.shaping.name=sigmoit", f"{ACTOR}.policy_loss.placement=between"]
+    between = [
+        "data.max_response_length=4000",
+        "trainer.n_gpus_per_node=3",
+        f"{ROLLOUT}.n=1",
+        f"{ACTOR}.clip_ratio_c=0.5",
+    ]
+
+    def found(*overrides):
+        report = validate("trgrpo_trainer", [*sound_run, *overrides])
+        assert not report.ok and report.total_steps is None
+        return summary(report.findings)
+
+    keys = [f"{ACTOR}.optim.lr", MODEL, "trainer.v1", "data.seed"]
+    left = [("veRL's dataclasses", Level.NOT_CHECKED), ("rules between settings", Level.NOT_CHECKED)]
+    assert sorted(found(*single, *built, *between)) == sorted([*((key, Level.ERROR) for key in keys), *left])
+    keys = [f"{ACTOR}.policy_loss.shaping", f"{ACTOR}.policy_loss"]
+    assert found(*built, *between) == [*((key, Level.ERROR) for key in keys), left[1]]
+    keys = [f"{ROLLOUT}.n", f"{ACTOR}.ppo_mini_batch_size", "data.max_response_length", ACTOR]
+    assert found(*between) == [(key, Level.ERROR) for key in keys]
+
+
+def test_one_mistake_is_one_finding(sound_run):
+    for override in (f"{ACTOR}.ppo_micro_batch_size_per_gpu=0", "data.train_files=5", "algorithm.adv_estimator=grpoo"):
+        assert len(validate("trgrpo_trainer", [*sound_run, override]).messages(Level.ERROR)) == 1
+
+
+def test_what_is_not_on_this_machine_is_not_checked():
+    report = validate(PUZZLES, [GPUS], need_files=False)
+    assert report.ok and report.total_steps is None
+    keys = ["data.train_files", "data.val_files", MODEL, "data.max_prompt_length"]
+    assert summary(report.findings) == [(key, Level.NOT_CHECKED) for key in keys]
+
+
+def test_the_command_prints_everything_and_its_exit_code_is_the_verdict(data, capsys):
+    assert main(["validate", PUZZLES, "--show", *data, GPUS]) == 0
+    shown = capsys.readouterr().out
+    assert "data.train_batch_size: 64  (veRL: 1024)\n" in shown and "ppo_epochs" not in shown
+    assert "steps: 50\n" in shown and "no errors, 0 warnings, 2 not checked" in shown
+    assert main(["validate", PUZZLES, *data, "trainer.n_gpus_per_node=3"]) == 1
+    assert "error (1)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["validate"], ["train", "--recipe"]])
+def test_a_recipe_that_is_not_yaml_is_one_line_with_the_place(tmp_path, capsys, command):
+    (tmp_path / "mine.yaml").write_text("defaults:\n  - ppo_trainer\ndata: [1, {\n")
+    assert main([*command, str(tmp_path / "mine.yaml")]) == 2
+    output = capsys.readouterr().err
+    assert output.count("\n") == 1 and "mine.yaml, line 4" in output
+
+
+def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
+    program = (
+        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.runs import validate\n"
+        "def check(*_):\n"
+        "    assert not {'torch', 'verl', 'transformers', 'pyarrow'} & sys.modules.keys()\n    sys.exit(7)\n"
+        f"validate.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stderr, ended.stderr
+
+
+def test_what_cannot_be_composed_is_wrong_input(capsys):
+    assert main(["validate", "recipes/nowhere/x.yaml"]) == 2
+    assert main(["validate", "data.train_batch_size=8"]) == 2
+    output = capsys.readouterr().err
+    assert "recipes/nowhere/x.yaml" in output and "data.train_batch_size=8" in output and "Traceback" not in output

@@ -1,0 +1,148 @@
+"""Packages, GPUs and search servers: errors on the machine that trains, "not checked" on another one."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.checks.validation import summary
+from tests.conftest import composed
+from tests.tasks.search_qa.conftest import running_server
+from verl_trgrpo.checks import machine
+from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.common.findings import Level
+
+GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
+# Nothing listens at these ports.
+UNREACHABLE, CLOSED = "http://127.0.0.1:9", "127.0.0.1:9"
+ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
+
+
+def found(*overrides, trains=True):
+    config = composed(overrides).config
+    return machine.machine_findings(config, RunData(config).agents, trains)
+
+
+@pytest.fixture(autouse=True)
+def own_cluster(monkeypatch, tmp_path):
+    """No Ray cluster that was started on this machine."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+@contextmanager
+def in_another_thread():
+    """A search server that answers while this thread waits for it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    context = running_server()
+    try:
+        yield asyncio.run_coroutine_threadsafe(context.__aenter__(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(context.__aexit__(None, None, None), loop).result(60)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
+def test_a_tracker_that_is_not_installed(trains, level):
+    [finding] = found("trainer.logger=[console,vemlp_wandb]", *ONE_GPU, trains=trains)
+    assert summary([finding]) == [("trainer.logger", level)] and "vemlp_wandb" in finding.message
+    assert found("trainer.logger=[console,file]", *ONE_GPU, trains=trains) == []
+
+
+@pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
+def test_a_rollout_engine_that_is_not_installed(trains, level):
+    name = "actor_rollout_ref.rollout.name"
+    [finding] = found(f"{name}=trtllm", *ONE_GPU, trains=trains)
+    assert summary([finding]) == [(name, level)] and f"{name}=trtllm" in finding.message
+
+
+@pytest.mark.parametrize(("trains", "level"), [(True, Level.ERROR), (False, Level.NOT_CHECKED)])
+def test_gpus_that_the_machine_does_not_have(monkeypatch, trains, level):
+    monkeypatch.setattr(machine, "accelerator_count", lambda: 8)
+    [finding] = found(f"{GPUS}=8", "trainer.nnodes=2", trains=trains)
+    assert summary([finding]) == [(GPUS, level)] and "16" in finding.message and "has 8" in finding.message
+    assert found(f"{GPUS}=8", trains=trains) == []
+    assert found(f"{GPUS}=9", "+ray_kwargs.ray_init.num_gpus=9", trains=trains) == [], "Ray has what it is told"
+
+
+@pytest.mark.parametrize("place", ["+ray_kwargs.ray_init.address", "RAY_ADDRESS", "ray_current_cluster"])
+def test_the_gpus_of_a_cluster_are_asked_for_by_the_machine_that_trains(monkeypatch, tmp_path, place):
+    overrides = []
+    if place == "RAY_ADDRESS":
+        monkeypatch.setenv(place, CLOSED)
+    elif place == "ray_current_cluster":
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / place).write_text(CLOSED)
+    else:
+        overrides = [f"{place}='{CLOSED}'"]
+    [later] = found(*overrides, trains=False)
+    [now] = found(*overrides)
+    assert summary([later, now]) == [(GPUS, Level.NOT_CHECKED), (GPUS, Level.ERROR)]
+    assert all(f"{place.lstrip('+')}={CLOSED}" in finding.message for finding in (later, now))
+    monkeypatch.setattr(machine, "_gpus_of_cluster", lambda address: 8 if address == CLOSED else 0)
+    assert found(*overrides, f"{GPUS}=8") == []
+    [finding] = found(*overrides, f"{GPUS}=9")
+    assert summary([finding]) == [(GPUS, Level.ERROR)] and "has 8" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "started_here", "asked"),
+    [
+        ("b:6379", "a:6379", "c:6379", "b:6379"),
+        ("auto", "a:6379", "c:6379", "a:6379"),
+        ("auto", None, "c:6379", "c:6379"),
+        (None, "auto", "c:6379", "c:6379"),
+        ("auto", None, None, "auto"),
+        ("local", "a:6379", "c:6379", None),
+        (None, "local", "c:6379", None),
+    ],
+)
+def test_the_cluster_is_the_one_that_ray_will_connect_to(
+    monkeypatch, tmp_path, given, environment, started_here, asked
+):
+    """As `ray.init` chooses: its address unless that is "auto", then RAY_ADDRESS, then the last `ray start` of this machine."""
+    if environment:
+        monkeypatch.setenv("RAY_ADDRESS", environment)
+    if started_here:
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(started_here)
+    monkeypatch.setattr(machine, "_gpus_of_cluster", lambda address: 8 if address == asked else 0)
+    monkeypatch.setattr(machine, "accelerator_count", lambda: 8 if asked is None else 0)
+    assert found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else [])) == []
+
+
+def test_search_servers_are_asked_once_before_a_training():
+    searching = ["agent=search_tags", *ONE_GPU]
+    [later] = found(*searching, f"{SEARCH}={UNREACHABLE}", trains=False)
+    assert summary([later]) == [(SEARCH, Level.NOT_CHECKED)] and UNREACHABLE in later.message
+    [now] = found(*searching, f"{SEARCH}={UNREACHABLE}")
+    assert summary([now]) == [(SEARCH, Level.ERROR)] and UNREACHABLE in now.message
+    with in_another_thread() as server:
+        assert found(*searching, f"{SEARCH}={server.url}") == [] and len(server.requests) == 1
+        [one] = found(*searching, f"{SEARCH}=[{server.url},{UNREACHABLE}]")
+        assert summary([one]) == [(SEARCH, Level.WARNING)] and UNREACHABLE in one.message, "the others stand in for it"
+
+
+def test_rows_that_search_need_a_server(tmp_path):
+    server = f"+actor_rollout_ref.rollout.custom.search.url={UNREACHABLE}"
+    for agent, expected in (("trgrpo_search", [(SEARCH, Level.ERROR)]), ("tool_agent", [])):
+        for file in write_rows(tmp_path / agent, [{"agent_name": "single_turn_agent"}, {"agent_name": agent}]):
+            assert summary(found(f"data.train_files={file}", server, *ONE_GPU)) == expected, file
+
+
+def write_rows(directory, rows):
+    """Write rows as Parquet, JSON Lines and JSON, and return the three files."""
+    directory.mkdir()
+    files = [directory / f"rows.{ending}" for ending in ("parquet", "jsonl", "json")]
+    pq.write_table(pa.Table.from_pylist(rows), files[0])
+    files[1].write_text("\n".join(map(json.dumps, rows)))
+    files[2].write_text(json.dumps(rows))
+    return files

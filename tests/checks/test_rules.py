@@ -1,0 +1,144 @@
+"""One case for each row of the table of rules between settings."""
+
+import pytest
+from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY
+
+from tests.checks.validation import summary
+from tests.conftest import composed
+from verl_trgrpo.checks.rules import READ_PARTS, REMEMBER, RULES, rule_findings
+from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.common.findings import Level
+from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+ERROR, WARNING = Level.ERROR, Level.WARNING
+CORRECTION, VALIDATION = "algorithm.rollout_correction", f"{ROLLOUT}.val_kwargs"
+OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
+DAPO = ("reward.reward_manager.name=dapo",)
+FILTER = ("algorithm.filter_groups.enable=true",)
+# Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
+CASES = (
+    (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
+    (["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae"], "algorithm.use_pf_ppo", ERROR, "7956"),
+    (
+        ["algorithm.use_kl_in_reward=true", f"{ACTOR}.use_kl_loss=true"],
+        "algorithm.use_kl_in_reward", WARNING, f"{ACTOR}.use_kl_loss=true",
+    ),
+    ([f"{ACTOR}.policy_loss.kl=scaled"], f"{ACTOR}.policy_loss.kl", WARNING, "use_kl_loss=false"),
+    ([f"{ACTOR}.policy_loss.kl=literal", f"{ACTOR}.use_kl_loss=true"], f"{ACTOR}.policy_loss.kl", WARNING, "literal"),
+    (["algorithm=remax"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
+    (["algorithm.adv_estimator=gdpo"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
+    (["algorithm=optimal_token_baseline"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
+    (["algorithm.adv_estimator=tir_optimal_token_baseline"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
+    (["algorithm=gmpo", f"{ACTOR}.ppo_micro_batch_size_per_gpu=2"],
+     f"{ACTOR}.policy_loss.loss_mode", WARNING, "ppo_micro_batch_size_per_gpu"),
+    (["algorithm=dro", f"{ACTOR}.policy_loss.dro_beta=null"], f"{ACTOR}.policy_loss.loss_mode", ERROR, "dro_beta"),
+    ([f"{ROLLOUT}.n=1"], f"{ROLLOUT}.n", ERROR, "adv_estimator=grpo"),
+    ([f"{ACTOR}.use_dynamic_bsz=true", f"{ROLLOUT}.log_prob_use_dynamic_bsz=false"],
+     f"{ROLLOUT}.log_prob_use_dynamic_bsz", ERROR, "use_dynamic_bsz=true"),
+    (
+        [f"{ACTOR}.ulysses_sequence_parallel_size=2", "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"],
+        f"{ACTOR}.ulysses_sequence_parallel_size", ERROR, "attn_implementation=sdpa",
+    ),
+    ([f"{ACTOR}.optim.lr=0.02"], f"{ACTOR}.optim.lr", WARNING, "0.02"),
+    (["reward.reward_manager.source=register"], "reward.reward_manager.name", WARNING, "source=register"),
+    ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.bypass_mode=true"],
+     f"{CORRECTION}.rollout_is", WARNING, "bypass_mode=true"),
+    ([f"{CORRECTION}.rollout_rs=token_k1", f"{ROLLOUT}.calculate_log_probs=false"],
+     f"{CORRECTION}.rollout_rs", WARNING, "calculate_log_probs=false"),
+    ([f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_is_threshold=null"],
+     f"{CORRECTION}.rollout_is", WARNING, "rollout_is_threshold=null"),
+    ([f"{CORRECTION}.rollout_rs=token_k1"], f"{CORRECTION}.rollout_rs", ERROR, "rollout_rs_threshold=null"),
+    ([f"{CORRECTION}.loss_type=reinforce", f"{CORRECTION}.bypass_mode=true"],
+     f"{CORRECTION}.loss_type", WARNING, "loss_mode=tr_grpo"),
+    ([f"{CORRECTION}.bypass_mode=true", f"{ROLLOUT}.calculate_log_probs=false"],
+     f"{CORRECTION}.bypass_mode", ERROR, "calculate_log_probs=false"),
+    (["+ray_kwargs.ray_init.num_gpus=4", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
+     "ray_kwargs.ray_init.num_gpus", ERROR, "trainer.nnodes=2"),
+    ([f"{ACTOR}.checkpoint.async_save=true"], f"{ACTOR}.checkpoint.async_save", WARNING, "strategy=fsdp"),
+    (["trainer.val_only=true", "trainer.val_before_train=false"], "trainer.val_only", ERROR, "val_before_train=false"),
+    (["trainer.critic_warmup=20"], "trainer.critic_warmup", ERROR, "20"),
+    (["trainer.balance_batch=false"], "trainer.balance_batch", WARNING, "false"),
+    ([f"{VALIDATION}.do_sample=true"], f"{VALIDATION}.do_sample", WARNING, "temperature=0"),
+    ([f"{VALIDATION}.temperature=0.6"], f"{VALIDATION}.temperature", WARNING, "do_sample=false"),
+    ([f"{VALIDATION}.n=4"], f"{VALIDATION}.n", WARNING, "temperature=0"),
+    ([f"{ROLLOUT}.do_sample=false"], f"{ROLLOUT}.do_sample", WARNING, "temperature=1.0"),
+    ([f"{ROLLOUT}.multi_turn.enable=true", "data.train_files={train}", "data.val_files={train}"],
+     f"{ROLLOUT}.multi_turn.enable", WARNING, "default_agent_loop=single_turn_agent"),
+    ([f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", WARNING, "reward.reward_manager.name=naive"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}"], f"{OVERLONG}.enable", ERROR, "max_response_length=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 600}}", "+reward.reward_kwargs.max_resp_len=512"],
+     f"{OVERLONG}.len", ERROR, "max_resp_len=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=1024"],
+     "reward.reward_kwargs.max_resp_len", WARNING, "max_response_length=512"),
+    ([*DAPO, f"+{OVERLONG}={{enable: true, len: 8, log: false}}", "+reward.reward_kwargs.max_resp_len=512", "algorithm=gdpo",
+      "algorithm.gdpo_reward_keys=[acc,overlong_reward]"], f"{OVERLONG}.enable", ERROR, "overlong_buffer_cfg.log=true"),
+    ([f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm"], f"{ACTOR}.loss_agg_mode", WARNING, "loss_scale_factor=null"),
+    ([f"{ACTOR}.ppo_micro_batch_size=8"], f"{ACTOR}.ppo_micro_batch_size", ERROR, "ppo_micro_batch_size_per_gpu"),
+    ([f"{ROLLOUT}.log_prob_micro_batch_size=8"],
+     f"{ROLLOUT}.log_prob_micro_batch_size", ERROR, "log_prob_micro_batch_size_per_gpu"),
+    ([*FILTER, "algorithm.filter_groups.max_num_gen_batches=10"],
+     "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
+    ([*FILTER, "algorithm.filter_groups.metric=seq_final_reward", "data.train_files={train}", "data.val_files={train}"],
+     "algorithm.filter_groups.metric", ERROR, "reward, score, acc"),
+    ([*FILTER, "reward.reward_model.enable=true"], "algorithm.filter_groups.enable", ERROR, "enable_resource_pool=true"),
+    ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
+    (["algorithm.filter_groups.enable=true", "trainer.v1.sampler.sampler_kwargs.filter_groups=null"],
+     "algorithm.filter_groups.enable", ERROR, "sampler_kwargs"),
+    (["algorithm=gdpo", "trainer.v1.sampler.sampler_kwargs.adv_estimator=null"],
+     "algorithm.adv_estimator", ERROR, "sampler_kwargs.adv_estimator=null"),
+    (["algorithm=gdpo", "algorithm.use_kl_in_reward=true"], "algorithm.use_kl_in_reward", ERROR, "adv_estimator=tr_gdpo"),
+    (["algorithm.adv_estimator=tr_gdpo"], "algorithm.gdpo_reward_keys", ERROR, "adv_estimator=tr_gdpo"),
+    (["algorithm.adv_estimator=constrained_grpo"], "algorithm.constrained_grpo", ERROR, "adv_estimator=constrained_grpo"),
+    (["algorithm=constrained_grpo", *FILTER], "algorithm.filter_groups.enable", WARNING, "adv_estimator=constrained_grpo"),
+    (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
+     "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"), list(zip(RULES, CASES, strict=True)), ids=lambda each: getattr(each, "key", "")
+)
+def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
+    overrides, key, level, part = case
+    config = composed([each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]).config
+    found = rule_findings(RunData(config))
+    assert summary(found) == [(key, level)] and rule.key == key
+    assert found[0].message.startswith(f"{key}=") and part in found[0].message and "{" not in found[0].message
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae", "trainer.use_v1=false"],
+        ["+algorithm.filter_groups={enable: true}"],
+        [f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true"],
+        [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
+        ["reward.reward_manager.name=dapo"],
+        ["reward.reward_manager.source=register", "reward.custom_reward_function.path=mine.py"],
+        [f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1", f"{CORRECTION}.rollout_rs_threshold=2"],
+        [f"{CORRECTION}.bypass_mode=true"],
+        [f"{CORRECTION}.loss_type=reinforce", f"{ACTOR}.policy_loss.loss_mode=bypass_mode"],
+        ["+ray_kwargs.ray_init.num_gpus=8", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
+        ["trainer.val_only=true"],
+        ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
+        ["trainer.balance_batch=false", "trainer.use_v1=false"],
+        [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
+        [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
+        [f"{ROLLOUT}.multi_turn.enable=true", "data.train_files=/no/such/file.parquet"],
+        [*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=512"],
+        [f"+{OVERLONG}={{enable: false}}"],
+        [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
+        [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
+        ["algorithm=constrained_grpo", "algorithm.use_kl_in_reward=true"],
+    ],
+)
+def test_settings_that_have_what_they_need_are_not(overrides):
+    assert rule_findings(RunData(composed(overrides).config)) == []
+
+
+def test_the_rules_name_the_estimators_that_read_parts_and_those_that_remember():
+    own = {name: found for name in ADV_ESTIMATOR_REGISTRY if (found := find_estimator(name))}
+    assert {*READ_PARTS} == {name for name, found in own.items() if found.reads_parts}
+    assert {*REMEMBER} == {name for name, found in own.items() if found.remembers}

@@ -1,0 +1,16 @@
+"""Findings of ``check`` for tests, from cached compositions."""
+
+from collections.abc import Iterable
+
+from tests.conftest import composed
+from verl_trgrpo.checks.check import Report, check
+from verl_trgrpo.common.findings import Finding, Level
+
+
+def validate(source, overrides=(), need_files=True) -> Report:
+    return check(composed(overrides, source), need_files)
+
+
+def summary(findings: Iterable[Finding]) -> list[tuple[str, Level]]:
+    """Return key and level of each finding."""
+    return [(finding.where, finding.level) for finding in findings]

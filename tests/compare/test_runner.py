@@ -1,0 +1,192 @@
+"""Running studies: every arm with every seed once, whatever happens in between. The trainer is a small real process."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from verl_trgrpo.compare.comparison import compare_runs
+from verl_trgrpo.compare.runner import LOCK, Inputs, all_unpacked, make_inputs, run_command, run_study
+from verl_trgrpo.compare.study import Study, run_directory
+from verl_trgrpo.compare.tables import finished_runs, write_tables
+from verl_trgrpo.runs.run_directory import read_record, write_record
+
+TRAINER = Path(__file__).with_name("trainer.py")
+INPUTS = Inputs(TRAINER, TRAINER, "a/model")
+STUDY = Study(
+    title="heights",
+    arms={"grpo": {"height": 0.5}, "tr_grpo": {"height": 0.6}, "worse": {"height": 0.1}},
+    seeds=[0, 1, 2],
+    baseline="grpo",
+    primary="tr_grpo",
+    script=str(TRAINER),
+    data={"train": str(TRAINER), "test": str(TRAINER)},
+    accuracy="val-core/kk_3ppl/acc/mean@1",
+)
+
+
+def accuracies(study, out):
+    """Final accuracies of the finished runs by arm and seed."""
+    figures, _ = compare_runs(finished_runs(study, out), study.baseline, study.accuracy)
+    return {arm: {seed: run["final_accuracy"] for seed, run in runs.items()} for arm, runs in figures.items()}
+
+
+def test_runs_records_and_the_second_time_nothing_is_run(tmp_path):
+    assert run_study(STUDY, INPUTS, tmp_path, jobs=3) == []
+    assert accuracies(STUDY, tmp_path) == {
+        arm: pytest.approx({seed: height + 0.01 * seed for seed in STUDY.seeds})
+        for arm, height in (("grpo", 0.5), ("tr_grpo", 0.6), ("worse", 0.1))
+    }
+    run_dir = run_directory(tmp_path, "tr_grpo", 2)
+    record = read_record(run_dir)
+    assert (record["arm"], record["seed"], record["finished"]) == ("tr_grpo", 2, True)
+    assert record["settings"] == {"height": 0.6}
+    assert record["versions"]["torch"]
+    assert "model a/model" in (run_dir / "run.log").read_text()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert run_study(STUDY, INPUTS, tmp_path) == []
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_run_that_the_kernel_killed_is_told_from_one_that_failed(tmp_path):
+    study = replace(STUDY, arms={"grpo": {"height": 0.5, "fail-once": "SIGKILL"}}, primary="", seeds=[0])
+    (failure,) = run_study(study, INPUTS, tmp_path)
+    assert "SIGKILL" in failure and "--jobs" in failure
+
+
+def test_another_setting_needs_another_directory(tmp_path):
+    run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
+    changed = replace(STUDY, seeds=[0], arms={**STUDY.arms, "tr_grpo": {"height": 0.7}})
+    with pytest.raises(ValueError, match=r"tr_grpo.*run\.json.*another --out"):
+        run_study(changed, INPUTS, tmp_path)
+    assert accuracies(STUDY, tmp_path)["tr_grpo"] == {0: pytest.approx(0.6)}
+
+
+def test_runs_unpacked_from_an_archive_count_as_finished(tmp_path):
+    """Records travel without the command, which names directories of another machine."""
+    run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
+    run_dir = run_directory(tmp_path, "tr_grpo", 0)
+    packed = {name: value for name, value in read_record(run_dir).items() if name != "command"}
+    copy = tmp_path / "elsewhere.parquet"
+    copy.write_bytes(TRAINER.read_bytes())
+    elsewhere = Inputs(copy, copy, "b/model")
+    study = replace(STUDY, seeds=[0], arms={"tr_grpo": STUDY.arms["tr_grpo"]}, baseline="tr_grpo", primary="")
+
+    write_record(run_dir, packed)
+    assert all_unpacked(study, tmp_path) and not all_unpacked(replace(study, seeds=[0, 1]), tmp_path)
+    assert run_study(study, elsewhere, tmp_path) == []
+    assert "model a/model" in (run_dir / "run.log").read_text(), "the run was made again"
+    with pytest.raises(ValueError, match="another --out"):
+        run_study(replace(study, arms={"tr_grpo": {"height": 0.7}}), elsewhere, tmp_path)
+    copy.write_text("other rows")
+    with pytest.raises(ValueError, match=r"other contents of .*elsewhere\.parquet"):
+        run_study(study, elsewhere, tmp_path)
+    copy.write_bytes(TRAINER.read_bytes())
+    write_record(run_dir, packed | {"finished": False})
+    with pytest.raises(ValueError, match="another --out"):
+        run_study(study, elsewhere, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_signals_end_the_runs_under_way(tmp_path, number):
+    (tmp_path / "train.parquet").touch()
+    (tmp_path / "study.yaml").write_text(
+        f"title: t\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0]\n"
+        "baseline: a\narms:\n  a: {height: 1, wait: 36000}\n  b: {height: 1, wait: 36000}\n  c: {height: 1, wait: 36000}\n"
+    )
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "verl_trgrpo", "compare", str(tmp_path / "study.yaml"), "--jobs", "2"]
+    process = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 3600
+    logs = [run_directory(out, arm, 0) / "run.log" for arm in "ab"]
+    while not all(log.is_file() and "waiting" in log.read_text() for log in logs):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=3600)
+    assert process.returncode == 130, error
+    assert "interrupted; the same command" in error
+    assert not run_directory(out, "c", 0).exists(), "a run that did not start leaves nothing"
+    here = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(out).encode() in _bytes(path)]
+    assert not here, "no trainer may be left"
+    for arm in "ab":
+        record = read_record(run_directory(out, arm, 0))
+        assert not record["finished"]
+
+
+def test_a_trainer_that_outlived_its_command_is_not_joined_by_another(tmp_path):
+    study = replace(STUDY, seeds=[0])
+    run_dir = run_directory(tmp_path, "grpo", 0)
+    run_dir.mkdir(parents=True)
+    record = {"arm": "grpo", "command": run_command(study, INPUTS, "grpo", 0, run_dir), "its": "own"}
+    (run_dir / "run.json").write_text(json.dumps(record))
+    # A process that holds the lock as a trainer does whose parent was killed with SIGKILL.
+    code = "import fcntl, sys; fcntl.flock(1, fcntl.LOCK_EX); sys.stderr.write('held'); sys.stdin.read()"
+    with (run_dir / LOCK).open("ab") as lock:
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([sys.executable, "-c", code], stdout=lock, **pipes) as left:
+            assert left.stderr.read(4) == b"held"
+            (failure,) = run_study(study, INPUTS, tmp_path)
+            assert str(run_dir) in failure and "another process" in failure
+            assert read_record(run_dir) == record, "the record is that of the run that is still there"
+            assert [len(runs) for runs in finished_runs(study, tmp_path).values()] == [0, 1, 1], "the others go on"
+    assert run_study(study, INPUTS, tmp_path) == []
+    assert read_record(run_dir)["finished"]
+
+
+def _bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_switches_of_the_script_take_no_value(tmp_path):
+    study = replace(STUDY, settings={"bf16": True, "skip_first_test": False, "steps": 1})
+    command = run_command(study, INPUTS, "grpo", 0, tmp_path)
+    assert command[command.index("--bf16") + 1] == "--steps" and "--skip-first-test" not in command
+
+
+def test_commands_of_verl_runs(tmp_path):
+    study = replace(STUDY, trainer="verl", script="", config_name="kk_quickstart", settings={"trainer.test_freq": 2},
+                    arms={"grpo": {"algorithm": "grpo"}}, primary="")  # fmt: skip
+    command = run_command(study, INPUTS, "grpo", 3, tmp_path / "it's" / "seed-3")
+    assert command[2:5] == ["train", "--config-name", "kk_quickstart"]
+    assert f"trainer.default_local_dir='{tmp_path}/it\\'s/seed-3'" in command
+    assert {"data.seed=3", "actor_rollout_ref.rollout.seed=3", "algorithm=grpo", "trainer.test_freq=2"} <= {*command}
+
+
+def test_tables(tmp_path):
+    run_study(STUDY, INPUTS, tmp_path, jobs=3)
+    text = write_tables(STUDY, tmp_path)
+    assert (tmp_path / "table.md").read_text() == text
+    table = json.loads((tmp_path / "table.json").read_text())
+    found = table["comparison"]
+    difference = found["tr_grpo"]["final_accuracy"]["difference"]
+    # All pairs differ by the same: no interval. 2 of 8 signs are as far from 0; the primary test is not corrected.
+    assert difference["estimate"] == {"mean": pytest.approx(0.1), "low": None, "high": None}
+    assert (difference["test"], difference["pairs"]) == ({"p": 0.25, "corrected": None}, 3)
+    # All others are, together: two arms, final accuracy, area and roughness, but for the primary one.
+    assert found["worse"]["final_accuracy"]["difference"]["test"]["corrected"] == 1.0
+    assert found["tr_grpo"]["area"]["difference"]["test"]["corrected"] == 1.0
+    assert table["runs"]["worse"]["1"]["final_accuracy"] == pytest.approx(0.11)
+    assert found["grpo"]["final_accuracy"]["estimate"]["mean"] == pytest.approx(0.51)
+    assert "| tr_grpo (primary) | +0.100 p=0.25 " in text
+
+
+def test_a_model_of_the_study_s_own_is_made_by_its_script(tmp_path):
+    script = tmp_path / "warm_start.py"
+    script.write_text("import pathlib, sys\npathlib.Path(sys.argv[0] + '.words').write_text(' '.join(sys.argv[1:]))\n")
+    study = replace(STUDY, warm_start={"most_people": 4}, warm_start_script=str(script))
+    assert make_inputs(study, tmp_path).model == str(tmp_path / "warm_start")
+    words = script.with_name("warm_start.py.words").read_text()
+    assert words == f"puzzles --out {tmp_path / 'warm_start'} --most-people 4"
+    script.write_text("raise SystemExit(2)")
+    with pytest.raises(ValueError, match="exit code 2"):
+        make_inputs(study, tmp_path)

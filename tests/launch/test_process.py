@@ -1,0 +1,105 @@
+"""The training process: signals leave nothing behind, and it keeps its run directory when the launcher is gone."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from verl_trgrpo.common.files import BusyError, lock, name_holder
+from verl_trgrpo.launch.process import TrainingProcess
+
+STUBBORN = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, lambda *_: print("asked to end", flush=True))
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+daemon = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(900)"])
+print(daemon.pid, flush=True)
+time.sleep(900)
+"""
+
+WAITER = """
+import os, sys
+from pathlib import Path
+from verl_trgrpo.launch.process import TrainingProcess
+sys.executable = sys.argv[1]
+with TrainingProcess([], dict(os.environ), Path(sys.argv[2])) as child:
+    child.wait(lambda: print("watching", flush=True), seconds=0.1)
+"""
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM), (signal.SIGINT,) * 2]
+)
+def test_no_signal_leaves_anything_running(tmp_path, numbers):
+    """Even a driver that signals do not end, and a daemon it started, are gone after the second, impatient signal."""
+    driver = tmp_path / "driver"
+    driver.write_text(f"#!{sys.executable}\n{STUBBORN}")
+    driver.chmod(0o755)
+    log = tmp_path / "log"
+    waiter = subprocess.Popen(
+        [sys.executable, "-c", WAITER, driver, log], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # under nohup it is ignored
+    )  # fmt: skip
+
+    def wait_for(condition):
+        while not condition():
+            assert waiter.stdout.readline() == b"watching\n", waiter.stderr.read()
+
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
+    started = psutil.Process(waiter.pid).children(recursive=True)
+    assert int(log.read_text()) in {process.pid for process in started} and len(started) >= 2
+    # The second look from here on began after the daemon was there.
+    assert [waiter.stdout.readline() for _ in range(2)] == [b"watching\n"] * 2
+    waiter.send_signal(numbers[0])
+    while "asked to end" not in log.read_text():
+        assert waiter.poll() is None, waiter.stderr.read()
+        time.sleep(0.05)
+    waiter.send_signal(numbers[1])
+    _, error = waiter.communicate(timeout=600)
+    assert b"KeyboardInterrupt" in error
+    _, alive = psutil.wait_procs(started, timeout=600)
+    assert not alive
+
+
+def test_what_a_killed_driver_started_is_ended_with_it(tmp_path, fake_driver):
+    go, log, seen = tmp_path / "go", tmp_path / "log", []
+    fake_driver(f"sleep 3600 & echo $!; until [ -e {go} ]; do sleep 0.1; done; kill -9 $$")
+
+    def tick():
+        """Let the driver die at the second look at its children that began after the child was there."""
+        if log.read_text().endswith("\n"):
+            seen.append(1)
+        if len(seen) == 2:
+            go.touch()
+
+    with TrainingProcess([], dict(os.environ), log) as process:
+        assert process.wait(tick, seconds=0.1) == -signal.SIGKILL
+        child = psutil.Process(int(log.read_text()))
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_signal_before_anybody_waits_is_not_lost(tmp_path, fake_driver):
+    fake_driver("exec sleep 300")
+    with pytest.raises(KeyboardInterrupt), TrainingProcess([], dict(os.environ), tmp_path / "log") as process:
+        signal.raise_signal(signal.SIGTERM)
+        process.wait(lambda: None)
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_a_training_that_outlives_its_launcher_keeps_the_lock(tmp_path, fake_driver):
+    fake_driver("exec sleep 300")
+    with contextlib.ExitStack() as launcher:
+        claim = launcher.enter_context(lock(tmp_path / "lock", ""))
+        with TrainingProcess([], dict(os.environ), tmp_path / "log", inherit=[claim]) as process:
+            name_holder(claim, process.pid)
+            launcher.close()
+            with pytest.raises(BusyError, match=f"held by {process.pid}"), lock(tmp_path / "lock", "held by {holder}"):
+                pass
+    with lock(tmp_path / "lock", ""):
+        pass

@@ -1,0 +1,171 @@
+"""Check the data files of a run as veRL reads them: columns, rows, agent loops, and a reward for each data source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_trgrpo.checks.files import DATA, DATA_SET, OWN_REWARDS, data_files, local_data_files, own_data_set
+from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
+from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
+from verl_trgrpo.data.prompts import TOOLS, agent_loops, tool_schemas
+from verl_trgrpo.data.rows import UnreadableError
+from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
+from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL
+from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
+
+_MANAGER = f"{AGENT}.agent_loop_manager_class"
+# Data sources without a reward that are named one by one.
+_MAX_SOURCES = 5
+
+
+def data_findings(data: RunData) -> list[Finding]:
+    """Check existing data files as veRL opens them: columns, rows, rewards, agent loops, and validation on training data."""
+    config = data.config
+    findings = default_reward_findings(config)
+    if own := own_data_set(config):
+        message = f"{DATA_SET}={own}: this class reads the files, so columns, rows and prompts were not checked"
+        return [*findings, Finding.not_checked(DATA_SET, message)]
+    loops, problems = agent_loop_findings(config)
+    findings += problems
+    for key in DATA:
+        remote = [file for file in data_files(config, key) if "://" in file]
+        findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
+        findings += split_findings(key, data, loops)
+    training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
+    if shared := sorted(path for path in training & validation if path.is_file()):
+        message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
+        findings.append(Finding.warning("data.val_files", message))
+    return findings
+
+
+def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Finding]]:
+    """Return the agent loops that rows may name, None where they are not known, and check the files of loops and tools."""
+    if manager := selected(config, _MANAGER):
+        message = f"{_MANAGER}={manager}: has its own agent loops, so agent_name was not checked"
+        return None, [Finding.not_checked(_MANAGER, message)]
+    try:
+        tool_schemas(config, TOOLS)
+    except InvalidInputError as error:
+        return None, [Finding.error(f"{TOOLS}.tool_config_path", str(error))]
+    except ValueError:  # a schema in Python code, which is not executed; the check of lengths says so
+        pass
+    try:
+        loops = agent_loops(config)
+    except InvalidInputError as error:
+        return None, [Finding.error(f"{AGENT}.agent_loop_config_path", str(error))]
+    key = f"{AGENT}.default_agent_loop"
+    if (default := selected(config, key)) in loops:
+        return loops, []
+    hint = did_you_mean(str(default), sorted(loops))
+    return loops, [Finding.error(key, f"{key}={as_plain_yaml(default)}: not an agent loop of the run; {hint}")]
+
+
+def split_findings(key: str, data: RunData, loops: set[str] | None) -> list[Finding]:
+    """Check the files under one key, which veRL loads together; `loops` are the names that rows may have as agent_name."""
+    files = data.files(key)
+    findings = [Finding.error(key, f"{key}={error}") for error in data.unreadable(key)]
+    with_agents = any("agent_name" in file.schema.names for file in files.values())
+    for file in files.values():
+        try:
+            findings += _file_findings(key, file, data.config, loops, with_agents)
+        except UnreadableError as error:
+            findings.append(Finding.error(key, f"{key}={error}"))
+    compared = concatenation_findings({str(path): file for path, file in files.items()})
+    problems = [found for found in compared if found.level is Level.ERROR]
+    return findings + [Finding.error(key, f"{key}={found.where}: {found.message}") for found in problems]
+
+
+def _file_findings(
+    key: str, file: DataFile, config: DictConfig, loops: set[str] | None, with_agents: bool
+) -> list[Finding]:
+    """Check columns and rows of a file; the columns that veRL and the rewards need are read to the last row.
+
+    Args:
+        key: under which the file is named.
+        file: as veRL opens it.
+        config: of the run.
+        loops: names that rows may have as agent_name; None for any.
+        with_agents: some file under the key has the column agent_name, so that veRL fills it with null in the others.
+    """
+    prompt_key, place = str(selected(config, "data.prompt_key")), f"{key}={file.path}"
+    if not file.rows:
+        return [Finding.error(key, f"{place}: has no rows; build it again")]
+    found = list(column_findings("", file.schema, prompt_key))
+    findings = [Finding(each.level, key, f"{place}: {each.message}") for each in found]
+    if any(each.level is Level.ERROR for each in found):
+        return findings
+    if loops is not None and with_agents and "agent_name" not in file.schema.names:
+        message = f"{place}: lacks the column agent_name, which another file has; veRL fills in null, add it"
+        findings.append(Finding.error(key, message))
+    for problem, rows, first in missing_values(file, prompt_key, loops):
+        empty = problem.startswith("reward_model.ground_truth")
+        if problem.startswith("reward_model") and not _needs_truth(config):
+            continue
+        fix = f"the run has {', '.join(sorted(loops))}" if loops and problem.startswith("agent") else "correct the file"
+        more = f" and {rows - 1} more" if rows > 1 else ""
+        # A reward function of the run's own may do without.
+        level = (
+            Level.WARNING if empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS) else Level.ERROR
+        )
+        findings.append(Finding(level, key, f"{place} row {first}{more}: {problem}; {fix}"))
+    return findings + _source_findings(key, file, config)
+
+
+def _needs_truth(config: DictConfig) -> bool:
+    """Return False where a reward model alone scores the responses, and veRL reads no ground truth."""
+    return bool(selected(config, f"{REWARD}.path")) or not selected(config, f"{REWARD_MODEL}.enable")
+
+
+def _source_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
+    """Check that the run scores each data source of a file."""
+    sources = {name for part in file.tables(["data_source"]) for name in part["data_source"].unique().to_pylist()}
+    place = f"{key}={file.path}"
+    reasons = {source: _no_reward(config, source) for source in sorted(sources - {None})}
+    without = [(source, message) for source, message in reasons.items() if message]
+    shown = [Finding.error(key, f"{place}: {message}") for _, message in without[:_MAX_SOURCES]]
+    if others := [repr(source) for source, _ in without[_MAX_SOURCES:]]:
+        message = f"{place}: no reward for {len(others)} more data sources, such as {others[0]}"
+        shown.append(Finding.error(key, message))
+    return shown
+
+
+def default_reward(config: DictConfig) -> Any:
+    """Return the data source whose reward scores those that have none, as the run's reward function gets it, or None."""
+    return selected(config, DEFAULT_REWARD_KEY) if selected(config, f"{REWARD}.path") == OWN_REWARDS else None
+
+
+def default_reward_findings(config: DictConfig) -> list[Finding]:
+    default = default_reward(config)
+    if default is None or default in DEFAULT_REWARDS:
+        return []
+    hint = did_you_mean(str(default), DEFAULT_REWARDS)
+    return [Finding.error(DEFAULT_REWARD_KEY, f"{DEFAULT_REWARD_KEY}={default}: unknown; {hint}")]
+
+
+def _no_reward(config: DictConfig, source: str) -> str:
+    """Return why the run's reward function does not score a data source, and what to do; "" if it does."""
+    function = selected(config, f"{REWARD}.path")
+    if function == OWN_REWARDS:
+        default = default_reward(config)
+        return "" if default or has_reward(source) else f"{unknown_source(source)}, or register one (docs/data.md)"
+    if function is None and not selected(config, f"{REWARD_MODEL}.enable") and not _verl_scores(source):
+        fix = f"set {REWARD}.path={OWN_REWARDS} {REWARD}.name=compute_score, or your own"
+        return f"no reward for data source {source!r}: veRL has none; {fix}"
+    return ""
+
+
+def _verl_scores(source: str) -> bool:
+    """Ask veRL itself, whose data sources are a chain of ifs."""
+    from verl.utils.reward_score import default_compute_score
+
+    try:
+        default_compute_score(source, "", "")
+    except NotImplementedError:
+        return False
+    except Exception:  # it has a rule, which needs a real answer or a package that is missing
+        return True
+    return True

@@ -1,0 +1,276 @@
+"""Check lengths: prompts, responses and the budget of searches against the model, the micro-batches and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_trgrpo.checks.batches import sequence_parallel
+from verl_trgrpo.checks.files import DATA, TRAINING, context_length, decoder_value, model_content, own_data_set
+from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.common.text import count_of
+from verl_trgrpo.data.prompts import DRAFT_AGENT, SINGLE_TURN, TOOL_AGENT, RolloutPrompts
+from verl_trgrpo.data.rows import UnreadableError, is_chat
+from verl_trgrpo.data.verl_files import DataFile
+from verl_trgrpo.runs.compose import resolved
+from verl_trgrpo.runs.keys import ROLLOUT
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT, read_options
+
+_LIMIT = "data.max_prompt_length"
+# Prompts of a file that are tokenized, at most; a thousand take about a second.
+_MOST = 4000
+# Memory of a GPU that logits and their gradients may take: most of 80 GB.
+_MOST_GIB = 60
+# Agent loops that begin with the rendered prompt of the row.
+_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, DRAFT_AGENT)
+
+
+def length_findings(data: RunData) -> list[Finding]:
+    """Check lengths; the model's context and the prompts count where model and data are on this machine."""
+    config = data.config
+    return [
+        *_context_findings(config),
+        *_dynamic_batch_findings(config),
+        *_logits_findings(config),
+        *_search_findings(config),
+        *_draft_findings(config),
+        *_prompt_findings(data),
+    ]
+
+
+def _longest(config: DictConfig) -> int:
+    return config.data.max_prompt_length + config.data.max_response_length
+
+
+def _context_findings(config: DictConfig) -> list[Finding]:
+    data, key, response = config.data, f"{ROLLOUT}.max_model_len", "data.max_response_length"
+    longest, limit, context = _longest(config), config.actor_rollout_ref.rollout.max_model_len, context_length(config)
+    findings = []
+    if limit is not None and longest > limit:
+        message = (
+            f"{key}={limit}: less than data.max_prompt_length={data.max_prompt_length} + {response}="
+            f"{data.max_response_length}, so responses to long prompts would silently be cut; set it to {longest}"
+        )
+        findings.append(Finding.error(key, message))
+    if context is not None and longest > context:
+        message = (
+            f"{response}={data.max_response_length}: with data.max_prompt_length={data.max_prompt_length} more than the "
+            f"model's max_position_embeddings={context}; shorten one of them"
+        )
+        findings.append(Finding.error(response, message))
+    if context is not None and limit is not None and limit > context:
+        message = (
+            f"{key}={limit}: more than the model's max_position_embeddings={context}; set it to {min(longest, context)}"
+        )
+        findings.append(Finding.error(key, message))
+    return findings
+
+
+def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
+    """Check that a micro-batch by tokens holds the longest sequence."""
+    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
+    limits = []
+    if actor.use_dynamic_bsz:
+        limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu))
+    if rollout.log_prob_use_dynamic_bsz:
+        limits.append((f"{ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
+    if ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
+        limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
+    parallel, longest = sequence_parallel(config), _longest(config)
+    return [
+        Finding.error(
+            key,
+            f"{key}={limit}: times sequence parallel {parallel} does not hold one sequence of {longest} tokens (prompt plus "
+            f"response); set it to {-(-longest // parallel)} or more",
+        )
+        for key, limit in limits
+        if limit * parallel < longest
+    ]
+
+
+def _logits_findings(config: DictConfig) -> list[Finding]:
+    """Check that the logits of a micro-batch and their gradients, both in bfloat16, may fit a GPU; nothing else is counted."""
+    actor, model = config.actor_rollout_ref.actor, config.actor_rollout_ref.model
+    vocabulary = decoder_value(model_content(config), "vocab_size")
+    if not isinstance(vocabulary, int) or actor.strategy == "megatron" or model.use_fused_kernels:
+        return []
+    if actor.use_dynamic_bsz:
+        name, tokens = "ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu
+    else:
+        name = "ppo_micro_batch_size_per_gpu"
+        tokens = (actor[name] or 0) * _longest(config) // sequence_parallel(config)
+    size = tokens * vocabulary * 2 * 2 / 2**30
+    if size <= _MOST_GIB:
+        return []
+    key = f"actor_rollout_ref.actor.{name}"
+    message = (
+        f"{key}={actor[name]}: the logits of up to {tokens:,} tokens and their gradients take {size:.0f} GiB with a vocabulary "
+        f"of {vocabulary:,}; lower it, or set actor_rollout_ref.model.use_fused_kernels=true"
+    )
+    return [Finding.warning(key, message)]
+
+
+def _search_findings(config: DictConfig) -> list[Finding]:
+    """Check the options of searches, and that a response holds what searches may put into it."""
+    key = f"{ROLLOUT}.custom.search"
+    settings = resolved(config, key)
+    if settings is None:
+        return []
+    if invalid := findings_of(lambda: read_options(settings), key):
+        return invalid
+    loop = read_options(settings)
+    response, searches = config.data.max_response_length, loop.max_searches
+    budget = (searches + 1) * loop.max_turn_tokens + searches * loop.max_observation_tokens
+    if budget <= response:
+        return []
+    message = (
+        f"{key}: {searches + 1} turns of {loop.max_turn_tokens} tokens and {searches} observations of "
+        f"{loop.max_observation_tokens} are {budget} tokens, more than data.max_response_length={response}; raise that, or "
+        "lower max_searches, or responses may end without an answer"
+    )
+    return [Finding.warning(key, message)]
+
+
+def _draft_findings(config: DictConfig) -> list[Finding]:
+    """Check the options of drafts, and that a prompt has room for one."""
+    key, data = f"{ROLLOUT}.custom.igrpo", config.data
+    settings = resolved(config, key)
+    if settings is None:
+        return []
+    from verl_trgrpo.experimental.igrpo import DraftOptions  # imports veRL's agent loops
+
+    if invalid := findings_of(lambda: DraftOptions.of(settings), key):
+        return invalid
+    if data.max_prompt_length >= data.max_response_length:
+        return []
+    message = (
+        f"{_LIMIT}={data.max_prompt_length}: does not hold a prompt and a draft of data.max_response_length="
+        f"{data.max_response_length} tokens, so such drafts are left out; raise it"
+    )
+    return [Finding.warning(_LIMIT, message)]
+
+
+def _prompt_findings(data: RunData) -> list[Finding]:
+    """Compare prompts with their limit, counted as veRL does.
+
+    Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
+    and neither are those of agent loops that are not known here.
+    """
+    if own_data_set(data.config):
+        return []  # the check of files says so
+    prompts = data.prompts
+    if isinstance(prompts, str):
+        return _not_compared(data.config, prompts)
+    return [finding for key in DATA for finding in _split_findings(key, data.files(key).values(), prompts, data.config)]
+
+
+def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
+    limit, key = config.data.max_prompt_length, "data.filter_overlong_prompts"
+    findings = [Finding.not_checked(_LIMIT, f"{_LIMIT}={limit}: prompts not compared; {reason}")]
+    if not config.data.filter_overlong_prompts and config.data.truncation != "left":
+        message = (
+            f"{key}=false: veRL cuts prompts over {limit} tokens from the left, whatever data.truncation="
+            f"{config.data.truncation} says; set it to true"
+        )
+        findings.append(Finding.warning(key, message))
+    return findings
+
+
+def _split_findings(key: str, files: Iterable[DataFile], prompts: RolloutPrompts, config: DictConfig) -> list[Finding]:
+    """Check the prompts of all files under one key together, as veRL reads them."""
+    total, lengths, findings = 0, [], []
+    for file in files:
+        place = f"{key}={file.path}"
+        try:
+            rows, unknown = _sample(file, config)
+        except UnreadableError as error:
+            return [Finding.error(key, f"{key}={error}")]
+        if unknown:
+            findings.append(Finding.not_checked(_LIMIT, f"{_LIMIT}: prompts of {place} not compared; {unknown}"))
+        others = [number for number, row in rows.items() if not _is_rendered(row.get(config.data.prompt_key))]
+        if others:
+            count = count_of(len(others), "prompt")
+            message = f"{place} row {others[0]}: {count} not a list of chat messages; build it again (docs/data.md)"
+            findings.append(Finding.error(key, message))
+        total += file.rows - len(others)
+        for number in sorted(rows.keys() - set(others)):
+            try:
+                lengths.append(_length(rows[number], prompts, config))
+            except ValueError as error:
+                return [*findings, Finding.error(key, f"{place} row {number}: {error}; correct it")]
+    return findings + (_length_findings(key, total, lengths, config) if lengths else [])
+
+
+def _is_rendered(prompt: Any) -> bool:
+    """Return whether a chat template gets a prompt: messages whose content is a string, or a list of parts."""
+    parts = isinstance(prompt, list) and all(isinstance(message.get("content"), list) for message in prompt)
+    return is_chat(prompt) or bool(prompt and parts)
+
+
+def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any]], str]:
+    """Return rows of a file by number, at most `_MOST`, evenly spread, and why others or all of them are left out."""
+    data, agent = config.data, config.actor_rollout_ref.rollout.agent.default_agent_loop
+    if found := _media_columns(file, config):
+        return {}, f"they have {', '.join(found)}"
+    wanted = {round(i * (file.rows - 1) / max(1, min(file.rows, _MOST) - 1)) for i in range(min(file.rows, _MOST))}
+    columns = [data.prompt_key, "agent_name", *(["extra_info"] if data.get("tool_config_path") else [])]
+    rows: dict[int, dict[str, Any]] = {}
+    start = 0
+    for part in file.tables(columns):
+        here = sorted(number for number in wanted if start <= number < start + part.num_rows)
+        taken = part.take([number - start for number in here]).to_pylist() if here else []
+        rows.update(zip(here, taken, strict=True))
+        start += part.num_rows
+    if data.filter_overlong_prompts:  # which counts the same tokens for all agents
+        return rows, ""
+    others = {str(name) for row in rows.values() if (name := row.get("agent_name", agent)) not in _AGENTS}
+    known = {number: row for number, row in rows.items() if str(row.get("agent_name", agent)) not in others}
+    return known, f"agent loops of the run's own render them ({', '.join(sorted(others))})" if others else ""
+
+
+def _media_columns(file: DataFile, config: DictConfig) -> list[str]:
+    """Return the columns of a file with images, videos or sounds, of which a prompt has more tokens than its messages say."""
+    media = [str(config.data.get(f"{kind}_key") or f"{kind}s") for kind in ("image", "video", "audio")]
+    return [name for name in media if name in file.schema.names]
+
+
+def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) -> int:
+    """Return the tokens of a prompt: of what veRL's filter compares where it is on, else of what the agent loop begins with."""
+    return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
+
+
+def first_prompt(data: RunData) -> dict[str, Any] | None:
+    """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
+    file, prompts = next(iter(data.files(TRAINING).values()), None), data.prompts
+    if file is None or isinstance(prompts, str) or _media_columns(file, data.config):
+        return None
+    try:
+        part = next(file.tables([data.config.data.prompt_key, "agent_name", "extra_info"]))
+        token_ids, agent = prompts.of(part.slice(0, 1).to_pylist()[0])
+    except ValueError:
+        return None
+    text = prompts.tokenizer.decode(token_ids)
+    return {"file": str(file.path), "row": 0, "agent": agent, "tokens": len(token_ids), "text": text}
+
+
+def _length_findings(key: str, total: int, lengths: list[int], config: DictConfig) -> list[Finding]:
+    data = config.data
+    limit, filtered, batch = data.max_prompt_length, data.filter_overlong_prompts, data.train_batch_size
+    longer, all_seen = sum(length > limit for length in lengths), len(lengths) == total
+    if not longer:
+        message = f"{_LIMIT}={limit}: {len(lengths)} of the {total} prompts of {key} were compared; none is longer"
+        return [] if all_seen else [Finding.not_checked(_LIMIT, message)]
+    part = f"{longer} of {total} prompts" if all_seen else f"{longer} of {len(lengths)} tokenized prompts"
+    message = f"{_LIMIT}={limit}: {part} of {key} are longer, up to {max(lengths)} tokens"
+    if longer == len(lengths):
+        return [Finding.error(_LIMIT, f"{message}, so none fits; raise it")]
+    if filtered and all_seen and key == "data.train_files" and total - longer < batch:
+        few = f"veRL's filter leaves {total - longer}, less than data.train_batch_size={batch}"
+        return [Finding.error(_LIMIT, f"{message}: {few}; raise it, or lower the batch size")]
+    if not filtered and data.truncation != "left":
+        fix = f"whatever data.truncation={data.truncation} says; set data.filter_overlong_prompts=true, or raise it"
+        return [Finding.error(_LIMIT, f"{message}, and veRL cuts them from the left, {fix}")]
+    return [Finding.warning(_LIMIT, f"{message}; veRL {'leaves them out' if filtered else 'cuts them from the left'}")]

@@ -1,0 +1,151 @@
+"""Check what a run needs of the machine that trains it: packages, GPUs and search servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.runs.compose import loggers_of, selected
+from verl_trgrpo.runs.environment import accelerator_count
+from verl_trgrpo.runs.keys import GPUS, ROLLOUT
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+
+_SEARCH = f"{ROLLOUT}.custom.search"
+# Packages of the rollout engines.
+_ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
+# Packages of the trackers that veRL imports only when training starts.
+_PACKAGES = {
+    "wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard", "clearml": "clearml",
+    "trackio": "trackio", "vemlp_wandb": "volcengine_ml_platform",
+}  # fmt: skip
+# A cluster that is up answers in a few seconds.
+_SECONDS = 60.0
+# Prints the GPUs of a cluster, counted as veRL does.
+_COUNT_GPUS = """
+import sys, ray
+ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
+resources = ray.cluster_resources()
+print(int(resources.get("GPU", 0) or resources.get("NPU", 0)))
+"""
+
+
+def machine_findings(config: DictConfig, agents: Collection[str], trains: bool) -> list[Finding]:
+    """Check for packages, GPUs and search servers that a run needs.
+
+    Args:
+        config: of the run.
+        agents: names of the agent loops that make its responses.
+        trains: this machine trains, so that everything it lacks is an error, and a Ray cluster and search servers are asked
+            once. Otherwise what it lacks is "not checked", and nothing is asked.
+    """
+    level = Level.ERROR if trains else Level.NOT_CHECKED
+    findings = [Finding(level, key, message) for key, message in _missing_packages(config)]
+    if (cluster := _cluster(config)) and not trains:
+        message = f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs when training starts"
+        findings.append(Finding.not_checked(GPUS, message))
+    elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
+        findings += _gpu_findings(config, cluster, level)
+    if SEARCH_AGENT in agents:
+        findings += _server_findings(config) if trains else [_unasked(config)]
+    return findings
+
+
+def _missing_packages(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """Yield key and message for the rollout engine, and each tracker, whose package is not installed."""
+    engine = config.actor_rollout_ref.rollout.name
+    package = _ENGINES.get(engine)
+    if package and importlib.util.find_spec(package) is None:
+        fix = (
+            'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
+            if engine == "vllm"
+            else "install it as veRL's documentation says, or use vllm"
+        )
+        yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
+    for name in loggers_of(config):
+        package = _PACKAGES.get(name)
+        if package and importlib.util.find_spec(package) is None:
+            message = f"trainer.logger={name}: {package} is not installed on this machine; pip install {package}, or leave it out"
+            yield "trainer.logger", message
+
+
+def _cluster(config: DictConfig) -> tuple[str, str] | None:
+    """Return what names the Ray cluster that the run will connect to, and its address; None if it starts its own."""
+    key = "ray_kwargs.ray_init.address"
+    started_here = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")  # by `ray start`
+    local = started_here.read_text().strip() if started_here.is_file() else None
+    # In Ray's order: an address that is given counts more than that of the environment, "auto" less.
+    places = {key: selected(config, key), "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"), str(started_here): local}
+    known = ((name, address) for name, address in places.items() if address and address != "auto")
+    name, address = next(known, (key, places[key]))
+    return (f"{name}={address}", address) if address and address != "local" else None
+
+
+def _gpu_findings(config: DictConfig, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
+    trainer = config.trainer
+    asked = trainer.n_gpus_per_node * trainer.nnodes
+    place = f"the cluster of {cluster[0]}" if cluster else "this machine"
+    try:
+        found = _gpus_of_cluster(cluster[1]) if cluster else accelerator_count()
+    except RuntimeError as error:
+        return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
+    if found >= asked:
+        return []
+    message = (
+        f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {asked} GPUs, {place} has {found}; "
+        "lower it, or train where they are"
+    )
+    return [Finding(level, GPUS, message)]
+
+
+def _gpus_of_cluster(address: str) -> int:
+    """Return the GPUs of a Ray cluster, asked by a process of its own: one process connects to one cluster.
+
+    Raises:
+        RuntimeError: it cannot be reached; the message has the last line of Ray's.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if port.isdigit():  # Ray would try for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
+        asked = subprocess.run(
+            [sys.executable, "-c", _COUNT_GPUS, address], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"within {_SECONDS:.0f} s") from error
+    except OSError as error:
+        raise RuntimeError(str(error)) from error
+    if asked.returncode:
+        raise RuntimeError((asked.stderr.strip().splitlines() or ["no output"])[-1])
+    return int(asked.stdout.split()[-1])
+
+
+def _server_findings(config: DictConfig) -> list[Finding]:
+    from verl_trgrpo.tasks.search_qa.client import failures_of_servers
+    from verl_trgrpo.tasks.search_qa.search_options import read_options
+
+    try:
+        options = read_options(selected(config, _SEARCH))
+        failures = failures_of_servers(options)
+    except ValueError as error:
+        return [Finding.error(_SEARCH, str(error))]
+    all_failed = len(failures) == len(options.urls)
+    fix = "start it (verl-trgrpo search serve), or correct the address"
+    return [
+        Finding(
+            Level.ERROR if all_failed else Level.WARNING, f"{_SEARCH}.url", f"{_SEARCH}.url={url}: {failure}; {fix}"
+        )
+        for url, failure in failures.items()
+    ]
+
+
+def _unasked(config: DictConfig) -> Finding:
+    key = f"{_SEARCH}.url"
+    return Finding.not_checked(key, f"{key}={selected(config, key)}: is asked when training starts")

@@ -1,0 +1,263 @@
+"""Check single values: type, range, and names that veRL must know."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
+from fnmatch import fnmatch
+from functools import cache
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+
+from verl_trgrpo.checks.files import has_own_manager
+from verl_trgrpo.checks.structure import is_section, node_of, target_of
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
+from verl_trgrpo.runs.compose import selected
+from verl_trgrpo.runs.keys import ACTOR, MANAGER, MODEL_PATH, ROLLOUT, SHAPING
+
+_Text = Annotated[str, MinLen(1)]
+_Files = _Text | Annotated[list[_Text], MinLen(1)]
+_Count = Annotated[int, Ge(1)]
+_CountOrNull = _Count | None
+_Interval = Annotated[int, Ge(-1)]  # -1: never
+_TopK = Annotated[int, Ge(-1)]  # -1 and 0: off
+_Positive = Annotated[float, Gt(0), Lt(math.inf)]
+_NotNegative = Annotated[float, Ge(0), Lt(math.inf)]
+_Share = Annotated[float, Ge(0), Le(1)]
+_PositiveShare = Annotated[float, Gt(0), Le(1)]
+# Types that are narrower than veRL's annotations, or of keys that have none.
+_TYPES: dict[str, Any] = {
+    MODEL_PATH: _Text,
+    "trainer.default_local_dir": _Text,
+    "data.prompt_key": _Text,
+    "data.train_files": _Files,
+    "data.val_files": _Files,
+    "trainer.logger": str | list[str] | None,
+    "data.train_batch_size": _Count,
+    "data.max_prompt_length": _Count,
+    "data.max_response_length": _Count,
+    f"{ACTOR}.ppo_mini_batch_size": _Count,
+    f"{ACTOR}.ppo_epochs": _Count,
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu": _CountOrNull,
+    f"{ACTOR}.ppo_max_token_len_per_gpu": _Count,
+    f"{ACTOR}.ulysses_sequence_parallel_size": _Count,
+    f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": _Count,
+    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": _Count,
+    f"{ROLLOUT}.log_prob_max_token_len_per_gpu": _Count,
+    f"{ROLLOUT}.n": _Count,
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": _CountOrNull,
+    f"{ROLLOUT}.tensor_model_parallel_size": _Count,
+    f"{ROLLOUT}.data_parallel_size": _Count,
+    f"{ROLLOUT}.max_num_seqs": _Count,
+    f"{ROLLOUT}.val_kwargs.n": _Count,
+    f"{ROLLOUT}.top_k": _TopK,
+    f"{ROLLOUT}.val_kwargs.top_k": _TopK,
+    "trainer.n_gpus_per_node": _Count,
+    "trainer.nnodes": _Count,
+    "trainer.total_epochs": _Count,
+    "trainer.critic_warmup": Annotated[int, Ge(0)],
+    "algorithm.filter_groups.max_num_gen_batches": Annotated[int, Ge(0)],
+    "trainer.total_training_steps": _CountOrNull,
+    "trainer.save_freq": _Interval,
+    "trainer.test_freq": _Interval,
+    "trainer.max_actor_ckpt_to_keep": _CountOrNull,
+    "actor_rollout_ref.model.lora_rank": Annotated[int, Ge(0)],
+    "actor_rollout_ref.model.exclude_modules": str | list | None,  # as PEFT takes it
+    "data.dataloader_num_workers": Annotated[int, Ge(0)],
+    "data.val_batch_size": _CountOrNull,
+    "data.gen_batch_size": _CountOrNull,
+    "data.seed": int | None,
+    "reward.num_workers": _Count,
+    "reward.custom_reward_function.path": str | None,
+    "reward.custom_reward_function.name": str | None,
+    "ray_kwargs.ray_init.num_cpus": _CountOrNull,
+    "ray_kwargs.ray_init.num_gpus": Annotated[int, Ge(0)] | None,
+    f"{ACTOR}.optim.lr": _NotNegative,
+    f"{ACTOR}.optim.weight_decay": _NotNegative,
+    f"{ACTOR}.optim.lr_warmup_steps_ratio": _Share,
+    f"{ACTOR}.optim.clip_grad": _Positive,
+    f"{ACTOR}.grad_clip": _Positive,
+    f"{ACTOR}.kl_loss_coef": _NotNegative,
+    # At 0 all responses to a prompt are the same, and there is nothing to compare.
+    f"{ROLLOUT}.temperature": _Positive,
+    f"{ROLLOUT}.top_p": _PositiveShare,
+    f"{ROLLOUT}.gpu_memory_utilization": _PositiveShare,
+    f"{ROLLOUT}.val_kwargs.temperature": _NotNegative,
+    f"{ROLLOUT}.val_kwargs.top_p": _PositiveShare,
+    "algorithm.gamma": _Share,
+    "algorithm.lam": _Share,
+}  # fmt: skip
+# Names by pattern of key; a canary test compares them with veRL's registries.
+NAMES = {
+    "trainer.resume_mode": ("auto", "disable", "resume_path"),
+    # Those of veRL's platforms, and of platforms that plugins may bring.
+    "trainer.device": ("cuda", "npu", "cpu", "xpu", "hpu", "mlu", "musa"),
+    "trainer.v1.trainer_mode": ("sync", "colocate_async", "separate_async"),
+    "data.truncation": ("error", "left", "right", "middle"),
+    "*.strategy": ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel"),
+    "*.rollout.name": ("vllm", "sglang", "trtllm"),
+    "*.rollout.mode": ("async",),
+    "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
+    "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
+    "*.loss_agg_mode": (
+        "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm",
+    ),
+}  # fmt: skip
+# By optimizer dataclass; the others have no schedule of this name.
+_SCHEDULES = {
+    "AutomodelOptimizerConfig": ("constant", "cosine", "linear", "inverse-square-root"),
+    "FSDPOptimizerConfig": ("constant", "cosine"),
+    "VeOmniOptimizerConfig": ("constant", "cosine"),
+}
+
+
+def type_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+    """Check the type, the range and, for names, the spelling of every value that differs from its default.
+
+    A default is always right, whatever veRL's annotation says. Null is right for numbers and strings that are not in the
+    table above: veRL's annotations do not say where its code takes null.
+
+    Args:
+        config: of the run.
+        defaults: the same configuration without the run's settings.
+    """
+    findings = []
+    for key, section, name, hint in _settings(config, defaults, None, ""):
+        default, node = selected(defaults, key), node_of(section, name)
+        if node._is_missing():
+            if default is not None:  # others belong to parts of veRL that a run may not use
+                findings.append(
+                    Finding.error(key, f"{key}=???: has no value; give one, such as {as_plain_yaml(default)}")
+                )
+            continue
+        try:
+            value = section[name]
+            value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        except OmegaConfBaseException as error:
+            reason = str(error).splitlines()[0]
+            findings.append(Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct it"))
+            continue
+        if found := _type_finding(key, hint, value, default) or _name_finding(config, key, value, default):
+            findings.append(found)
+    return findings
+
+
+def _settings(node: DictConfig, defaults: Any, owner: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any, Any]]:
+    """Yield the values below `node` that differ from their defaults, `owner` being its dataclass where it names none.
+
+    As dotted key, section, name in the section, and annotation of veRL's dataclass, None where it has none.
+    """
+    hints = _hints(target_of(node) or owner)
+    for name in node:
+        key, child, hint = f"{prefix}{name}", node_of(node, name), hints.get(str(name))
+        default = node_of(defaults, name) if isinstance(defaults, DictConfig) else None
+        below = _dataclass_in(hint)
+        if is_section(child) and (default is None or default._is_none() or isinstance(default, DictConfig)):
+            yield from _settings(child, default, below, f"{key}.")
+        elif key != SHAPING and not is_section(default) and (default is None or _written(child) != _written(default)):
+            yield key, node, name, hint
+
+
+def _written(node: Any) -> Any:
+    """Return the value of a node as it is written, not resolved."""
+    if isinstance(node, (DictConfig, ListConfig)) and not node._is_none() and not node._is_missing():
+        return node._value() if node._is_interpolation() else OmegaConf.to_container(node, resolve=False)
+    return node._value()
+
+
+@cache
+def _hints(owner: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(owner) if is_dataclass(owner) else {}
+    except Exception:  # an annotation that cannot be evaluated here says nothing
+        return {}
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """Return the dataclass that an annotation is, or is one part of; None without one."""
+    return next((each for each in (hint, *get_args(hint)) if isinstance(each, type) and is_dataclass(each)), None)
+
+
+def _type_finding(key: str, annotation: Any, value: Any, default: Any) -> Finding | None:
+    hint = _TYPES.get(key)
+    if hint is None:
+        if value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
+            return None
+        hint = annotation if annotation is not None else _type_of(default)
+    if value == default or _dataclass_in(hint):
+        return None  # sections are checked key by key
+    if get_origin(hint) is tuple and isinstance(value, list):
+        value = tuple(value)
+    try:
+        _adapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        reasons = dict.fromkeys(each["msg"].removeprefix("Input ") for each in error.errors())
+        reason = " or ".join(reasons).replace(" or should be a valid ", " or ")
+        reason = reason.replace("Field required", "should have more values")
+        shown = list(value) if isinstance(value, tuple) else value
+        message = f"{key}={as_yaml(shown)}: {reason}; the default is {as_plain_yaml(default)}"
+        return Finding.error(key, message)
+    return None
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint)
+
+
+def _type_of(default: Any) -> Any:
+    """Return the type of a key without annotation, from its default."""
+    if isinstance(default, bool):
+        return bool
+    if isinstance(default, (int, float)):
+        return float
+    if isinstance(default, str):
+        return str | int | float | bool  # an experiment may be named 2024
+    return dict if isinstance(default, DictConfig) else Any
+
+
+def _name_finding(config: DictConfig, key: str, value: Any, default: Any) -> Finding | None:
+    names = () if value is None and default is None else _names_for(config, key)
+    unknown = [name for name in (value if isinstance(value, list) else [value]) if name not in names]
+    if not names or not unknown:
+        return None
+    return Finding.error(key, f"{key}={as_plain_yaml(value)}: unknown name; {did_you_mean(str(unknown[0]), names)}")
+
+
+def _names_for(config: DictConfig, key: str) -> Sequence[str]:
+    """Return what a key may be; nothing where it is not a name, or one that only another machine knows."""
+    section, _, last = key.rpartition(".")
+    if key == "trainer.logger":
+        from verl.utils.tracking import Tracking
+
+        return [*Tracking.supported_backend, "tracking"]
+    if key == "algorithm.adv_estimator" or last == "loss_mode":
+        from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
+
+        return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
+    if key == f"{MANAGER}.name" and (selected(config, f"{section}.source") == "register" or has_own_manager(config)):
+        from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
+
+        return sorted(REWARD_MANAGER)
+    if last == "lr_scheduler_type":
+        return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
+    if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):
+        return _classes_of(module)
+    return next((names for pattern, names in NAMES.items() if fnmatch(key, pattern)), ())
+
+
+def _classes_of(module: Any) -> list[str]:
+    """Return the classes of a module that has optimizers; none where it is not installed here."""
+    try:
+        found = vars(importlib.import_module(module))
+    except Exception:  # an import raises anything
+        return []
+    return sorted(name for name, value in found.items() if isinstance(value, type))

@@ -1,0 +1,240 @@
+"""Compare arms with a baseline, paired by seed: figures of each run, differences, tests and their correction."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, linear_regression
+
+from verl_trgrpo.compare.arms import Run
+from verl_trgrpo.compare.responses import DIRECTORY, dump_files, read_responses
+from verl_trgrpo.compare.statistics import (
+    Estimate,
+    crossed_interval,
+    equivalence_p_value,
+    holm,
+    mean_interval,
+    paired_p_value,
+)
+from verl_trgrpo.runs.metrics import GRAD_NORM, Step, series
+
+# Figures of a run: name and meaning.
+FIGURES = {
+    "final_accuracy": "validation accuracy after the last step",
+    "best_accuracy": "highest validation accuracy (picked on the same prompts, so it flatters noisy arms)",
+    "area": "mean height of the validation curve over the steps",
+    "train_accuracy": "mean accuracy of the responses trained on, over all steps (area below that curve)",
+    "train_slope": "slope of a straight line fitted to that curve, accuracy per ten steps",
+    "gap": "accuracy on train prompts minus validation accuracy, after the last step",
+    "grad_norm": "mean gradient norm before clipping",
+    "grad_roughness": "root mean square of the steps of log(gradient norm)",
+    "entropy": "mean entropy of the sampled tokens over the last five steps, nats",
+    "response_length": "mean tokens of a response over the last five steps",
+}
+TRAIN_ACCURACY = "critic/acc/mean"
+# The primary outcome of a study's primary arm.
+OUTCOME = "final_accuracy"
+# Figures that are tested against the baseline.
+TESTED = (OUTCOME, "area", "gap", "grad_roughness")
+
+# Figures of every run by arm and seed.
+Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
+# Share of right responses by arm, seed, and prompt with its ground truth.
+Outcomes = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
+
+
+@dataclass(frozen=True)
+class PValue:
+    """Hold a p-value and its Holm-corrected value, which is None for the primary outcome: it is not corrected."""
+
+    p: float
+    corrected: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm minus the baseline over the seeds that both have.
+
+    Args:
+        estimate: mean difference.
+        pairs: number of seeds that both have.
+        test: sign-flip test of the difference; None below two pairs, and for figures that are not `TESTED`.
+        equivalence: test that the difference is within the study's margin; `OUTCOME` only, None without a margin.
+        over_prompts: mean difference with an interval for other seeds and other test prompts; `OUTCOME` only, None if the
+            outcomes on each prompt are unknown.
+    """
+
+    estimate: Estimate
+    pairs: int
+    test: PValue | None = None
+    equivalence: PValue | None = None
+    over_prompts: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure of one arm: number of runs that have it, their mean, and the difference from the baseline.
+
+    `difference` is None for the baseline itself and for an arm without a seed in common with it.
+    """
+
+    runs: int
+    estimate: Estimate
+    difference: Difference | None
+
+
+# By arm, then by name of figure.
+Comparison = Mapping[str, Mapping[str, Entry]]
+
+
+def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
+    """Return the `FIGURES` that the steps of a run have.
+
+    Args:
+        steps: in order.
+        metric: validation metric, such as ``val-core/kk_3ppl/acc/mean@1``; None for the mean over data sources.
+    """
+    found: dict[str, float] = {}
+    if points := series(steps, metric):
+        heights = [height for _, height in points]
+        width = points[-1][0] - points[0][0]
+        found["final_accuracy"] = heights[-1]
+        if width:  # a single validation has neither a best one nor an area
+            trapezoids = [(right - left) * (a + b) / 2 for (left, a), (right, b) in pairwise(points)]
+            found["best_accuracy"], found["area"] = max(heights), math.fsum(trapezoids) / width
+        probe = "val-train/" + (metric.removeprefix("val-core/") if metric else "")
+        if train := [value for name, value in steps[-1].metrics.items() if name.startswith(probe)]:
+            found["gap"] = fmean(train) - heights[-1]
+    if trained := series(steps, TRAIN_ACCURACY):
+        found["train_accuracy"] = fmean(accuracy for _, accuracy in trained)
+        if len(trained) > 1:
+            found["train_slope"] = 10 * linear_regression(*zip(*trained, strict=True)).slope
+    if norms := [value for _, value in series(steps, GRAD_NORM)]:
+        found["grad_norm"] = fmean(norms)
+        # The logarithm makes it independent of a common factor of all gradients. 0.1: neighbours differ by about 10 %.
+        logs = [math.log(norm) for norm in norms if norm > 0]
+        if len(logs) > 1:
+            found["grad_roughness"] = math.sqrt(fmean((after - before) ** 2 for before, after in pairwise(logs)))
+    for figure, name in (("entropy", "actor/entropy"), ("response_length", "response_length/mean")):
+        if values := [value for _, value in series(steps, name)]:
+            found[figure] = fmean(values[-5:])
+    return {name: found[name] for name in FIGURES if name in found}
+
+
+def prompt_outcomes(
+    run_dir: Path, metric: str | None, final: float, upto: float = math.inf
+) -> dict[tuple[str, str], float]:
+    """Return the share of right responses by prompt and ground truth in a run's last dump at or before step `upto`.
+
+    Responses of the metric's data source are taken. The result is {} without dumps, or if its mean is not `final`, the
+    accuracy that was logged: veRL's own dumps do not name data sources, so a test set of several cannot be separated.
+    """
+    files = {step: path for step, path in dump_files(run_dir / DIRECTORY).items() if step <= upto}
+    if not files:
+        return {}
+    source = metric.split("/")[1] if metric and "/" in metric else ""
+    rights: dict[tuple[str, str], list[float]] = {}
+    for response in read_responses(files[max(files)]):
+        if response.right is not None and (not source or response.source in ("", source)):
+            rights.setdefault((response.prompt, response.truth), []).append(float(response.right))
+    outcomes = {key: fmean(values) for key, values in rights.items()}
+    return outcomes if outcomes and math.isclose(fmean(list(outcomes.values())), final, abs_tol=1e-6) else {}
+
+
+def compare_runs(
+    arms: Mapping[str, Sequence[Run]],
+    baseline: str,
+    metric: str | None = None,
+    primary: str = "",
+    margin: float | None = None,
+) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:
+    """Return the figures of all runs, by arm and seed, and their comparison.
+
+    Figures that are not finite are left out: a gradient norm that was NaN once has no mean. Runs without a seed are not paired.
+
+    Args:
+        arms: runs by arm, with the steps to compare; a run without steps has no figures.
+        baseline, primary, margin: see `compare`.
+        metric: see `run_figures`.
+    """
+    figures: dict[str, dict[int, dict[str, float]]] = {arm: {} for arm in arms}
+    outcomes: dict[str, dict[int, dict[tuple[str, str], float]]] = {arm: {} for arm in arms}
+    unknown = itertools.count(-1, -1)
+    for arm, runs in arms.items():
+        for run in runs:
+            seed = next(unknown) if run.seed is None else run.seed
+            own = {name: value for name, value in run_figures(run.steps, metric).items() if math.isfinite(value)}
+            figures[arm][seed] = own
+            if OUTCOME in own:
+                outcomes[arm][seed] = prompt_outcomes(run.path, metric, own[OUTCOME], run.last_step)
+    return figures, compare(figures, baseline, primary, margin, outcomes)
+
+
+def compare(
+    figures: Figures,
+    baseline: str,
+    primary: str = "",
+    margin: float | None = None,
+    outcomes: Outcomes | None = None,
+) -> Comparison:
+    """Return means, differences from the baseline and tests of all arms and figures.
+
+    Args:
+        figures: figures of every run.
+        baseline: an arm.
+        primary: the arm whose `OUTCOME` was chosen beforehand as the primary outcome. Its tests are not corrected; all others
+            are corrected together. "" for none.
+        margin: largest mean difference of `OUTCOME` that does not matter, chosen beforehand; None for no equivalence tests.
+        outcomes: outcomes on each prompt of the runs that have them.
+    """
+    differences: dict[tuple[str, str], list[float]] = {}
+    for arm, runs in figures.items():
+        for name in FIGURES if arm != baseline else ():
+            pairs = [
+                run[name] - figures[baseline][seed][name]
+                for seed, run in runs.items()
+                if name in run and name in figures[baseline].get(seed, {})
+            ]
+            if pairs:
+                differences[arm, name] = pairs
+    tests = _tests(differences, primary, margin)
+    found: dict[str, dict[str, Entry]] = {arm: {} for arm in figures}
+    for arm, runs in figures.items():
+        for name in FIGURES:
+            if values := [run[name] for run in runs.values() if name in run]:
+                difference = None
+                if (arm, name) in differences:
+                    pairs = differences[arm, name]
+                    over_prompts = _over_prompts(outcomes, arm, baseline) if outcomes and name == OUTCOME else None
+                    test, equivalence = (tests.get((arm, name, what)) for what in ("difference", "equivalence"))
+                    difference = Difference(mean_interval(pairs), len(pairs), test, equivalence, over_prompts)
+                found[arm][name] = Entry(len(values), mean_interval(values), difference)
+    return found
+
+
+def _tests(
+    differences: Mapping[tuple[str, str], Sequence[float]], primary: str, margin: float | None
+) -> dict[tuple[str, str, str], PValue]:
+    """Return the tests by arm, figure and kind; all but those of the primary outcome are corrected together."""
+    p_values: dict[tuple[str, str, str], float] = {}
+    for (arm, name), pairs in differences.items():
+        if name in TESTED and (p := paired_p_value(pairs)) is not None:
+            p_values[arm, name, "difference"] = p
+        if name == OUTCOME and margin and (p := equivalence_p_value(pairs, margin)) is not None:
+            p_values[arm, name, "equivalence"] = p
+    corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
+    return {key: PValue(p, corrected.get(key)) for key, p in p_values.items()}
+
+
+def _over_prompts(outcomes: Outcomes, arm: str, baseline: str) -> Estimate | None:
+    """Return the mean difference with an interval over seeds and prompts; None unless two seeds have the same prompts in both."""
+    own, base = outcomes.get(arm, {}), outcomes.get(baseline, {})
+    seeds = [seed for seed in own if own[seed] and base.get(seed)]
+    prompts = [*own[seeds[0]]] if seeds else []
+    if len(seeds) < 2 or any({*run[seed]} != {*prompts} for run in (own, base) for seed in seeds):
+        return None
+    return crossed_interval([[own[seed][prompt] - base[seed][prompt] for prompt in prompts] for seed in seeds])

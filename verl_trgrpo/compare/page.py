@@ -1,0 +1,189 @@
+"""Write one HTML page about training runs: their comparison, curves, responses, and the settings that differ."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tyro
+
+from verl_trgrpo import __version__
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.pages import render_page, write_page
+from verl_trgrpo.compare.arms import Arm, Run, group_arms, last_common_step, read_runs
+from verl_trgrpo.compare.comparison import Comparison, compare_runs
+from verl_trgrpo.compare.plots import plot_arms
+from verl_trgrpo.compare.responses import DIRECTORY, VERDICTS, Samples, read_samples
+from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
+from verl_trgrpo.runs.metrics import Step
+from verl_trgrpo.runs.run_directory import REPEATED, run_settings
+
+_TEMPLATE = Path(__file__).with_name("page.html.jinja")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Runs to report, and the page to write.
+
+    Args:
+        runs: directories with veRL's logs, files of its file logger, or directories with such runs below.
+        out: HTML file, replaced if it exists.
+        baseline: arm to compare with; that of the study, or grpo if there, or the first if left out.
+        metric: validation metric; mean accuracy over data sources if left out.
+    """
+
+    runs: tyro.conf.Positional[tuple[str, ...]]
+    out: Path = Path("report.html")
+    baseline: str | None = None
+    metric: str | None = None
+
+    def __post_init__(self) -> None:
+        messages = [] if self.runs else ["no runs were given; name at least one directory"]
+        if self.out.is_dir():
+            messages.append(f"--out {self.out}: is a directory; name a file, such as {self.out / 'report.html'}")
+        raise_invalid(messages)
+
+
+def build_report(options: ReportOptions) -> list[str]:
+    """Read the runs, write the page, and return notes on what limits the comparison.
+
+    Raises:
+        ValueError: the input is wrong, with all messages; nothing is written.
+    """
+    runs = read_runs(options.runs)
+    labels = list(dict.fromkeys(run.label for run in runs))
+    # Of a study, the tests that were chosen beforehand, so that the page has the p-values of its table.
+    studies = [run.record.get("study", {}) for run in runs]
+    study = studies[0] if all(one == studies[0] for one in studies) else {}
+    choices = (options.baseline, study.get("baseline"), "grpo")
+    baseline = next((label for label in choices if label in labels), labels[0])
+    if baseline != study.get("baseline"):
+        study = {}
+    _check(options, runs, labels, baseline)
+    primary, margin = study.get("primary", ""), study.get("margin")
+
+    arms, upto = group_arms(runs, baseline), last_common_step(runs)
+    comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
+    remarks = notes(arms, baseline, upto)
+    page = render_page(
+        _TEMPLATE,
+        {"data_uri": _data_uri, "verdict": VERDICTS.__getitem__},
+        upto=upto,
+        notes=remarks,
+        tables=comparison_tables(comparison, baseline, primary, margin),
+        figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
+        plots=plot_arms(arms, options.metric, upto),
+        samples=_samples(arms),
+        run_tables=_run_tables(arms),
+        version=__version__,
+    )
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_page(options.out, page)
+    return remarks
+
+
+def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], baseline: str) -> None:
+    names = {name for run in runs for step in run.steps for name in step.metrics}
+    messages = []
+    if options.baseline not in (None, baseline):
+        messages.append(f"--baseline {options.baseline}: not an arm; they are {', '.join(labels)}")
+    if options.metric is not None and options.metric not in names:
+        known = sorted(name for name in names if name.startswith("val-"))
+        messages.append(f"--metric {options.metric}: no run logged it; they have {', '.join(known) or 'no validation'}")
+    raise_invalid(messages)
+
+
+def compare_arms(
+    arms: Sequence[Arm],
+    baseline: str,
+    metric: str | None = None,
+    upto: int = 0,
+    primary: str = "",
+    margin: float | None = None,
+) -> Comparison:
+    """Compare arms over the steps up to `upto`; runs that ended before are left out, and so are values that are not finite."""
+
+    def cut(run: Run) -> Run:
+        steps = (
+            Step(step.number, {name: value for name, value in step.metrics.items() if math.isfinite(value)})
+            for step in run.steps
+            if step.number <= upto <= run.last_step
+        )
+        return replace(run, steps=tuple(steps))
+
+    return compare_runs({arm.label: [*map(cut, arm.runs)] for arm in arms}, baseline, metric, primary, margin)[1]
+
+
+def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
+    """Return a sentence for each limitation of the comparison."""
+    runs = [run for arm in arms for run in arm.runs]
+    seeds = {run.seed for run in runs if run.label == baseline} - {None}
+    facts = {
+        f"The comparison uses steps up to {upto}, the curves all. Longer runs": [
+            f"{run.name} to {run.last_step}" for run in runs if run.last_step > upto
+        ],
+        f"Not in the comparison, because they end before step {upto}": [
+            f"{run.name} at {run.last_step}" for run in runs if run.last_step < upto
+        ],
+        "Not finished": [run.name for run in runs if run.record.get("finished") is False],
+        f"Not paired, because {baseline} has no run with that seed": [
+            run.name for run in runs if run.label != baseline and run.seed not in seeds
+        ],
+        "The first validation after a resume differs from the one recorded at its step; the curves have the latter": [
+            f"{run.name} at step {each['step']} ({each['before']:.3f}, then {each['after']:.3f})"
+            for run in runs
+            for each in run.record.get(REPEATED, [])
+            if each["differs"]
+        ],
+        "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
+    }
+    return [f"{what}: {', '.join(names)}." for what, names in facts.items() if names]
+
+
+def _not_finite(run: Run) -> list[str]:
+    first: dict[str, int] = {}
+    for step in run.steps:
+        for metric, value in step.metrics.items():
+            if not math.isfinite(value):
+                first.setdefault(metric, step.number)
+    return [f"{metric} of {run.name} from step {number}" for metric, number in sorted(first.items())]
+
+
+def _run_tables(arms: Sequence[Arm]) -> list[Table]:
+    """Return a table of all runs, after one of the settings in which the first runs of the arms differ."""
+    runs = [
+        [
+            run.label,
+            "unknown" if run.seed is None else str(run.seed),
+            f"{run.steps[0].number} to {run.last_step}",
+            (run.record.get("commit") or "unknown")[:12],
+            str(run.path),
+        ]
+        for arm in arms
+        for run in arm.runs
+    ]
+    settings = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
+    rows = []
+    for name in dict.fromkeys(name for own in settings for name in own):
+        values = [str(own.get(name, "-" if own else "not recorded")) for own in settings]
+        if len({*values}) > 1:
+            rows.append([name, *values])
+    tables = [Table("Settings that differ between the arms.", ["setting", *(arm.label for arm in arms)], rows)]
+    return [*(tables if rows else []), Table("All runs.", ["arm", "seed", "steps", "commit", "path"], runs)]
+
+
+def _samples(arms: Sequence[Arm]) -> list[tuple[str, Samples]]:
+    """Return the name and the samples of the first run with dumped responses of each arm."""
+    found = []
+    for arm in arms:
+        own = ((run.name, read_samples(run.path / DIRECTORY)) for run in arm.runs)
+        if first := next(((name, samples) for name, samples in own if samples), None):
+            found.append(first)
+    return found
+
+
+def _data_uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"

@@ -1,0 +1,193 @@
+"""Plot the curves of one run, and of several arms over their seeds with intervals."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from verl_trgrpo.common.files import write_bytes
+from verl_trgrpo.common.text import count_of
+from verl_trgrpo.compare.arms import Arm
+from verl_trgrpo.runs.metrics import CUT_OFF, GRAD_NORM, REWARD, WEIGHT, Step, series
+
+if TYPE_CHECKING:
+    import pandas
+
+ENTROPY = "actor/entropy"
+
+# Okabe and Ito's colours without yellow, and Tol's wine; dashes and markers differ as well.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
+
+# Plots of arms beside validation accuracy: name, metric, title, y axis.
+_PLOTS = (
+    ("reward", REWARD, "training reward", "mean score of a response"),
+    ("gradient_norm", GRAD_NORM, "gradient norm before clipping", "norm"),
+    ("entropy", ENTROPY, "entropy of the sampled tokens", "nats"),
+    ("cut_off", CUT_OFF, "responses cut off at the length limit", "share of responses"),
+    ("weights", "actor/tr_weight_std", "standard deviation of token weights", "weight before normalisation"),
+    ("gradient_share", "actor/tr_grad_share_low_prob", "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
+)
+
+
+class Plot(NamedTuple):
+    """One picture: a short name without spaces, the title, and the PNG file's content."""
+
+    name: str
+    title: str
+    png: bytes
+
+
+class Curve(NamedTuple):
+    """One metric of one arm, finite values only.
+
+    Args:
+        arm: the arm.
+        runs: (steps, runs) values, NaN where a run has none.
+        counted: number of runs in the mean.
+        mean: mean over the counted runs, at steps where all of them have a value: elsewhere the mean would jump.
+        half_width: half the 95 % t interval of the mean; NaN below three runs, where it would dwarf the curves.
+    """
+
+    arm: Arm
+    runs: pandas.DataFrame
+    counted: int
+    mean: pandas.Series
+    half_width: pandas.Series
+
+
+def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
+    """Return a curve for each arm that logged `metric`; None stands for the mean accuracy over data sources.
+
+    The mean is over the runs that reached step `upto`, or over all runs if none did.
+    """
+    import pandas
+    from scipy import stats
+
+    found = []
+    for arm in arms:
+        logged = {
+            number: {step: value for step, value in series(run.steps, metric) if math.isfinite(value)}
+            for number, run in enumerate(arm.runs)
+        }
+        runs = pandas.DataFrame(logged).sort_index().dropna(axis=1, how="all")
+        if runs.empty:
+            continue
+        whole = [number for number in runs.columns if arm.runs[number].last_step >= upto] or [*runs.columns]
+        counted = runs[whole].dropna()
+        factor = stats.t.ppf(0.975, len(whole) - 1) if len(whole) > 2 else math.nan
+        found.append(Curve(arm, runs, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
+    return found
+
+
+def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
+    """Plot validation accuracy, or another validation metric, and up to six training metrics that any arm logged."""
+    title, label = (f"validation: {metric}", "value") if metric else ("validation accuracy", "share of right answers")
+    return [
+        Plot(name, title, _plot(title, label, drawn))
+        for name, source, title, label in (("accuracy", metric, title, label), *_PLOTS)
+        if (drawn := curves(arms, source, upto))
+    ]
+
+
+def plot_run(steps: Sequence[Step], path: Path, title: str, repeated: Sequence[Step] = ()) -> Path:
+    """Plot validation accuracy, reward, gradient norm, and mean token weight (or entropy) of one run.
+
+    Args:
+        steps: at least one.
+        path: PNG file, written atomically.
+        title: title of the picture.
+        repeated: validations of checkpoints after a resume, which are drawn as crosses.
+    """
+    weighted = any(WEIGHT in step.metrics for step in steps)
+    last = ("mean token weight", WEIGHT) if weighted else ("entropy", ENTROPY)
+    panels = (
+        ("validation accuracy", None),
+        ("training reward", REWARD),
+        ("gradient norm before clipping", GRAD_NORM),
+        last,
+    )
+    figure, axes = _new_figure((10, 7), [head for head, _ in panels], columns=2)
+    figure.suptitle(title)
+    for axis, (_, metric) in zip(axes, panels, strict=True):
+        points = series(steps, metric)
+        axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(0))
+    if again := series(repeated, None):
+        axes[0].plot(*zip(*again, strict=True), "x", color="black", label="repeated after a resume")
+        axes[0].legend()
+    axes[0].set_ylim(0, 1)
+    write_bytes(path, _as_png(figure))
+    return path
+
+
+def _new_figure(size: tuple[float, float], titles: Sequence[str], columns: int = 1) -> tuple[Any, list[Any]]:
+    """Return a figure with one axis over training steps per title, row by row."""
+    # pyplot would need a display back-end and keep figures alive.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(titles) // columns, columns, squeeze=False).flatten()
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="step")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.grid(alpha=0.3)
+    return figure, [*axes]
+
+
+def _as_png(figure: Any) -> bytes:
+    """Return the figure as a PNG file; equal figures give equal bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=170)
+    return buffer.getvalue()
+
+
+def _line_style(number: int) -> dict[str, Any]:
+    """Return colour, dashes and marker of an arm, another combination for each of 40 arms."""
+    return {
+        "color": COLORS[number % len(COLORS)],
+        "linestyle": DASHES[number % len(DASHES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "markersize": 4,
+    }
+
+
+def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
+    """Draw means with intervals, and every run as a thin line."""
+    if all(len(curve.mean) == 1 for curve in drawn):
+        return _plot_one_step(title, drawn)
+    figure, (axis,) = _new_figure((5.6, 3.9), [title])
+    axis.set_ylabel(y_label)
+    for curve in drawn:
+        look = _line_style(curve.arm.number)
+        for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
+            axis.plot(points.dropna(), color=look["color"], linewidth=0.7, alpha=0.55)
+        ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)
+        axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
+        label = f"{curve.arm.label} ({count_of(curve.counted, 'seed')})"
+        axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
+    return _as_png(figure)
+
+
+def _plot_one_step(title: str, drawn: Sequence[Curve]) -> bytes:
+    """Draw a row for each arm, with a dot for each run and the mean with its interval."""
+    from matplotlib.ticker import AutoLocator
+
+    figure, (axis,) = _new_figure((5.6, 3.9), [title])
+    for row, curve in enumerate(drawn):
+        look, values = _line_style(curve.arm.number), curve.runs.iloc[0].dropna()
+        axis.plot(values, [row] * len(values), "o", color=look["color"], markersize=5, alpha=0.55)
+        mean, width = curve.mean.iloc[0], curve.half_width.iloc[0]
+        axis.errorbar(mean, row + 0.2, xerr=width, color=look["color"], marker=look["marker"], markersize=9, capsize=4)
+    labels = [f"{curve.arm.label}\n({count_of(curve.counted, 'seed')})" for curve in drawn]
+    axis.set(xlabel=f"value after step {drawn[0].mean.index[0]:g}", yticks=range(len(drawn)), yticklabels=labels)
+    axis.xaxis.set_major_locator(AutoLocator())
+    axis.invert_yaxis()
+    return _as_png(figure)

@@ -1,0 +1,227 @@
+"""Train every arm of a study with every seed, several at once; finished runs are not repeated."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder
+from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.compare.study import Study, run_directory
+from verl_trgrpo.runs.run_directory import provenance, read_record, write_record
+
+# Not the lock of `verl-trgrpo train`, which a run acquires in addition.
+LOG, LOCK = "run.log", "study.lock"
+
+logger = logging.getLogger(__name__)
+
+
+class Inputs(NamedTuple):
+    """Train and test prompts (Parquet) and the model, the same for all runs of a study."""
+
+    train: Path
+    test: Path
+    model: str
+
+
+def make_inputs(study: Study, out: Path) -> Inputs:
+    """Return a study's inputs; data and a model of its own are built in `out` if needed.
+
+    Raises:
+        ValueError: they cannot be built as specified.
+    """
+    from verl_trgrpo.demos.puzzles import CHECKPOINT, FILES, build_dataset
+
+    model = study.model or str(CHECKPOINT)
+    files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
+    if study.small_lm:
+        from verl_trgrpo.demos.small_lm import TASKS, TRAINER_MEMORY, VERL_MEMORY, prepare_model
+
+        task = TASKS[study.small_lm]
+        memory = VERL_MEMORY if study.trainer == "verl" else TRAINER_MEMORY
+        model = str(prepare_model(out / "small_lm", out / "small_lm" / "model", task.adapter, memory).resolve())
+        task.build_dataset(out / "data")
+    elif study.puzzles:
+        build_dataset(out / "data", study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
+    else:
+        files = {name: Path(file) for name, file in study.data.items()}
+    if study.warm_start:
+        model = str(_warm_start(study, out / "warm_start").resolve())
+    return Inputs(files["train"].resolve(), files["test"].resolve(), model)
+
+
+def _warm_start(study: Study, out: Path) -> Path:
+    """Train the study's own model in a process of its own, which does nothing if the model is in `out` already."""
+    command = [sys.executable, study.warm_start_script, "puzzles", "--out", str(out)]
+    for name, value in study.warm_start.items():
+        command += [f"--{name.replace('_', '-')}", str(value)]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+    if code:
+        raise ValueError(f"the warm start failed with exit code {code}, see above: {shlex.join(command)}")
+    return out
+
+
+def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:
+    """Return the arguments of ``python`` that train one arm with one seed in `run_dir`, or resume it."""
+    settings = {**study.settings, **study.arms[arm]}
+    if study.trainer == "minimal":
+        flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
+        words = []
+        for name, value in flags.items():
+            if value is not False:
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return [study.script, *words, "--resume"]
+    from verl_trgrpo.runs.compose import quoted, seed_overrides
+
+    overrides = [
+        f"data.train_files={quoted(inputs.train)}",
+        f"data.val_files={quoted(inputs.test)}",
+        f"actor_rollout_ref.model.path={quoted(inputs.model)}",
+        f"trainer.default_local_dir={quoted(run_dir)}",
+        f"trainer.experiment_name={run_dir.parent.name}-{run_dir.name}",
+        *seed_overrides(seed),
+        *(f"{name}={value}" for name, value in settings.items()),
+    ]
+    return ["-m", "verl_trgrpo", "train", "--config-name", study.config_name, *overrides]
+
+
+def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
+    """Train the runs that are not finished; records unpacked from an archive of docs/results count as finished.
+
+    Runs are started seed by seed through all arms, `jobs` at a time, so that a study that is stopped early has complete seeds.
+    An interrupted run resumes from its latest checkpoint.
+
+    Returns:
+        a message for each run that failed; the others are finished.
+
+    Raises:
+        ValueError: a run in `out` was started with other settings or data.
+        KeyboardInterrupt: raised after all processes have ended.
+    """
+    todo = _unfinished(study, inputs, out)
+    checkout = Path(study.script).parent
+    running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]] = {}
+    try:
+        failures = []
+        for failure in progress(_results(todo, running, jobs, checkout), len(todo), "runs"):
+            if failure:
+                logger.warning("%s", failure)
+                failures.append(failure)
+        return failures
+    finally:
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + 60
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _unfinished(study: Study, inputs: Inputs, out: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """Return directory and record of the runs to start or to resume, in order."""
+    data = {"train": file_sha256(inputs.train), "test": file_sha256(inputs.test)}
+    todo = []
+    for seed in study.seeds:
+        for arm in study.arms:
+            run_dir = run_directory(out, arm, seed)
+            command = run_command(study, inputs, arm, seed, run_dir)
+            settings = {**study.settings, **study.arms[arm]}
+            record = read_record(run_dir)
+            if record and record.get("command") != command and not _is_unpacked(record, settings):
+                raise ValueError(
+                    f"{run_dir} was started with other settings ({run_dir / 'run.json'}); choose another --out"
+                )
+            if record.get("data", data) != data:
+                raise ValueError(
+                    f"{run_dir} was started with other contents of {inputs.train} or {inputs.test}; choose another --out"
+                )
+            if not record.get("finished"):
+                start = {
+                    "arm": arm,
+                    "seed": seed,
+                    "study": {"baseline": study.baseline, "primary": study.primary, "margin": study.margin},
+                    "trainer": study.trainer,
+                    "settings": settings,
+                    "command": command,
+                    "data": data,
+                    "finished": False,
+                }
+                todo.append((run_dir, start))
+    return todo
+
+
+def all_unpacked(study: Study, out: Path) -> bool:
+    """Return whether `out` has unpacked records of all runs of a study, so that no inputs have to be built."""
+    return all(
+        _is_unpacked(read_record(run_directory(out, arm, seed)), {**study.settings, **own})
+        for arm, own in study.arms.items()
+        for seed in study.seeds
+    )
+
+
+def _is_unpacked(record: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Return whether a record was unpacked: packing removes the command, which names directories of another machine."""
+    return bool(record.get("finished")) and "command" not in record and record.get("settings") == settings
+
+
+def _results(
+    todo: list[tuple[Path, dict[str, Any]]],
+    running: dict[subprocess.Popen[bytes], tuple[Path, dict[str, Any]]],
+    jobs: int,
+    checkout: Path,
+) -> Iterator[str]:
+    """Start runs, and yield an error message, or "", for each that ends; `running` has those in progress."""
+    waiting = iter(todo)
+    left = len(todo)
+    while left:
+        while len(running) < jobs and (following := next(waiting, None)):
+            run_dir, record = following
+            record |= provenance(checkout)  # of now: the study may have begun hours ago
+            try:
+                running[_start(run_dir, record)] = following
+            except BusyError as error:
+                left -= 1
+                yield str(error)
+        for process in [process for process in running if process.poll() is not None]:
+            run_dir, record = running.pop(process)
+            write_record(run_dir, record | {"finished": process.returncode == 0})
+            left -= 1
+            yield "" if process.returncode == 0 else _failure(run_dir, process.returncode)
+        time.sleep(0.1)
+
+
+def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a run; the process inherits the run's lock, so that the next command detects a trainer that outlived this one."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    busy = f"{run_dir}: still trained by another process ({{holder}}); wait for it or stop it"
+    with lock(run_dir / LOCK, busy) as descriptor, (run_dir / LOG).open("ab") as output:
+        write_record(run_dir, record)
+        # In its own session: Ctrl-C reaches only this process, which then ends the others.
+        process = subprocess.Popen(
+            [sys.executable, *record["command"]],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[descriptor],
+        )
+        name_holder(descriptor, process.pid)
+    return process
+
+
+def _failure(run_dir: Path, code: int) -> str:
+    log = run_dir / LOG
+    if code == -signal.SIGKILL:
+        return f"{run_dir}: killed (SIGKILL), most likely because memory ran out; use fewer --jobs, see {log}"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    last = next((line for line in reversed(lines) if line.strip()), "no output")
+    return f"{run_dir}: exit code {code}: {last}, see {log}"

@@ -1,0 +1,1 @@
+"""Methods that may change or go in any release; each is one word of the configuration."""

@@ -1,0 +1,170 @@
+"""Check a run and then train it in one process, so that veRL, whose import takes many seconds, is imported once.
+
+The process imports veRL while the launcher composes the run. It receives the run, answers with the report of the check, and
+then either runs veRL's trainer as ``python -m verl.trainer.main_ppo`` would, or ends. It has its own session, as every
+training process (see :mod:`verl_trgrpo.launch.process`), and ends by itself if its launcher ends before the training starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from verl_trgrpo.launch.process import TRAINER, start_trainer
+from verl_trgrpo.runs.environment import METRICS_VARIABLE
+from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
+
+if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and pyarrow
+    from verl_trgrpo.checks.check import Report
+    from verl_trgrpo.runs.compose import ComposedRun
+
+
+class _Order(NamedTuple):
+    """What the process trains with; descriptors of the log and of `inherited` other files follow."""
+
+    arguments: tuple[str, ...]
+    metrics_file: str
+    inherited: int
+
+
+class Driver:
+    """A process that imports veRL at once, checks a run later, and becomes its training process.
+
+    The process is killed at the end of the ``with`` block unless it trains.
+
+    Args:
+        environment: environment variables of the training, as far as they are known.
+
+    Example::
+
+        with Driver(training_environment(on_cpu=True)) as driver:
+            run = compose("trgrpo_trainer", platform="cpu")
+            report = driver.check(run)
+            process = driver.train(arguments, training_environment(True, metrics_file), log)
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        self._channel, other = Pipe()
+        # The name of the trainer shows in lists of processes what the process is for.
+        command = [sys.executable, "-m", "verl_trgrpo.launch.driver", str(other.fileno()), TRAINER]
+        with other:
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=[other.fileno()],
+            )
+
+    def check(self, run: ComposedRun) -> Report:
+        """Return what :func:`verl_trgrpo.checks.check.check` returns for a run.
+
+        Raises:
+            RuntimeError: the process ended without a report; its own error is on standard error.
+        """
+        assert self._process is not None, "the process trains already"
+        _ = run.defaults  # composed here while the process imports veRL; they travel with the run
+        with contextlib.suppress(EOFError, ConnectionError):
+            self._channel.send(run)
+            report: Report = self._channel.recv()
+            return report
+        raise RuntimeError(f"the check of the configuration ended with exit code {self._process.wait()}")
+
+    def train(
+        self, arguments: Sequence[str], environment: dict[str, str], log: IO[bytes], inherit: Sequence[int] = ()
+    ) -> subprocess.Popen[bytes]:
+        """Start veRL's trainer as `start_trainer` does, in this process if it started with the variables of the run's platform.
+
+        They count when a library is imported, so for another platform this process is ended and a new one started. Of the
+        other variables this process has those that it started with, and the file of the metrics.
+        """
+        process = self._process
+        if process is None or any(environment.get(name) != self._environment.get(name) for name in CPU_ENVIRONMENT):
+            self._end()
+            return start_trainer(arguments, environment, log, inherit)
+        self._process = None
+        with contextlib.suppress(ConnectionError), self._channel:  # a process that has died has an exit code
+            self._channel.send(_Order(tuple(arguments), environment[METRICS_VARIABLE], len(inherit)))
+            for descriptor in (log.fileno(), *inherit):
+                send_handle(self._channel, descriptor, process.pid)
+        return process
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._channel.close()
+        if self._process is not None:
+            if self._process.poll() is None:  # its number may belong to another process otherwise
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+def main() -> None:
+    """Check the run and then train, as the launcher asks for; end when it closes the channel."""
+    channel: Connection = Connection(int(sys.argv[1]))
+    os.set_inheritable(channel.fileno(), False)  # of two processes that hold it neither could see the other end
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the launcher's standard output is for its own results
+    gc.disable()  # what is imported stays: collections during the imports would take a tenth of their time
+    import verl  # noqa: F401
+
+    gc.enable()
+    gc.freeze()
+    from verl_trgrpo.checks.check import check
+
+    order = None
+    with contextlib.suppress(EOFError, ConnectionError), channel:
+        run = channel.recv()
+        report = check(run)
+        channel.send(report)
+        order = _received_order(channel)
+    if order:
+        _train(order)
+
+
+def _received_order(channel: Connection) -> _Order:
+    """Return the order to train, with the log and the inherited descriptors in place.
+
+    Raises:
+        EOFError, ConnectionError: the launcher ended.
+    """
+    order: _Order = channel.recv()
+    log, *inherited = [recv_handle(channel) for _ in range(1 + order.inherited)]
+    for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(log, standard)
+    os.close(log)
+    for descriptor in inherited:
+        os.set_inheritable(descriptor, False)
+    return order
+
+
+def _train(order: _Order) -> None:
+    """Run veRL's trainer as ``python -m`` does; the inherited descriptors stay open until the process ends."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()
+    os.environ[METRICS_VARIABLE] = order.metrics_file
+    sys.argv = [TRAINER, *order.arguments]
+    runpy.run_module(TRAINER, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""Start one training run, watch it, and record it in its run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from verl_trgrpo.checks.check import Report, early_findings
+from verl_trgrpo.checks.machine import machine_findings
+from verl_trgrpo.checks.resume import resume_findings
+from verl_trgrpo.common.files import lock, name_holder
+from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
+from verl_trgrpo.launch.driver import Driver
+from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
+from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
+from verl_trgrpo.launch.progress import RunProgress
+from verl_trgrpo.launch.repeated_validation import ResumeWatch
+from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
+from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
+from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.run_directory import (
+    FIRST_PROMPT,
+    LAST_STEP,
+    REPEATED,
+    TRAINED,
+    check_same_run,
+    is_finished,
+    next_start,
+    provenance,
+    read_record,
+    training_length,
+    write_config,
+    write_record,
+)
+
+LOCK_FILE = "run.lock"
+
+_ATTEMPT_FILE = re.compile(r"(?:metrics|train)-(\d+)\.")
+_PROMPTS_LOST = 'a rollout or its reward failed and veRL trained without it ("Error in _run_prompt")'
+
+
+class TrainingFailedError(RuntimeError):
+    """Report a training process that failed; the message has its error, what a second start does, and the log's path."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Files of a finished run.
+
+    Args:
+        run_dir: run directory.
+        checkpoint: directory of the latest checkpoint, or None.
+        log_file: output of the training process; None for a run that had already finished.
+    """
+
+    run_dir: Path
+    checkpoint: Path | None
+    log_file: Path | None
+
+
+def run_training(
+    overrides: Sequence[str] = (), source: str | Path = DEFAULT_CONFIG, stream: TextIO = sys.stderr
+) -> Outcome:
+    """Train as ``python -m verl.trainer.main_ppo`` does, in a process of its own, which has checked the run.
+
+    A run whose latest checkpoint is at the last step is not started again. An interrupted run resumes from its latest
+    checkpoint (``trainer.resume_mode=auto``).
+
+    Args:
+        overrides: Hydra overrides.
+        source: see :func:`~verl_trgrpo.runs.compose.compose`.
+        stream: receives notes and the progress bar.
+
+    Raises:
+        InvalidInputError: the configuration is wrong, or belongs to another run; nothing was started.
+        BusyError: another process trains in the run directory.
+        TrainingFailedError: the training process failed.
+        KeyboardInterrupt: a signal arrived and all processes have been stopped; the message says what a second start does.
+    """
+    with Driver(training_environment(_probably_on_cpu(overrides))) as driver:
+        run = compose_here(source, overrides)
+        report = driver.check(run)
+        total_steps = _refuse_errors(run, report, stream)
+        return launch(run, total_steps, stream, driver.train, report.first_prompt)
+
+
+def _probably_on_cpu(overrides: Sequence[str]) -> bool:
+    """Return True if the run will train without an accelerator, as far as this can be known at once."""
+    platform = chosen_value(overrides, "platform")
+    return platform.startswith("cpu") if platform else built_for_cpus()
+
+
+def launch(
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO = sys.stderr,
+    start: Start = start_trainer,
+    first_prompt: dict[str, Any] | None = None,
+) -> Outcome:
+    """Train a run that has been checked, as `run_training` does.
+
+    Args:
+        run: composed for this machine.
+        total_steps: its largest possible number of steps; None if unknown.
+        stream: receives notes and the progress bar.
+        start: see :class:`~verl_trgrpo.launch.process.TrainingProcess`.
+        first_prompt: see :class:`~verl_trgrpo.checks.check.Report`; for ``run.json``.
+    """
+    resumes = run.config.trainer.resume_mode == "auto"
+    _check_continues(run, resumes)
+    log_file = None
+    if not is_finished(run.config, run.directory, total_steps):
+        with _claimed(run.directory) as claim:
+            if resumes:
+                for note in settle_checkpoint(run.directory):
+                    print(f"note: {note}", file=stream, flush=True)
+                _check_continues(run, resumes)
+            if not is_finished(run.config, run.directory, total_steps):
+                _refuse_other_contents(run)
+                log_file = _train(run, total_steps, stream, claim, start, first_prompt)
+    return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
+
+
+def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
+    """Compose the run for this machine: with platform=cpu where there is no accelerator.
+
+    Raises:
+        InvalidInputError: the run cannot be composed, lacks sections, or names files that do not exist.
+    """
+    run = compose(source, overrides, platform=None if accelerator_found() else "cpu")
+    raise_invalid([finding.message for finding in early_findings(run)])
+    return run
+
+
+def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | None:
+    """Raise the errors of a report and of this machine, and print warnings; return the number of steps, at most, if known."""
+    raise_invalid(report.messages(Level.ERROR))
+    finished = is_finished(run.config, run.directory, report.total_steps)
+    needed = [] if finished else machine_findings(run.config, report.agents, trains=True)
+    raise_invalid([finding.message for finding in needed if finding.level is Level.ERROR])
+    for warning in (*report.messages(Level.WARNING), *(each.message for each in needed)):
+        print(f"warning: {warning}", file=stream, flush=True)
+    return report.total_steps
+
+
+def _check_continues(run: ComposedRun, resumes: bool) -> None:
+    """Refuse the checkpoint of another configuration."""
+    if resumes and latest_checkpoint(run.directory) is not None:
+        check_same_run(run.config, run.directory)
+
+
+def _refuse_other_contents(run: ComposedRun) -> None:
+    """Refuse a checkpoint that does not hold what the run would load from it."""
+    raise_invalid([finding.message for finding in resume_findings(run.config) if finding.level is Level.ERROR])
+
+
+@contextmanager
+def _claimed(run_dir: Path) -> Iterator[int]:
+    """Create the run directory if needed and hold its lock; yield the lock's descriptor.
+
+    The training process inherits the lock, so a second launcher is refused even if the first was killed.
+    """
+    busy = (
+        f"{run_dir} is being trained in by process {{holder}}; wait for it, end it (kill {{holder}}), or choose another "
+        "trainer.default_local_dir"
+    )
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        (run_dir / LOCK_FILE).touch()
+    except OSError as error:
+        message = f"trainer.default_local_dir={run_dir} cannot be written ({error}); choose another directory"
+        raise InvalidInputError([message]) from error
+    with lock(run_dir / LOCK_FILE, busy) as claim:
+        yield claim
+
+
+def _train(
+    run: ComposedRun,
+    total_steps: int | None,
+    stream: TextIO,
+    claim: int,
+    start: Start,
+    first_prompt: dict[str, Any] | None,
+) -> Path:
+    """Run one attempt to its end and return its log file."""
+    run_dir = run.directory
+    attempt = _next_attempt(run_dir)
+    checkpoint = _resumed_checkpoint(run)
+    resumed = ResumeWatch(run.config, checkpoint, run_dir, stream)
+    _prepare(run, attempt, stream, first_prompt)
+    log_file = run_dir / f"train-{attempt}.log"
+    metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
+    print(f"log: {log_file}", file=stream, flush=True)
+    first_step = step_of(checkpoint) if checkpoint else 0
+    progress = RunProgress(total_steps, stream, first_step)
+    arguments = [*run.arguments, *_bookkeeping(run, metrics_file)]
+    environment = training_environment(run.on_cpu, str(metrics_file))
+    log = MetricsLog(run_dir, first=attempt)
+    try:
+        with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
+            name_holder(claim, process.pid)
+            problem = _follow(process, log, log_file, [progress, resumed], stream)
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
+    finally:
+        progress.close()
+        last_step = _record_last_step(run_dir, log, first_step)
+    if problem:
+        next_time = next_start(run.config, run_dir)
+        raise TrainingFailedError(f"{problem}\nAfter fixing this, {next_time}. Full log: {log_file}")
+    if not run.config.trainer.val_only:
+        write_record(run_dir, read_record(run_dir) | {TRAINED: training_length(run.config, total_steps)})
+        if last_step is not None and total_steps is not None and last_step < total_steps:
+            note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
+            print(f"note: {note}", file=stream, flush=True)
+    return log_file
+
+
+def _resumed_checkpoint(run: ComposedRun) -> Path | None:
+    """Return the checkpoint that the run resumes from, or None."""
+    trainer = run.config.trainer
+    if trainer.resume_mode == "resume_path":
+        return Path(trainer.resume_from_path)
+    return latest_checkpoint(run.directory) if trainer.resume_mode == "auto" else None
+
+
+def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
+    """Write the last step that an attempt reached into ``run.json``, and return it; None if that is not known."""
+    try:
+        last_step = max([first_step, *(step.number for step in log.read())])
+        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step})
+    except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
+        return None
+    return last_step
+
+
+def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[str, Any] | None) -> None:
+    """Move abandoned checkpoints and metrics out of the way, then write ``config.yaml`` and ``run.json``.
+
+    The order matters: the new ``config.yaml`` must not vouch for checkpoints that another configuration made.
+    """
+    run_dir = run.directory
+    if run.config.trainer.resume_mode == "disable" and (abandoned := abandon_checkpoints(run_dir, attempt)):
+        print(f"note: starting over; the earlier checkpoints are now in {abandoned}", file=stream, flush=True)
+    write_config(run.config, run_dir)
+    starts_over = latest_checkpoint(run_dir) is None
+    earlier = read_record(run_dir)
+    kept = {REPEATED: earlier[REPEATED]} if REPEATED in earlier and not starts_over else {}
+    if "arm" in earlier:  # a study keeps its own record
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, REPEATED)}
+    else:
+        command = ["verl.trainer.main_ppo", *run.arguments]
+        record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
+        record |= provenance(Path.cwd())
+    write_record(run_dir, record | kept | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
+    if starts_over:
+        for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
+            path.rename(path.with_suffix(".jsonl.old"))
+
+
+def _follow(
+    process: TrainingProcess,
+    log: MetricsLog,
+    log_file: Path,
+    watchers: Sequence[RunProgress | ResumeWatch],
+    stream: TextIO,
+) -> str:
+    """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
+    watch = LogWatch(log_file)
+
+    def show() -> None:
+        with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
+            steps = log.read()
+            for watcher in watchers:
+                watcher.update(steps)
+
+    def tick() -> None:
+        show()
+        watch.check_alive()
+
+    try:
+        code = process.wait(tick)
+        show()
+        watch.look()
+    except WorkerDiedError as error:
+        return f"{error}: {failure(log_file)}"
+    finally:
+        if watch.prompts_were_lost:
+            print(f"note: {_PROMPTS_LOST}; search {log_file} for it", file=stream, flush=True)
+    return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""
+
+
+def _next_attempt(run_dir: Path) -> int:
+    """Return one more than the largest number of a log or metrics file, so that none is overwritten."""
+    numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
+    return max(numbers, default=0) + 1
+
+
+def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
+    """Return overrides that add the ``file`` logger and put Hydra's own files into the run directory.
+
+    On an existing Ray cluster only the runtime environment carries a variable to veRL's workers.
+    """
+    loggers = loggers_of(run.config)
+    if "file" not in loggers:
+        loggers.append("file")
+    return [
+        f"trainer.logger=[{','.join(loggers)}]",
+        f"hydra.run.dir={quoted((run.directory / 'hydra').resolve())}",
+        f"++ray_kwargs.ray_init.runtime_env.env_vars.{METRICS_VARIABLE}={quoted(metrics_file)}",
+    ]

@@ -1,1 +1,0 @@
-"""Find what is wrong with a run before it starts; :func:`verl_trgrpo.runs.validate.check` makes all checks."""

@@ -1,1 +1,0 @@
-"""Training runs compared on one HTML page."""

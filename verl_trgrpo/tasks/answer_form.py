@@ -1,0 +1,266 @@
+r"""Find the form in which a prompt asks for the answer, and read a response in it.
+
+The one rule from prompt to answer: rewards, ``data check``, ``preview``, ``eval`` and training use it. docs/math_reward.md says
+which wordings are recognised.
+
+>>> asked_form("What is 2 + 2? Please reason step by step, and put your final answer within \\boxed{}.")
+'box'
+>>> asked_form('The last line of your response should be of the form Answer: $Answer (without quotes).\n\nWhat is 2 + 2?')
+'line'
+>>> read_answer("So it is 4.\n\nAnswer: 4", "line")
+'4'
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+
+AnswerForm = Literal["box", "line", "tags", "hashes"]
+r"""``\boxed{...}``, a line ``Answer: ...``, ``<answer>...</answer>``, or a line ``#### ...``."""
+ANSWER_FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
+_STATEMENTS = {"box": r"\boxed{{{}}}", "line": "Answer: {}", "tags": "<answer>{}</answer>", "hashes": "#### {}"}
+
+MAX_ANSWER_CHARS = 1000
+"""A longer answer is not read; the longest ground truth of the usual test sets has under 300 characters."""
+
+# --- What the prompt asks for ----------------------------------------------------------------------------------------
+
+_CONTEXT_CHARS = 300
+# "\x08oxed" is "\boxed" written without a raw string, as in some public files.
+_BOXED = r"(?:\\+b|\x08)oxed(?![a-zA-Z])"
+_BOX_MENTION = re.compile(_BOXED)
+_TAGS_MENTION = re.compile(r"<answer>.{0,400}?</answer>|<answer>[`'\"]?\s+tags?\b", re.DOTALL)
+_HASHES_MENTION = re.compile(r"(?<!#)####(?!#)")
+_LINE_MENTION = re.compile(
+    r"(?P<quote>[\"'“‘`*]*)(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer))\*{0,2}\s?:"
+    rf"(?P<behind>[^\n]{{0,40}}?{_BOXED}|[^\n]{{0,40}})"
+)
+_SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=[\s\"'”)]|$)|[。！？]|(?<![:\s])[ \t]*\n\s*\n")
+_GOES_ON = re.compile(
+    r"(?:[:,]|\b(?:form|format|line|with|as|by|of|in|is|be|like|the|a|your|exactly|write|output))\s*$"
+)
+
+_NOUN = re.compile(
+    r"\b(?:answers?|solutions?|results?|responses?|outputs?|conclusion|choice|option)\b|答案|结果|回答", re.IGNORECASE
+)
+_NEGATION = re.compile(
+    r"(?:\bnot|n't|\bno need|\bnever|\bwithout|\binstead of|\brather than)\b(?:(?!\b(?:but|and|then)\b)[^.,;:!?\n]){0,60}$",
+    re.IGNORECASE,
+)
+_BOX_CUE = re.compile(
+    r"(?:\b(?:in|inside|within|into|with|using|use|by|via|as|is|the|an?|form|format|write|output|return|give|print|put|e\.g\.|i\.e\.)"
+    r"|[:,]|[在用为以入到于])[\s$`'\"“*\\\[({]*$",
+    re.IGNORECASE,
+)
+_LINE_CUE = re.compile(
+    r"\b(?:last|final|own|separate|new) line\b|\b(?:form|format|template)\b"
+    r"|\b(?:end|conclude|finish)(?:s|es|ing)?\b.*\b(?:with|by|in)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_WEAK_LINE_CUE = re.compile(
+    r"\b(?:after|with|as|like|using|use|write|output|print|give|provide|state|return|respond|report|put|begin|start|prefix)\b",
+    re.IGNORECASE,
+)
+_LINE_CUE_BEHIND = re.compile(r"[\"'”’`*]*\s*(?:followed by|\(without (?:the )?quotes\)|on (?:its|a|the) |at the end)")
+_PLACEHOLDER = re.compile(
+    rf"[\"'”’`*]*\s*(?:\$?{_BOXED}|\$\\?\{{?[A-Za-z]|\[|<|\{{|_{{2,}}|\.{{3}}|…|X\b|[A-Z]{{4,}}|your\b)"
+)
+
+
+def asked_form(prompt: Any) -> AnswerForm | None:
+    r"""Return the form in which a prompt asks for the answer, or None if it asks for none of them.
+
+    A mention counts if it is an instruction, not a word of the problem; of several, the last. A box within tags or behind
+    ``Answer:`` belongs to those.
+
+    Args:
+        prompt: a string, or chat messages, of which those of system and user are read.
+    """
+    return _asked_form(_prompt_text(prompt))
+
+
+def _prompt_text(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    contents = [
+        message.get("content")
+        for message in ([] if prompt is None else prompt)
+        if isinstance(message, Mapping) and message.get("role") != "assistant"
+    ]
+    parts = [part for content in contents for part in (content if isinstance(content, list) else [content])]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+@lru_cache(maxsize=1024)
+def _asked_form(text: str) -> AnswerForm | None:
+    """Cached because every response of a group has the same prompt."""
+    mentions = [*_mentions(text)]
+    around = [(start, end) for start, end, form in mentions if form in ("tags", "line")]
+    outer = [(start, form) for start, _, form in mentions if not any(begin < start < end for begin, end in around)]
+    return max(outer)[1] if outer else None
+
+
+def _mentions(text: str) -> Iterator[tuple[int, int, AnswerForm]]:
+    """Yield begin, end and form of each instruction."""
+    for match in _TAGS_MENTION.finditer(text):
+        before, behind = _sentence(text, match)
+        if _NOUN.search(re.sub("</?answer>", " ", before + match[0] + behind)) and not _NEGATION.search(before):
+            yield *match.span(), "tags"
+    for match in _LINE_MENTION.finditer(text):
+        if _is_line_instruction(match, _sentence(text, match)[0]):
+            yield *match.span(), "line"
+    for match in _HASHES_MENTION.finditer(text):
+        before, _ = _sentence(text, match)
+        if _NOUN.search(before) and not _NEGATION.search(before):
+            yield *match.span(), "hashes"
+    for match in _BOX_MENTION.finditer(text):
+        before, behind = _sentence(text, match)
+        if _NOUN.search(before + behind) and _BOX_CUE.search(before or ":") and not _NEGATION.search(before):
+            yield *match.span(), "box"
+
+
+def _is_line_instruction(match: re.Match[str], before: str) -> bool:
+    quoted, behind = bool(match["quote"].strip("*")), match["behind"]
+    if _NEGATION.search(before) or (match["word"].islower() and not quoted):
+        return False
+    placeholder = bool(_PLACEHOLDER.match(behind))
+    if not behind.strip() and not quoted:
+        return False  # "Question: ... Answer:" begins the answer
+    if _LINE_CUE.search(before) or _LINE_CUE_BEHIND.match(behind):
+        return True
+    return (quoted or placeholder) and bool(_WEAK_LINE_CUE.search(before))
+
+
+def _sentence(text: str, mention: re.Match[str]) -> tuple[str, str]:
+    """Return the parts of the sentence before and behind a mention."""
+    before = text[max(0, mention.start() - _CONTEXT_CHARS) : mention.start()]
+    for end in _SENTENCE_END.finditer(before):
+        before = " " * end.end() + before[end.end() :]
+    lines = before.rstrip(" \t").rpartition("\n")
+    if lines[1] and not lines[2] and not _GOES_ON.search(lines[0]):  # at the start of a line
+        before = ""
+    behind = text[mention.end() : mention.end() + _CONTEXT_CHARS]
+    stop = re.search(r"[.!?。！？](?=\s|$)|\n", behind)
+    return before.lstrip(), behind[: stop.start()] if stop else behind
+
+
+# --- What the response answers ---------------------------------------------------------------------------------------
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s{0,8}(?:\{|(?P<number>-?[0-9][0-9.,/]{0,40})(?=\s|[.$]|\\[)\]]|$))")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
+_LINES = {
+    "line": re.compile(
+        r"^[ \t*#]{0,8}(?:final )?answer[ \t*]{0,4}:[ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$", re.IGNORECASE | re.MULTILINE
+    ),
+    "hashes": re.compile(r"^[ \t*]{0,8}####(?!#)[ \t*]*(.*)$", re.MULTILINE),
+}
+
+
+def state_answer(answer: str, form: AnswerForm) -> str:
+    """Return a response that states an answer in a form."""
+    return _STATEMENTS[form].format(answer)
+
+
+def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) -> str | None:
+    r"""Return the answer that a response states in a form, as written, or None if there is none.
+
+    Only what :func:`after_reasoning` returns counts. The time is linear in the length of the response.
+
+    Args:
+        response: the decoded response.
+        form: where the answer is read. ``box``: the last ``\boxed{...}``, ``\fbox{...}`` or ``\boxed 5``, unless it is left
+            open. ``line``: the rest of the last line that begins with ``Answer:``, or the next line if that is empty, unless
+            a box stands in it or behind; without such a line, the last box. ``hashes``: likewise with ``####``. ``tags``: the
+            content of the last complete ``<answer>``, or a box in it.
+        thinking_opened: the prompt ends in ``<think>``, so a response without ``</think>`` was cut off in its reasoning.
+    """
+    text = after_reasoning(response, thinking_opened)
+    if text is None:
+        return None
+    if form == "tags":
+        if (inside := last_tagged(text)) is None:
+            return None
+        box = _last_match(_BOX, inside)
+        return _box_content(inside, box) if box else _short(inside.strip())
+    box = _last_match(_BOX, text)
+    line = _last_match(_LINES[form], text) if form != "box" else None
+    if line and (box is None or box.start() < line.start()):
+        return _short(line[1].strip().strip("*").strip())
+    return _box_content(text, box) if box else None
+
+
+def last_tagged(text: str) -> str | None:
+    """Return the content of the last complete ``<answer>...</answer>``, or None if there is none.
+
+    The two tags of a pair have no other tag between them, so tags that are only mentioned do not become part of the answer.
+    """
+    pair = _last_match(_TAGGED, text)
+    return pair[1] if pair else None
+
+
+def after_reasoning(response: str, thinking_opened: bool = False) -> str | None:
+    """Return what follows the last `</think>`, or None if the reasoning was not finished.
+
+    Args:
+        response: the decoded response.
+        thinking_opened: as in :func:`read_answer`.
+    """
+    _, closed, text = response.rpartition("</think>")
+    return None if "<think>" in text or (thinking_opened and not closed) else text
+
+
+def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    match = None
+    for match in pattern.finditer(text):  # noqa: B007
+        pass
+    return match
+
+
+def _short(answer: str) -> str | None:
+    return answer if 0 < len(answer) <= MAX_ANSWER_CHARS else None
+
+
+def _box_content(text: str, box: re.Match[str]) -> str | None:
+    if box["number"]:
+        return box["number"]
+    # One more character than allowed decides "too long"; what follows is not read.
+    for position, depth in brace_depths(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
+        if depth < 0:
+            return text[box.end() : position]
+    return None
+
+
+def brace_depths(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[tuple[int, int]]:
+    """Yield the position of each brace of ``text[start:end]`` that is not escaped, and how many are open behind it."""
+    depth = 0
+    for match in _BRACE.finditer(text, start, end):
+        if match[0] in "{}":
+            depth += 1 if match[0] == "{" else -1
+            yield match.start(), depth
+
+
+# --- What a reward gets ----------------------------------------------------------------------------------------------
+
+# Keys of extra_info; the first is veRL's name for the messages of the prompt.
+PROMPT, THINKING_OPENED, CUT_OFF = "raw_prompt", "thinking_opened", "cut_off"
+
+
+def reward_input(
+    extra_info: Mapping[str, Any] | None, prompt: Any, *, thinking_opened: bool = False, cut_off: bool = False
+) -> dict[str, Any]:
+    """Return the `extra_info` of a reward: a copy of the row's, with what else the response is judged by.
+
+    Args:
+        extra_info: of the row, with what the agent loop added to it.
+        prompt: messages of the prompt, or a string; under ``raw_prompt``.
+        thinking_opened: the rendered prompt ends in ``<think>`` (see `opens_thinking`).
+        cut_off: the response ended at a length limit.
+    """
+    return {**(extra_info or {}), PROMPT: prompt, THINKING_OPENED: thinking_opened, CUT_OFF: cut_off}

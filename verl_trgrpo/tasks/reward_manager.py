@@ -1,0 +1,114 @@
+"""Extend veRL's reward managers: they hand the prompt to the reward, check its result, and report responses that are cut off.
+
+veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manager`` with ``source: importlib``, which asks for
+``getattr(module, name)``: each of veRL's managers (`naive`, `dapo`, ...) is found here, extended, under its own name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from verl_trgrpo.common.text import shorten
+from verl_trgrpo.data.prompts import opens_thinking, template_options
+from verl_trgrpo.tasks.answer_form import CUT_OFF, PROMPT, reward_input
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reward function, a coroutine function if `function` is one, that raises for a result without a score.
+
+    Raises:
+        TypeError: by the returned function, for anything but a number and a dict with a number under ``score``.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        async def ask_async(**arguments: Any) -> Any:
+            return _usable(await function(**arguments), function)
+
+        return ask_async
+
+    def ask(**arguments: Any) -> Any:
+        return _usable(function(**arguments), function)
+
+    return ask
+
+
+def _usable(result: Any, function: Callable[..., Any]) -> Any:
+    score = result.get("score") if isinstance(result, dict) else result
+    if isinstance(score, (int, float)):
+        return result
+    if isinstance(score, (Real, np.bool_)) or (isinstance(score, torch.Tensor) and score.numel() == 1):
+        # veRL cannot put NumPy's numbers into a tensor.
+        return {**result, "score": float(score)} if isinstance(result, dict) else float(score)
+    while isinstance(function, partial):  # veRL adds reward_kwargs
+        function = next(filter(callable, function.args), function.func)
+    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
+    raise TypeError(
+        f"the reward function {name} returned {shorten(result)}; return a number, or a dict with a number under 'score'"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Return the number of a tensor, or of NumPy, as Python's; other values as they are."""
+    return value.item() if isinstance(value, (torch.Tensor, np.generic)) and value.ndim == 0 else value
+
+
+class _PromptMixin(RewardManagerBase):
+    """Goes in front of one of veRL's managers."""
+
+    def __init__(self, config: DictConfig, tokenizer: Any, compute_score: Any, **kwargs: Any) -> None:
+        super().__init__(config, tokenizer, compute_score and _checked(compute_score), **kwargs)
+        self._thinking_opened = opens_thinking(tokenizer, **template_options(config))
+        self._rollout = config.actor_rollout_ref.rollout
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Score one response; returns what veRL's manager does, and ``cut_off`` among its ``reward_extra_info``."""
+        data = data[-1:]  # veRL scores the last of several sequences
+        fields = data[0].non_tensor_batch
+        from_loop = fields.get("tool_extra_fields") or {}
+        cut_off = bool(from_loop[CUT_OFF]) if CUT_OFF in from_loop else self._is_cut_off(data)
+        given = reward_input(
+            {**(fields.get("extra_info") or {}), **from_loop},
+            fields.get(PROMPT),
+            thinking_opened=self._thinking_opened,
+            cut_off=cut_off,
+        )
+        column = np.empty(1, dtype=object)
+        column[0] = given
+        data.non_tensor_batch = {**data.non_tensor_batch, "extra_info": column}
+        found = await super().run_single(data)  # type: ignore[safe-super]  # of veRL's manager, which comes behind
+        # veRL's penalty for overlong responses is a tensor for those alone, which metrics and estimators do not read.
+        numbers = {name: _plain(value) for name, value in found["reward_extra_info"].items()}
+        return found | {"reward_extra_info": numbers | {CUT_OFF: float(cut_off)}}
+
+    def _is_cut_off(self, data: DataProto) -> bool:
+        """Return whether the response fills the room that it had, and does not end with the end-of-sequence token."""
+        response, mask = data.batch["responses"][0], data.batch["attention_mask"][0]
+        width = len(mask) - len(response)
+        prompt_length, length = int(mask[:width].sum()), int(mask[width:].sum())
+        context = self._rollout.get("max_model_len")
+        room = min(self._rollout.response_length, context - prompt_length if context else float("inf"))
+        return length >= room and int(response[length - 1]) != self.tokenizer.eos_token_id
+
+
+@cache
+def _extended(manager: type[RewardManagerBase]) -> type[RewardManagerBase]:
+    return type(f"{manager.__name__}WithPrompt", (_PromptMixin, manager), {"__doc__": manager.__doc__})
+
+
+def __getattr__(name: str) -> type[RewardManagerBase]:
+    try:
+        manager = get_reward_manager_cls(name)
+    except ValueError as error:
+        raise AttributeError(f"veRL has no reward manager named {name!r}") from error
+    return _extended(manager)
