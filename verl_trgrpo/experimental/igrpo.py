@@ -6,7 +6,7 @@ budget of GRPO's group: N + G responses for a prompt, half of them drafts. Valid
 model will be used.
 
 All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples.
-Tests: tests/verl_plugin/test_igrpo.py, and a training in tests/cluster/test_all_algorithms.py.
+Tests: tests/experimental/test_igrpo.py, and a training in tests/cluster/test_all_algorithms.py.
 """
 
 from __future__ import annotations
