@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_the_first_page_is_short():
-    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 180
+    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 100
 
 
 def test_tests_that_the_code_names_exist():
