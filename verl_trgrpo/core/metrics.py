@@ -20,7 +20,7 @@ class TokenStatistic(float):
 
     Averaging the means of micro-batches over-counts tokens of short ones; adding the sums does not.
 
-    Args:
+    Attributes:
         kind: ``ratio`` is sums[0] / sums[1]; ``std`` is the standard deviation of a quantity x from
             sums = (sum of x, sum of x squared, count). Both are 0 if they divide by 0.
         sums: the additive parts.
