@@ -26,6 +26,7 @@ COMMANDS = {
     "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("validate.run", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("models.preview", "sample a few responses as a run would, and show their rewards, before it starts"),
+    "health": ("health.run", "judge a run by its metrics: what is wrong, what it means, what to do"),
     "compare": ("studies.compare", "train algorithms with several seeds; table with intervals and paired tests"),
     "report": ("studies.report", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
