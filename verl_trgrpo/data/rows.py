@@ -93,7 +93,7 @@ def build_row(
     extra_info: Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one row with a rule-based reward and further `columns`; `write_dataset` adds its index and split."""
+    """Return one row with a rule-based reward and further `columns`; `DataSet.write` adds its index and split."""
     return {
         "data_source": data_source,
         "prompt": prompt,
