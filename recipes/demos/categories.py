@@ -8,14 +8,14 @@ answer, and to choose nearly at random. The words to test with are others than t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.data.write import DataSet
 
 # Rows of the files; demonstrations of the warm start.
 TRAIN, TEST, WARM_START = 1024, 128, 480
@@ -67,21 +67,22 @@ def prompt_messages(choice: Choice) -> list[dict[str, str]]:
 
 def build_dataset(directory: Path) -> bool:
     """Write ``train.parquet``, ``test.parquet`` and a manifest unless they are there; return whether they were built."""
-    manifest = write_dataset(
+    data_set = DataSet(
         directory,
-        _data_files(),
-        arrow_schema([pa.field("question", pa.string())]),
         builder="categories",
         made_from={"test": TEST, "train": TRAIN},
         command=["recipes/demos/warm_start.py", "categories"],
         replace_other=True,
     )
-    return manifest is not None
+    if data_set.is_there():
+        return False
+    data_set.write(_rows(), arrow_schema([pa.field("question", pa.string())]))
+    return True
 
 
-def _data_files() -> Iterator[DataFile]:
-    for split, count in (("train", TRAIN), ("test", TEST)):
-        rows = [
+def _rows() -> dict[str, list[dict[str, Any]]]:
+    return {
+        split: [
             build_row(
                 data_source="math",
                 prompt=prompt_messages(choice),
@@ -91,4 +92,5 @@ def _data_files() -> Iterator[DataFile]:
             )
             for choice in choices(split, count)
         ]
-        yield DataFile(split, rows)
+        for split, count in (("train", TRAIN), ("test", TEST))
+    }

@@ -219,7 +219,7 @@ def test_a_belief_moves_by_eta_times_its_own_spread():
 
 
 def test_wrong_options_are_all_named():
-    with pytest.raises(ValueError, match=r"(?s)belief='mean'.*window=0.*forgetting=0.*scale=-1.0.*correct_from=nan"):
+    with pytest.raises(ValueError, match=r"(?s)scale=-1.0.*correct_from=nan.*belief='mean'.*window=0.*forgetting=0"):
         DifficultyOptions(belief="mean", window=0, forgetting=0, scale=-1.0, correct_from=math.nan)
     with pytest.raises(ValueError, match="window=1"):
         DifficultyOptions(belief="spread", window=1, forgetting=5.0)

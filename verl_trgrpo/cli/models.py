@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from verl_trgrpo.analysis.analyze import AnalyzeOptions
-from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
+from verl_trgrpo.common.findings import Level, raise_invalid
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
 
 @dataclass(frozen=True)
-class PreviewOptions:
+class PreviewOptions(Options):
     """Select the configuration and how much to sample.
 
     Args:
@@ -28,12 +30,9 @@ class PreviewOptions:
 
     config: tyro.conf.Positional[str]
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
-    prompts: int = 4
-    samples: int = 4
+    prompts: Annotated[int, "[1, inf)"] = 4
+    samples: Annotated[int, "[1, inf)"] = 4
     reward: DefaultReward | None = None
-
-    def __post_init__(self) -> None:
-        raise_invalid(range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)"}))
 
 
 def preview(options: PreviewOptions) -> int:
@@ -95,7 +94,7 @@ def evaluate(options: EvalOptions) -> int:
 
 
 @dataclass(frozen=True)
-class ExportOptions:
+class ExportOptions(Options):
     """Select the checkpoint and where to write it.
 
     Args:
@@ -110,13 +109,14 @@ class ExportOptions:
     push: str = ""
     private: bool = False
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of the repository."""
         problems = []
         if self.push and self.push.count("/") != 1:
             problems.append(f"--push {self.push!r} is not a repository; give OWNER/NAME")
         if self.private and not self.push:
             problems.append("--private needs a repository; name it with --push")
-        raise_invalid(problems)
+        return problems
 
 
 def export(options: ExportOptions) -> int:

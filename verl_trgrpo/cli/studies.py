@@ -6,16 +6,17 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.compare.page import ReportOptions
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(Options):
     """Select the study and its runs.
 
     Args:
@@ -30,12 +31,11 @@ class CompareOptions:
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     arms: tuple[str, ...] = ()
     out: Path | None = None
-    jobs: int = 1
+    jobs: Annotated[int, "[1, inf)"] = 1
 
-    def __post_init__(self) -> None:
-        problems = range_errors(vars(self), {"jobs": "[1, inf)"})
-        problems += [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
-        raise_invalid(problems)
+    def problems(self) -> list[str]:
+        """Return a message for each arm that is an override."""
+        return [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
 
 
 def compare(options: CompareOptions) -> int:

@@ -12,6 +12,7 @@ import tyro
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.compare.arms import Arm, Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import Comparison, compare_runs
@@ -25,7 +26,7 @@ _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Options):
     """Runs to report, and the page to write.
 
     Args:
@@ -40,11 +41,12 @@ class ReportOptions:
     baseline: str | None = None
     metric: str | None = None
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of runs and page."""
         messages = [] if self.runs else ["no runs were given; name at least one directory"]
         if self.out.is_dir():
             messages.append(f"--out {self.out}: is a directory; name a file, such as {self.out / 'report.html'}")
-        raise_invalid(messages)
+        return messages
 
 
 def build_report(options: ReportOptions) -> list[str]:

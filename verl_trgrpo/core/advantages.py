@@ -12,11 +12,13 @@ import logging
 import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.findings import range_errors
+from verl_trgrpo.common.options import Options
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ BELIEFS = ("window", "spread", "constant")
 
 
 @dataclass(frozen=True)
-class DifficultyOptions:
+class DifficultyOptions(Options):
     """Hold the options of HA-DW.
 
     Args:
@@ -43,10 +45,11 @@ class DifficultyOptions:
     belief: str = "window"
     window: int = 10
     forgetting: float = 0.1
-    scale: float = 1.3
-    correct_from: float = 1.0
+    scale: Annotated[float, "(0, inf)"] = 1.3
+    correct_from: Annotated[float, "(-inf, inf)"] = 1.0
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of belief, window and forgetting."""
         messages = []
         if self.belief not in BELIEFS:
             messages.append(f"belief={self.belief!r} is unknown; choose one of {', '.join(BELIEFS)}")
@@ -55,16 +58,12 @@ class DifficultyOptions:
             messages.append(
                 f"window={self.window!r} is not an integer of at least {least}, which belief={self.belief} needs"
             )
-        ranges = {
-            "forgetting": "(0, inf)" if self.belief == "spread" else "(0, 1]",
-            "scale": "(0, inf)",
-            "correct_from": "(-inf, inf)",
-        }
-        raise_invalid([*messages, *range_errors(vars(self), ranges)])
+        interval = "(0, inf)" if self.belief == "spread" else "(0, 1]"
+        return [*messages, *range_errors(vars(self), {"forgetting": interval})]
 
 
 @dataclass(frozen=True)
-class OutcomeOptions:
+class OutcomeOptions(Options):
     """Hold the options of W-REINFORCE.
 
     Args:
@@ -75,11 +74,8 @@ class OutcomeOptions:
         ValueError: a value out of range; all are listed.
     """
 
-    positive: float = 0.1
-    correct_from: float = 1.0
-
-    def __post_init__(self) -> None:
-        raise_invalid(range_errors(vars(self), {"positive": "[0, inf)", "correct_from": "(-inf, inf)"}))
+    positive: Annotated[float, "[0, inf)"] = 0.1
+    correct_from: Annotated[float, "(-inf, inf)"] = 1.0
 
 
 @torch.no_grad()

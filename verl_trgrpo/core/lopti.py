@@ -6,12 +6,13 @@ tests/cluster/test_train_mini_batch.py compares its updates with an independent 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 
 
 @dataclass(frozen=True)
-class LoptiOptions:
+class LoptiOptions(Options):
     """Hold the options of Lopti.
 
     Seen in the authors' code (github.com/zhyang2226/AR-Lopti, ``ray_trainer.py`` 1253-1290): rare tokens have an old
@@ -29,13 +30,11 @@ class LoptiOptions:
         ValueError: a value out of range; all are listed.
     """
 
-    threshold: float = 0.5
-    quantile: float | None = None
+    threshold: Annotated[float, "(0, 1)"] = 0.5
+    quantile: Annotated[float | None, "(0, 1)"] = None
     rare_first: bool = True
 
-    def __post_init__(self) -> None:
-        ranges = {"threshold": "(0, 1)"} | ({} if self.quantile is None else {"quantile": "(0, 1)"})
-        messages = range_errors(vars(self), ranges)
-        if not isinstance(self.rare_first, bool):
-            messages.append(f"rare_first={self.rare_first!r} is not a boolean; give true or false")
-        raise_invalid(messages)
+    def problems(self) -> list[str]:
+        """Return a message if `rare_first` is no boolean."""
+        known = isinstance(self.rare_first, bool)
+        return [] if known else [f"rare_first={self.rare_first!r} is not a boolean; give true or false"]

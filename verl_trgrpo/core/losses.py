@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics, weight_sums
 from verl_trgrpo.core.shaping import REMEDIES, Shaping, make_shaping
 from verl_trgrpo.core.tokens import MAX_LOG_RATIO, Tokens, check_shapes, masked
@@ -100,7 +101,7 @@ class TokenWeighting:
 
 
 @dataclass(frozen=True)
-class HighEntropyClip:
+class HighEntropyClip(Options):
     """Hold a clip range of its own for the tokens of high entropy, as the public code of ASPO has it.
 
     The defaults are those of github.com/wizard-III/Archer2.0 at b08d963 (``verl/workers/actor/dp_actor.py``): the quantile is
@@ -116,13 +117,10 @@ class HighEntropyClip:
         ValueError: a value out of range; all are listed.
     """
 
-    quantile: float = 0.8
-    low: float = 0.4
-    high: float = 0.4
-
-    def __post_init__(self) -> None:
-        ranges = {"quantile": "(0, 1)", "low": "[0, 1]", "high": "[0, inf]"}
-        raise_invalid([f"high_entropy_clip.{message}" for message in range_errors(vars(self), ranges)])
+    where = "high_entropy_clip."
+    quantile: Annotated[float, "(0, 1)"] = 0.8
+    low: Annotated[float, "[0, 1]"] = 0.4
+    high: Annotated[float, "[0, inf]"] = 0.4
 
     def applies(self, tokens: Tokens) -> torch.Tensor:
         """Return True for the tokens of high entropy, (batch, response_length).
@@ -139,7 +137,7 @@ class HighEntropyClip:
 
 
 @dataclass(frozen=True)
-class ClipRange:
+class ClipRange(Options):
     """Hold the clip range of the importance ratio r, with veRL's defaults.
 
     Args:
@@ -152,15 +150,15 @@ class ClipRange:
         ValueError: a value out of range; all are listed, under veRL's names.
     """
 
-    low: float = 0.2
-    high: float = 0.2
+    where = "clip_ratio_"
+    low: Annotated[float, "[0, 1]"] = 0.2
+    high: Annotated[float, "[0, inf]"] = 0.2
     dual: float = 3.0
     high_entropy: HighEntropyClip | None = None
 
-    def __post_init__(self) -> None:
-        values = {"clip_ratio_low": self.low, "clip_ratio_high": self.high, "clip_ratio_c": self.dual}
-        ranges = {"clip_ratio_low": "[0, 1]", "clip_ratio_high": "[0, inf]", "clip_ratio_c": "(1, inf]"}
-        raise_invalid(range_errors(values, ranges))
+    def problems(self) -> list[str]:
+        """Return a message for a `dual` out of range, under veRL's name."""
+        return range_errors({"c": self.dual}, {"c": "(1, inf]"})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.tasks.knights_and_knaves.logic import permute
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
 from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits, kk_schema, puzzle_row
@@ -90,24 +90,23 @@ def build_dataset(
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
     }
-    manifest = write_dataset(
+    data_set = DataSet(
         directory,
-        _quickstart_files(seed, train, test),
-        kk_schema(extra_info=()),
         builder="quickstart",
         made_from={**counts, "seed": seed},
         command=["verl-trgrpo", "quickstart"],
         libraries=["reasoning-gym", "numpy"],
         replace_other=True,
     )
-    return manifest is not None
-
-
-def _quickstart_files(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> Iterator[DataFile]:
+    if data_set.is_there():
+        return False
     splits = generate_splits(dict(sorted(train.items())), dict(sorted(test.items())), seed, exclude=WARM_START)
+    rows = {}
     for split, puzzles in splits.items():
         random.Random(f"{split}.parquet/{seed}").shuffle(puzzles)
-        yield DataFile(split, [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in puzzles])
+        rows[split] = [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in puzzles]
+    data_set.write(rows, kk_schema(extra_info=()))
+    return True
 
 
 def build_small_lm_dataset(directory: Path) -> bool:
@@ -119,24 +118,23 @@ def build_small_lm_dataset(directory: Path) -> bool:
     Raises:
         ValueError: the directory cannot be written or has data files of another origin.
     """
-    manifest = write_dataset(
+    data_set = DataSet(
         directory,
-        _small_lm_files(),
-        kk_schema(extra_info=("statements",)),
         builder="small-lm-puzzles",
         made_from={**SMALL_LM_ROWS, "people": PEOPLE, "warm_start_puzzles": HALF, "test_puzzles": TEST_PUZZLES},
         command=["verl-trgrpo", "small-lm", "--task", "puzzles"],
         libraries=["reasoning-gym", "numpy"],
         replace_other=True,
     )
-    return manifest is not None
-
-
-def _small_lm_files() -> Iterator[DataFile]:
+    if data_set.is_there():
+        return False
     held_out = [*generate_puzzles(PEOPLE, HALF, 0, exclude=WARM_START)]
+    rows = {}
     for split, puzzles in (("test", held_out[:TEST_PUZZLES]), ("train", held_out[TEST_PUZZLES:])):
         shown = islice(variants(puzzles, random.Random(split)), SMALL_LM_ROWS[split])
-        yield DataFile(split, [puzzle_row(puzzle, extra_info=("statements",)) for puzzle in shown])
+        rows[split] = [puzzle_row(puzzle, extra_info=("statements",)) for puzzle in shown]
+    data_set.write(rows, kk_schema(extra_info=("statements",)))
+    return True
 
 
 def variants(puzzles: Sequence[Puzzle], rng: random.Random) -> Iterator[Puzzle]:

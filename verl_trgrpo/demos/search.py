@@ -12,12 +12,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.retrieval.index import read_manifest
 from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
@@ -125,21 +126,21 @@ def prepare(directory: Path, seed: int) -> bool:
         ValueError: the directory cannot be written or has files of unknown origin.
     """
     world = make_world("training", seed)
-    manifest = write_dataset(
+    data_set = DataSet(
         directory / "data",
-        _data_files(world, seed),
-        arrow_schema(
-            [pa.field("searches", pa.int64())],
-            pa.struct([("target", pa.list_(pa.string()))]),
-            [pa.field("agent_name", pa.string())],
-        ),
         builder="search demo",
         made_from={"train": TRAIN, "test": TEST, "seed": seed},
         command=["verl-trgrpo", "search", "demo"],
         replace_other=True,
     )
+    if built := not data_set.is_there():
+        schema = arrow_schema(
+            [pa.field("searches", pa.int64())],
+            pa.struct([("target", pa.list_(pa.string()))]),
+            [pa.field("agent_name", pa.string())],
+        )
+        data_set.write(_rows(world, seed), schema)
     corpus = directory / "data" / CORPUS
-    built = manifest is not None
     if built or not corpus.exists():
         write_text(corpus, corpus_text(world))
     index = directory / "index"
@@ -148,7 +149,7 @@ def prepare(directory: Path, seed: int) -> bool:
     return built
 
 
-def _data_files(world: World, seed: int) -> Iterator[DataFile]:
+def _rows(world: World, seed: int) -> dict[str, list[dict[str, Any]]]:
     rng = random.Random(f"questions/{seed}")
     people = rng.sample([*world.people], TRAIN + TEST)
     questions = [
@@ -156,8 +157,8 @@ def _data_files(world: World, seed: int) -> Iterator[DataFile]:
         for number, name in enumerate(people)
     ]
     # Test first: another number of train questions would leave the test set as it is.
-    for split, asked in (("test", questions[:TEST]), ("train", questions[TEST:])):
-        rows = [
+    return {
+        split: [
             build_row(
                 data_source="search_qa",
                 prompt=prompt_messages(question),
@@ -168,4 +169,5 @@ def _data_files(world: World, seed: int) -> Iterator[DataFile]:
             )
             for question in asked
         ]
-        yield DataFile(split, rows)
+        for split, asked in (("test", questions[:TEST]), ("train", questions[TEST:]))
+    }

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import DataFile, write_dataset
+from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.tasks.math.rows import INSTRUCTION
 
 # Rows of the test file, demonstrations of the warm start, rows of the train file, in the order of the generator's stream: another
@@ -67,23 +68,24 @@ def build_dataset(directory: Path) -> bool:
     Raises:
         ValueError: the directory cannot be written or has data files of another origin.
     """
-    manifest = write_dataset(
+    data_set = DataSet(
         directory,
-        _data_files(),
-        arrow_schema([pa.field("question", pa.string())]),
         builder="small-lm",
         made_from={"test": TEST, "train": TRAIN, "warm_start": WARM_START, "largest": LARGEST, "longest": LONGEST},
         command=["verl-trgrpo", "small-lm"],
         libraries=["reasoning-gym"],
         replace_other=True,
     )
-    return manifest is not None
+    if data_set.is_there():
+        return False
+    data_set.write(_rows(), arrow_schema([pa.field("question", pa.string())]))
+    return True
 
 
-def _data_files() -> Iterator[DataFile]:
+def _rows() -> dict[str, list[dict[str, Any]]]:
     problems = split_problems()
-    for split in ("train", "test"):
-        rows = [
+    return {
+        split: [
             build_row(
                 data_source="math",
                 prompt=prompt_messages(problem),
@@ -93,7 +95,8 @@ def _data_files() -> Iterator[DataFile]:
             )
             for problem in problems[split]
         ]
-        yield DataFile(split, rows)
+        for split in ("train", "test")
+    }
 
 
 def prompt_messages(problem: WordProblem) -> list[dict[str, str]]:

@@ -18,7 +18,8 @@ from typing import Any, TextIO
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.files import local_data_files
-from verl_trgrpo.data.rows import UnreadableError, read_rows
+from verl_trgrpo.data.rows import UnreadableError
+from verl_trgrpo.data.verl_files import read_rows
 from verl_trgrpo.runs.checkpoints import step_of
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.metrics import MetricsLog, Step
