@@ -47,8 +47,6 @@ python3 -m verl.trainer.main_ppo \
     '+trainer.v1.sampler.sampler_kwargs.batch_size=${data.train_batch_size}' \
     '+trainer.v1.sampler.sampler_kwargs.success_rate="${verl_trgrpo_asks_for:success_rate,${oc.select:actor_rollout_ref.actor.policy_loss.shaping.name,null}}"' \
     +trainer.v1.sampler.sampler_kwargs.correct_from=1.0 \
-    '+trainer.v1.sampler.sampler_kwargs.adv_estimator=${algorithm.adv_estimator}' \
-    '+trainer.v1.sampler.sampler_kwargs.constrained_grpo=${oc.select:algorithm.constrained_grpo,null}' \
     +trainer.v1.sampler.sampler_kwargs.poll_interval=2.0 \
     trainer.checkpoint_callback_class=verl_trgrpo.verl_plugin.estimator_state.EstimatorStateCallback \
     trainer.logger='["console"]' \
