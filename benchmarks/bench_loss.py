@@ -14,8 +14,8 @@ from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
 from verl_trgrpo.core import available_shapings, make_shaping
-from verl_trgrpo.verl_plugin import WEIGHTED
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 MEMORY_SHAPE = (64, 8192)
 MEMORY_CANDIDATES = ("verl vanilla", "vanilla, naive weight", "tr_grpo sigmoid", "tr_grpo token_mean", "tr_grpo inside")

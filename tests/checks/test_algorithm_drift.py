@@ -53,8 +53,6 @@ def test_an_upper_clip_above_1_is_a_warning(algorithm):
         ["algorithm=aspo", "shaping=sigmoid"],
         ["algorithm=gspo", "shaping=sigmoid"],
         ["algorithm=tr_grpo", f"{LOSS}.loss_mode=vanilla"],
-        ["algorithm=gdpo", "algorithm.gdpo_reward_keys=[acc]"],
-        ["algorithm=constrained_grpo", "algorithm.constrained_grpo.costs=[{name: toxic, limit: 0}]"],
     ],
 )
 def test_what_the_algorithm_leaves_open_is_not(overrides):

@@ -1,18 +1,15 @@
 """What a run resumes from is compared with what it will load, and what it saves with what can be resumed from."""
 
 import io
-import json
 
 import pytest
 
 from tests.checks.validation import summary, validate
-from tests.conftest import composed as compose
 from tests.launch.launching import composed, save_checkpoint
 from verl_trgrpo.checks.files import missing_files
 from verl_trgrpo.checks.resume import checkpoint_findings, resume_findings, saving_findings
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.launch.train import launch
-from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 ACTOR = "actor_rollout_ref.actor"
@@ -96,20 +93,6 @@ def test_a_checkpoint_with_another_lora_adapter_is_an_error(tmp_path, of_a_model
         assert (finding.where, finding.level) == (rank, ERROR)
         assert f"{rank}={asked}" in finding.message and "16" in finding.message
     assert checkpoint_findings(checkpoint, config_of(tmp_path, **run, **{rank: 16})) == []
-
-
-def test_a_history_of_another_belief_is_an_error(tmp_path):
-    checkpoint, key = save_checkpoint(tmp_path, 2, ranks=2), "algorithm.ha_dw.belief"
-    history = {"adv_estimator": "ha_dw", "state": {"belief": "window", "history": [0.5]}}
-    (checkpoint / ESTIMATOR_STATE).write_text(json.dumps(history))
-
-    def found(*overrides):
-        return checkpoint_findings(checkpoint, compose([*overrides, f"{GPUS}=2", f"{STRATEGY}=fsdp2"]).config)
-
-    [finding] = found("algorithm=ha_dw", f"{key}=spread")
-    assert (finding.where, finding.level) == (key, ERROR)
-    assert f"{key}=spread" in finding.message and "belief=window" in finding.message
-    assert found("algorithm=ha_dw") == found("algorithm=grpo") == []
 
 
 def test_a_checkpoint_that_holds_everything_is_fine(tmp_path):

@@ -9,9 +9,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, resolved, verl_defaults
+from verl_trgrpo.config import OWN_CONFIGS
+from verl_trgrpo.runs.compose import algorithm_settings, flat, resolved, verl_defaults
 from verl_trgrpo.runs.keys import ACTOR, LOSS
-from verl_trgrpo.verl_plugin import WEIGHTED
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")
@@ -19,9 +20,7 @@ _BASES = ("grpo", "tr_grpo")
 _OPEN = {
     "tr_grpo": (f"{LOSS}.placement", f"{LOSS}.prob_source", f"{LOSS}.kl"),
     # Any shaping goes with them.
-    **dict.fromkeys(("aspo", "lopti", "nthr"), (f"{LOSS}.shaping.",)),
-    "gdpo": ("algorithm.gdpo_reward_",),
-    "constrained_grpo": ("algorithm.constrained_grpo.",),
+    **dict.fromkeys(("aspo", "lopti"), (f"{LOSS}.shaping.",)),
 }
 
 

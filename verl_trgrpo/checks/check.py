@@ -109,6 +109,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
 
     def between_settings() -> list[Finding]:
         from verl_trgrpo.checks.algorithm_drift import drift_findings
+        from verl_trgrpo.checks.experiments import brought_findings
         from verl_trgrpo.checks.loss import loss_findings
         from verl_trgrpo.checks.machine import machine_findings
         from verl_trgrpo.checks.resume import saving_findings
@@ -131,6 +132,7 @@ def check(run: ComposedRun, need_files: bool = True) -> Report:
             *machine_findings(config, data.agents, trains=False),
             *length_findings(data),
             *loss_findings(config),
+            *brought_findings(data),
             *drift_findings(config, run.choices.get("algorithm")),
             *reward_findings(config),
             *saving_findings(config),

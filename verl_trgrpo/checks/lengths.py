@@ -12,7 +12,7 @@ from verl_trgrpo.checks.files import DATA, TRAINING, context_length, decoder_val
 from verl_trgrpo.checks.run_data import RunData
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.data.prompts import DRAFT_AGENT, SINGLE_TURN, TOOL_AGENT, RolloutPrompts
+from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 from verl_trgrpo.data.rows import UnreadableError, is_chat
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.compose import resolved
@@ -25,7 +25,7 @@ _MOST = 4000
 # Memory of a GPU that logits and their gradients may take: most of 80 GB.
 _MOST_GIB = 60
 # Agent loops that begin with the rendered prompt of the row.
-_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT, DRAFT_AGENT)
+_AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT)
 
 
 def length_findings(data: RunData) -> list[Finding]:
@@ -36,7 +36,6 @@ def length_findings(data: RunData) -> list[Finding]:
         *_dynamic_batch_findings(config),
         *_logits_findings(config),
         *_search_findings(config),
-        *_draft_findings(config),
         *_prompt_findings(data),
     ]
 
@@ -132,25 +131,6 @@ def _search_findings(config: DictConfig) -> list[Finding]:
         "lower max_searches, or responses may end without an answer"
     )
     return [Finding.warning(key, message)]
-
-
-def _draft_findings(config: DictConfig) -> list[Finding]:
-    """Check the options of drafts, and that a prompt has room for one."""
-    key, data = f"{ROLLOUT}.custom.igrpo", config.data
-    settings = resolved(config, key)
-    if settings is None:
-        return []
-    from verl_trgrpo.experimental.igrpo import DraftOptions  # imports veRL's agent loops
-
-    if invalid := findings_of(lambda: DraftOptions.of(settings), key):
-        return invalid
-    if data.max_prompt_length >= data.max_response_length:
-        return []
-    message = (
-        f"{_LIMIT}={data.max_prompt_length}: does not hold a prompt and a draft of data.max_response_length="
-        f"{data.max_response_length} tokens, so such drafts are left out; raise it"
-    )
-    return [Finding.warning(_LIMIT, message)]
 
 
 def _prompt_findings(data: RunData) -> list[Finding]:

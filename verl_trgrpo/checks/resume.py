@@ -18,7 +18,6 @@ from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
-from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 
 # Kinds of content, and the names of their shards.
 _SHARDS = {"model": "model", "optimizer": "optim", "extra": "extra_state"}
@@ -79,7 +78,7 @@ def checkpoint_findings(checkpoint: Path, config: DictConfig) -> list[Finding]:
         an error for each thing that would stop veRL or resume with other weights, a warning for state that is not restored,
         and "not checked" for strategies whose files are not known here.
     """
-    findings = _history_findings(checkpoint, config)
+    findings: list[Finding] = []
     for name, section in _models(config):
         strategy = selected(config, f"{section}.strategy")
         if strategy == "megatron":
@@ -92,16 +91,6 @@ def checkpoint_findings(checkpoint: Path, config: DictConfig) -> list[Finding]:
             message = f"{key}={strategy}: how it saves checkpoints is not known here, so {checkpoint} was not checked"
             findings.append(Finding.not_checked(key, message))
     return findings
-
-
-def _history_findings(checkpoint: Path, config: DictConfig) -> list[Finding]:
-    """Check that the history of HA-DW in a checkpoint is one of the belief that the run has."""
-    key, saved = "algorithm.ha_dw.belief", read_json(checkpoint / ESTIMATOR_STATE)
-    found, belief = (saved.get("state") or {}).get("belief"), selected(config, key)
-    if saved.get("adv_estimator") != config.algorithm.adv_estimator or None in (found, belief) or found == belief:
-        return []
-    message = f"{key}={belief}: {checkpoint} has a history of belief={found}, which holds other values; set it to that"
-    return [Finding.error(key, message)]
 
 
 def saving_findings(config: DictConfig) -> list[Finding]:

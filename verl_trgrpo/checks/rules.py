@@ -34,13 +34,10 @@ _SAMPLER_OPTIONS = "trainer.v1.sampler.sampler_kwargs"
 _VALIDATION = f"{ROLLOUT}.val_kwargs"
 _BYPASS = f"{CORRECTION}.bypass_mode"
 _LOG_PROBS = f"{ROLLOUT}.calculate_log_probs"
-# Estimators that read the parts of the reward, and those that remember batches.
-READ_PARTS = ("tr_gdpo", "constrained_grpo")
-REMEMBER = ("ha_dw", "constrained_grpo")
 # Estimators that compare the responses of a group.
 _OF_GROUPS = (
     "grpo", "tr_grpo", "reinforce_rej", "ha_dw", "rloo", "opo", "grpo_passk", "gpg", "reinforce_plus_plus_baseline",
-    "optimal_token_baseline", *READ_PARTS,
+    "optimal_token_baseline",
 )  # fmt: skip
 # Parts of this package's rewards; `reward` is veRL's name for the sum.
 _METRICS = ("reward", *Score(0.0, acc=0.0).as_dict(), CUT_OFF, "overlong_reward", "overlong")
@@ -353,13 +350,6 @@ RULES = (
         level=Level.WARNING,
     ),
     Rule(
-        f"{OVERLONG}.enable",
-        lambda v: v[f"{OVERLONG}.log"] and "overlong_reward" in (v["algorithm.gdpo_reward_keys"] or ()),
-        f"has no effect with {{algorithm.adv_estimator}}, which adds up {{algorithm.gdpo_reward_keys}} alone; add "
-        f"overlong_reward to them and set {OVERLONG}.log=true",
-        asked=lambda v: _overlong(v) and v[f"{MANAGER}.name"] == "dapo" and _estimator_is("tr_gdpo", v),
-    ),
-    Rule(
         f"{ACTOR}.loss_agg_mode",
         lambda v: v[f"{ACTOR}.loss_scale_factor"] is not None,
         f"with {{{ACTOR}.loss_scale_factor}} veRL divides by the longest response of a micro-batch, so the loss depends on how "
@@ -414,43 +404,10 @@ RULES = (
         f"{_SAMPLER_OPTIONS}.filter_groups an interpolation of algorithm.filter_groups",
     ),
     Rule(
-        "algorithm.adv_estimator",
-        lambda v: v["trainer.use_v1"] and str(v[_SAMPLER]).endswith("group_metrics_buffer")
-        and v[f"{_SAMPLER_OPTIONS}.adv_estimator"] == v["algorithm.adv_estimator"],
-        f"reads the parts of the reward, which the replay buffer of this project hands on in veRL's v1 trainer; set "
-        f"{{{_SAMPLER}}} and {{{_SAMPLER_OPTIONS}.adv_estimator}} as run_defaults.yaml does",
-        asked=lambda v: v["algorithm.adv_estimator"] in READ_PARTS,
-    ),
-    Rule(
-        "algorithm.use_kl_in_reward",
-        lambda v: v["algorithm.adv_estimator"] != "tr_gdpo",
-        f"has no effect with {{algorithm.adv_estimator}}, which takes the parts of the reward as they are; set "
-        f"{ACTOR}.use_kl_loss instead",
-    ),
-    Rule(
-        "algorithm.gdpo_reward_keys",
-        lambda v: v["algorithm.gdpo_reward_keys"],
-        "{algorithm.adv_estimator} needs the names of the rewards that it adds up; set algorithm=gdpo and this key",
-        asked=partial(_estimator_is, "tr_gdpo"),
-    ),
-    Rule(
-        "algorithm.constrained_grpo",
-        lambda v: v["algorithm.constrained_grpo"],
-        "{algorithm.adv_estimator} needs its costs; set algorithm=constrained_grpo and algorithm.constrained_grpo.costs",
-        asked=partial(_estimator_is, "constrained_grpo"),
-    ),
-    Rule(
-        "algorithm.filter_groups.enable",
-        lambda v: v["algorithm.adv_estimator"] not in READ_PARTS,
-        "also drops groups that differ in other parts than {algorithm.filter_groups.metric}, and with {algorithm.adv_estimator} "
-        "what is learned of rewards and costs is that of the groups which stay; set it to false",
-        level=Level.WARNING,
-    ),
-    Rule(
         "trainer.checkpoint_callback_class",
         lambda v: v["trainer.checkpoint_callback_class"],
         "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml does",
-        asked=lambda v: v["algorithm.adv_estimator"] in REMEMBER,
+        asked=lambda v: v["algorithm.adv_estimator"] == "ha_dw",
         level=Level.WARNING,
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ from verl_trgrpo.runs.keys import MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_
 
 # The shaping itself checks the names of its parameters.
 # A section that takes any key, with those that this package reads.
-_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search", "igrpo")
+_CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
 
 
 def section_findings(run: ComposedRun) -> list[Finding]:

@@ -12,7 +12,6 @@ from verl_trgrpo.checks.files import needs_critic
 from verl_trgrpo.checks.run_data import RunData
 from verl_trgrpo.checks.switched_off import Switch, only_with
 from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.data.prompts import DRAFT_AGENT
 from verl_trgrpo.runs.compose import loggers_of
 from verl_trgrpo.runs.keys import ACTOR, CORRECTION, LOSS, MANAGER, MODEL, OVERLONG, REF, REWARD, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
@@ -30,6 +29,8 @@ _WITHOUT_DISCOUNT = (
     "reinforce_plus_plus_baseline", "optimal_token_baseline", "tir_optimal_token_baseline", "tr_grpo", "reinforce_rej", "ha_dw",
     "w_reinforce",
 )  # fmt: skip
+# Those that read no parts of the reward.
+_WITHOUT_PARTS = {*_WITHOUT_STD, *_WITHOUT_DISCOUNT} - {"gdpo"}
 # Losses without a clip range, and those with one that do not clip a second time.
 _WITHOUT_CLIP = ("gpg", "kl_cov", "dro", "sapo")
 _WITHOUT_DUAL_CLIP = (*_WITHOUT_CLIP, "gspo", "clip_cov", "geo_mean", "cispo")
@@ -96,11 +97,10 @@ SWITCHES = (
     ),
     only_with("algorithm.adv_estimator", "algorithm.w_reinforce.*", value="w_reinforce"),
     only_with("algorithm.adv_estimator", "algorithm.ha_dw.*", value="ha_dw"),
-    only_with("algorithm.adv_estimator", "algorithm.constrained_grpo.*", value="constrained_grpo"),
     Switch(
         ("algorithm.gdpo_reward_*",),
-        lambda v: v["algorithm.adv_estimator"] in ("tr_gdpo", "gdpo"),
-        "has no effect with {algorithm.adv_estimator}; remove it, or set algorithm=gdpo",
+        lambda v: v["algorithm.adv_estimator"] not in _WITHOUT_PARTS,
+        "has no effect with {algorithm.adv_estimator}, which reads the score alone; remove it",
     ),
     Switch(
         ("algorithm.norm_adv_by_std_in_grpo",),
@@ -276,11 +276,6 @@ SWITCHES = (
         (f"{ROLLOUT}.custom.search.*",),
         lambda v: v.may_use(SEARCH_AGENT),
         f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and these rows; remove it, or set agent=search_tags",
-    ),
-    Switch(
-        (f"{ROLLOUT}.custom.igrpo.*",),
-        lambda v: v.may_use(DRAFT_AGENT),
-        f"has no effect with {{{ROLLOUT}.agent.default_agent_loop}} and these rows; remove it, or set agent=igrpo",
     ),
     only_with(f"{ROLLOUT}.prometheus.enable", f"{ROLLOUT}.prometheus.*"),
     only_with(f"{ROLLOUT}.disaggregation.enabled", f"{ROLLOUT}.disaggregation.*"),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 import torch
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
-from verl_trgrpo.common.options import Options
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics, weight_sums
-from verl_trgrpo.core.shaping import REMEDIES, Shaping, make_shaping
+from verl_trgrpo.core.options import ClipRange, HighEntropyClip
+from verl_trgrpo.core.shaping import Shaping, make_shaping
 from verl_trgrpo.core.tokens import MAX_LOG_RATIO, Tokens, check_shapes, masked
 
 LOSS_AGG_MODES = (
@@ -98,67 +98,6 @@ class TokenWeighting:
         mean = (weights * valid).sum() / valid.sum().clamp(min=1)
         # Weights that are all 0 (a floor of 0 allows it) cannot be scaled to mean 1 and stay as they are.
         return weights / torch.where(mean > 0, mean, 1.0)
-
-
-@dataclass(frozen=True)
-class HighEntropyClip(Options):
-    """Hold a clip range of its own for the tokens of high entropy, as the public code of ASPO has it.
-
-    The defaults are those of github.com/wizard-III/Archer2.0 at b08d963 (``verl/workers/actor/dp_actor.py``): the quantile is
-    that of each response's entropies, so it does not depend on micro-batches, and tokens above it are clipped by 0.4 instead
-    of 0.2 on both sides. (Its names ``high_entropy_mask`` and ``low_entropy_mask`` are the wrong way round.)
-
-    Args:
-        quantile: of the entropies of a response's generated tokens; tokens above it are those of high entropy; in (0, 1).
-        low: their eps_low, in [0, 1].
-        high: their eps_high, >= 0.
-
-    Raises:
-        ValueError: a value out of range; all are listed.
-    """
-
-    where = "high_entropy_clip."
-    quantile: Annotated[float, "(0, 1)"] = 0.8
-    low: Annotated[float, "[0, 1]"] = 0.4
-    high: Annotated[float, "[0, inf]"] = 0.4
-
-    def applies(self, tokens: Tokens) -> torch.Tensor:
-        """Return True for the tokens of high entropy, (batch, response_length).
-
-        Raises:
-            ValueError: the entropy is missing.
-        """
-        if tokens.entropy is None:
-            raise ValueError(
-                f"high_entropy_clip needs the entropy, which this run does not compute; {REMEDIES['entropy']}"
-            )
-        entropy = tokens.entropy.masked_fill(~tokens.valid, torch.nan)
-        return entropy > entropy.nanquantile(self.quantile, -1, keepdim=True)
-
-
-@dataclass(frozen=True)
-class ClipRange(Options):
-    """Hold the clip range of the importance ratio r, with veRL's defaults.
-
-    Args:
-        low: eps_low, the ratio is clipped below 1 - low; in [0, 1].
-        high: eps_high, the ratio is clipped above 1 + high; >= 0.
-        dual: c of dual clip (arXiv 1912.09729), upper bound of the ratio for A < 0; > 1.
-        high_entropy: another low and high for tokens of high entropy, only for the surrogate ``aspo``; None for all alike.
-
-    Raises:
-        ValueError: a value out of range; all are listed, under veRL's names.
-    """
-
-    where = "clip_ratio_"
-    low: Annotated[float, "[0, 1]"] = 0.2
-    high: Annotated[float, "[0, inf]"] = 0.2
-    dual: float = 3.0
-    high_entropy: HighEntropyClip | None = None
-
-    def problems(self) -> list[str]:
-        """Return a message for a `dual` out of range, under veRL's name."""
-        return range_errors({"c": self.dual}, {"c": "(1, inf]"})
 
 
 @dataclass(frozen=True)

@@ -238,16 +238,9 @@ def loss_function(*overrides: str) -> Any:
 def advantages_of(rewards: Sequence[float], options: Any) -> list[float]:
     """What veRL's trainer computes of `rewards`, one number for each response, with options like ``config.algorithm``."""
     from verl.protocol import DataProto
-    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from verl_trgrpo.verl_plugin.advantage_estimator import label_with
-
-    labels = [str(row // 4) for row in range(len(rewards))]
-    if getattr(get_adv_estimator_fn(options.adv_estimator), "reads_parts", False):  # as the replay buffer hands them on
-        parts = [{"acc": one, "format_ok": float(row % 3 > 0), "cut_off": row % 2} for row, one in enumerate(rewards)]
-        labels = [label_with(*row) for row in zip(labels, parts, strict=True)]
-    groups = np.array(labels, dtype=object)
+    groups = np.array([str(row // 4) for row in range(len(rewards))], dtype=object)
     columns = {"token_level_rewards": torch.tensor(rewards)[:, None], "response_mask": torch.ones(len(rewards), 1)}
     data = DataProto.from_dict(columns, {"uid": groups})
     by_std = options.norm_adv_by_std_in_grpo

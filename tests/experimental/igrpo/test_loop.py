@@ -9,11 +9,10 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.checks.lengths import length_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.check import check
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.experimental.igrpo import DraftAgentLoop, DraftOptions
+from verl_trgrpo.experimental.igrpo.loop import DraftAgentLoop, DraftOptions
 from verl_trgrpo.runs.compose import compose as compose_run
 
 ROW = {
@@ -140,11 +139,13 @@ def test_wrong_input_is_named(tokenizer):
         DraftOptions.of({"draft": 3})
 
 
-def test_validate_reads_its_options_and_looks_for_room():
-    overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
-    data = RunData(compose_run(overrides=overrides).config)
-    room, *_ = length_findings(data)
-    assert room.message.startswith("data.max_prompt_length=100: ")
-    data = RunData(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
-    wrong, *_ = length_findings(data)
+def test_the_check_reads_its_options_and_looks_for_room(sound_run):
+    def findings(*overrides):
+        run = compose_run(overrides=[*sound_run, "agent=igrpo", "data.max_prompt_length=400", *overrides])
+        return [each for each in check(run).findings if each.where in (CUSTOM, "data.max_prompt_length")]
+
+    assert findings() == []
+    [room] = findings("data.max_response_length=401")
+    assert room.level is Level.WARNING and room.message.startswith("data.max_prompt_length=400: ")
+    [wrong] = findings(f"{CUSTOM}.drafts=0")
     assert wrong.level is Level.ERROR and "drafts=0" in wrong.message

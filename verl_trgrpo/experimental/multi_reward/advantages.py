@@ -1,7 +1,7 @@
 """Compute advantages from several parts of a reward: GDPO, and Constrained GRPO with its dual ascent.
 
 The parts come as one mapping per response, from the name of a part to its value, as a reward function returns them beside the
-score. tests/core/test_multi_reward.py computes both once more from their formulas.
+score. tests/experimental/multi_reward/test_advantages.py computes both once more from their formulas.
 """
 
 from __future__ import annotations

@@ -1,126 +1,84 @@
-"""Wrap veRL's ``TrainingWorker.train_mini_batch``, which updates a worker's model with its share of a batch.
+"""Scale a batch's advantages before its update, in a wrapper of veRL's ``TrainingWorker.train_mini_batch``.
 
-Why: a policy loss of veRL sees one micro-batch of one update, and no hidden states; the trainer calls the update once. So
-Lopti, which updates twice with different tokens, and NTHR, which needs a forward pass before the first update, have no
-extension point. The method that is wrapped runs once per step on every rank, in every trainer mode.
+Why: NTHR needs a forward pass over the batch, and hidden states, which a policy loss of veRL does not see. The method that is
+wrapped runs once per step on every rank, in every trainer mode. Only runs whose options ask for it are changed, as by
+``verl_plugin.lopti``.
 
-Only runs that ask for one of them are changed: the options (``actor.policy_loss.lopti``, ``nthr``) install the wrapper when
-they are built or unpickled, which happens in each worker. ``register`` cannot do it: importing veRL's workers takes seconds.
-
-Remove when veRL has a hook before the update of a batch, and lets one call for several updates.
+Remove when veRL has a hook before the update of a batch.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from verl.utils import tensordict_utils as tu
-from verl.utils.py_functional import append_to_dict
 
-from verl_trgrpo.core import LoptiOptions, NTHROptions
-from verl_trgrpo.core.nthr import influences, prediction_errors
-from verl_trgrpo.verl_plugin import config as plugin_config
-from verl_trgrpo.verl_plugin.advantage_estimator import split_label
-
-_MARK = "has_batch_updates"
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.experimental.nthr.influence import influences, prediction_errors
+from verl_trgrpo.verl_plugin import lopti
 
 
 def install() -> None:
     """Wrap ``TrainingWorker.train_mini_batch`` in this process, once."""
-    from verl.workers.engine_workers import TrainingWorker
+    lopti.install_wrapper(_wrap, "has_nthr")
 
-    if not hasattr(TrainingWorker.train_mini_batch, _MARK):
-        TrainingWorker.train_mini_batch = _wrap(TrainingWorker.train_mini_batch)  # type: ignore[method-assign]
+
+def check_engine(actor: Any) -> None:
+    """Check that the engine of an actor that has NTHR shows it hidden states and logits.
+
+    Args:
+        actor: veRL's ``ActorConfig`` with a ``NTHRPolicyLossConfig``.
+
+    Raises:
+        ValueError: settings that hide them; all are listed.
+    """
+    if actor.policy_loss.nthr is None:
+        return
+    parts = getattr(actor.engine, "ulysses_sequence_parallel_size", 1)
+    settings = (
+        (f"strategy={actor.strategy}", actor.strategy not in ("fsdp", "fsdp2"), "fsdp2"),
+        ("use_fused_kernels=true", actor.use_fused_kernels, "false"),
+        (f"ulysses_sequence_parallel_size={parts}", parts > 1, "1"),
+    )
+    raise_invalid(
+        [
+            f"{setting} hides hidden states or logits from policy_loss.nthr; set it to {right}"
+            for setting, wrong, right in settings
+            if wrong
+        ]
+    )
 
 
 def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(train_mini_batch)  # veRL's dispatch mode is an attribute
-    def train_mini_batch_in_passes(self: Any, data: Any) -> Any:
-        # The options of the actor; a critic's loss does not have them.
-        actor = getattr(self.loss_fn, "keywords", {}).get("config")
-        loss = getattr(actor, "policy_loss", None)
-        lopti, nthr = getattr(loss, "lopti", None), getattr(loss, "nthr", None)
-        if lopti is None and nthr is None:
+    def train_mini_batch_with_influences(self: Any, data: Any) -> Any:
+        actor = lopti.actor_of(self)
+        options = getattr(getattr(actor, "policy_loss", None), "nthr", None)
+        if options is None:
             return train_mini_batch(self, data)
-        plugin_config.check_batch_updates(actor)
-        metrics: dict[str, list[Any]] = {}
+        check_engine(actor)
         data = data.copy()
-        if nthr is not None:
-            data["advantages"], metrics["actor/nthr_selected_frac"] = _nthr_advantages(self, data, nthr)
-        passes = [data]
-        if lopti is not None:
-            passes, metrics["actor/lopti_rare_frac"] = _lopti_passes(self, data, lopti)
-        for part in passes:
-            with nullcontext() if part is passes[-1] else _without_scheduler(self.engine):
-                output = train_mini_batch(self, part)
-            if output is not None:  # None on ranks that report nothing
-                append_to_dict(metrics, tu.get(output, "metrics"))
-        if output is None:
-            return None
-        return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": metrics}).cpu()
+        data["advantages"], selected = _scaled_advantages(self, data, options)
+        return lopti.with_metric([train_mini_batch(self, data)], "actor/nthr_selected_frac", selected)
 
-    setattr(train_mini_batch_in_passes, _MARK, True)
-    return train_mini_batch_in_passes
+    return train_mini_batch_with_influences
 
 
-@contextmanager
-def _without_scheduler(engine: Any) -> Iterator[None]:
-    """Keep the learning rate: only the last pass over a batch is a step of the scheduler."""
-    engine.lr_scheduler_step = lambda: None
-    try:
-        yield
-    finally:
-        del engine.lr_scheduler_step
-
-
-def _gathered(worker: Any, value: Any) -> list[Any]:
-    """Return the `value` of each data-parallel rank, in their order."""
-    group = worker.engine.get_data_parallel_group()
-    values = [None] * torch.distributed.get_world_size(group)
-    torch.distributed.all_gather_object(values, value, group)
-    return values
-
-
-def _with_values(nested: Any, values: torch.Tensor) -> torch.Tensor:
-    return torch.nested.nested_tensor_from_jagged(values.to(nested.dtype), nested.offsets())
-
-
-def _lopti_passes(worker: Any, data: Any, options: LoptiOptions) -> tuple[list[Any], list[float]]:
-    """Return the batch once for each pass, and the share of rare tokens in all ranks.
-
-    A pass has the response mask of its tokens, which policy loss, KL and entropy obey. ``loss_mask``, of which veRL counts the
-    batch's tokens, stays, so that ``token-mean`` divides each pass by all tokens.
-    """
-    mask = data["response_mask"]
-    probs, valid = data["old_log_probs"].values().exp(), mask.values().bool()
-    everywhere = np.concatenate(_gathered(worker, probs[valid].float().cpu().numpy()))
-    threshold = options.threshold if options.quantile is None else float(np.quantile(everywhere, options.quantile))
-    rare = probs < threshold
-    passes = []
-    for chosen in (rare, ~rare) if options.rare_first else (~rare, rare):
-        passes.append(data.copy())
-        passes[-1]["response_mask"] = _with_values(mask, mask.values() * chosen)
-    return passes, [float((everywhere < threshold).mean())]
-
-
-def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torch.Tensor, list[float]]:
+def _scaled_advantages(worker: Any, data: Any, options: Any) -> tuple[torch.Tensor, float]:
     """Return the advantages with those of selected tokens scaled, and the share of selected tokens of wrong responses.
 
     Groups may be spread over ranks, as veRL's ``balance_batch`` does: their sums are all-reduced.
     """
     device, group = worker.device_name, worker.engine.get_data_parallel_group()
-    uids = [split_label(label)[0] for label in tu.get(data, "uid")]
+    uids = list(tu.get(data, "uid"))
     right = [float(scores.sum()) >= options.correct_from for scores in data["rm_scores"].unbind()]
     masks = [mask.bool() for mask in data["response_mask"].unbind()]
     tokens = [ids[mask].to(device) for ids, mask in zip(data["responses"].unbind(), masks, strict=True)]
     own = [(uid, good, ids.unique().cpu().numpy()) for uid, good, ids in zip(uids, right, tokens, strict=True)]
-    by_rank = _gathered(worker, own)
+    by_rank = lopti.gathered(worker, own)
     groups: dict[str, list[tuple[bool, np.ndarray]]] = {}
     for uid, good, ids in itertools.chain.from_iterable(by_rank):
         groups.setdefault(uid, []).append((good, ids))
@@ -157,8 +115,8 @@ def _nthr_advantages(worker: Any, data: Any, options: NTHROptions) -> tuple[torc
         del features  # before those of the next part
     torch.distributed.all_reduce(counts, group=group)
     advantages = data["advantages"]
-    scaled = _with_values(advantages, advantages.values() * torch.cat(factors).to(advantages.device))
-    return scaled, [float(counts[0] / counts[1].clamp(min=1))]
+    scaled = lopti.with_values(advantages, advantages.values() * torch.cat(factors).to(advantages.device))
+    return scaled, float(counts[0] / counts[1].clamp(min=1))
 
 
 def _features(

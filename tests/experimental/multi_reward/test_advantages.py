@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from verl_trgrpo.core import (
+from verl_trgrpo.core import group_relative_advantages
+from verl_trgrpo.experimental.multi_reward.advantages import (
     ConstraintOptions,
     Cost,
     RewardWeights,
     constrained_advantages,
     decoupled_advantages,
     dual_ascent,
-    group_relative_advantages,
     part_values,
 )
 

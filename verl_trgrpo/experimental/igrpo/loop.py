@@ -6,7 +6,7 @@ budget of GRPO's group: N + G responses for a prompt, half of them drafts. Valid
 model will be used.
 
 All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples.
-Tests: tests/experimental/test_igrpo.py, and a training in tests/cluster/test_all_algorithms.py.
+Tests: tests/experimental/igrpo/test_loop.py, and a training in tests/cluster/test_all_algorithms.py.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from typing import Any, NamedTuple
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.findings import Finding, findings_of, raise_invalid
 from verl_trgrpo.data.prompts import opens_thinking
+from verl_trgrpo.runs.keys import ROLLOUT
 from verl_trgrpo.tasks.answer_form import reward_input
 from verl_trgrpo.tasks.custom_reward import reward_function
+
+_OPTIONS = f"{ROLLOUT}.custom.igrpo"
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,24 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         found = await asyncio.get_running_loop().run_in_executor(None, call)
         found = await found if inspect.isawaitable(found) else found
         return float(found["score"] if isinstance(found, dict) else found)
+
+    @staticmethod
+    def run_checks(view: Any) -> list[Finding]:
+        """Check the options of drafts, and that a prompt has room for one.
+
+        Args:
+            view: the run, whose settings have passed the checks of single values; ``view[key]`` is the value of a dotted key.
+        """
+        if invalid := findings_of(lambda: DraftOptions.of(view[_OPTIONS]), _OPTIONS):
+            return invalid
+        room, longest = view["data.max_prompt_length"], view["data.max_response_length"]
+        if room >= longest:
+            return []
+        message = (
+            f"data.max_prompt_length={room}: does not hold a prompt and a draft of data.max_response_length={longest} tokens, so "
+            "such drafts are left out; raise it"
+        )
+        return [Finding.warning("data.max_prompt_length", message)]
 
     def _with_draft(self, messages: Sequence[Mapping[str, Any]], draft: str) -> list[dict[str, Any]]:
         *before, last = (dict(message) for message in messages)

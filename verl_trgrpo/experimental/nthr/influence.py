@@ -15,35 +15,7 @@ compares its updates with an independent loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
-
-from verl_trgrpo.common.findings import raise_invalid, range_errors
-
-
-@dataclass(frozen=True)
-class NTHROptions:
-    """Hold the options of NTHR.
-
-    Args:
-        beta: >= 0, a factor of the threshold tau; with 0, every positive influence is selected.
-        correct_from: a response is right if its reward is at least this.
-        groups_at_a_time: >= 1, the number of groups whose hidden states and prediction errors are in memory together.
-
-    Raises:
-        ValueError: a value out of range; all are listed.
-    """
-
-    beta: float = 1.0
-    correct_from: float = 1.0
-    groups_at_a_time: int = 16
-
-    def __post_init__(self) -> None:
-        messages = range_errors(vars(self), {"beta": "[0, inf)", "correct_from": "(-inf, inf)"})
-        if type(self.groups_at_a_time) is not int or self.groups_at_a_time < 1:
-            messages.append(f"groups_at_a_time={self.groups_at_a_time!r} is not an integer of at least 1")
-        raise_invalid(messages)
 
 
 @torch.no_grad()
