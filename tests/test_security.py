@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
     for name in ("verl_trgrpo", "hydra_plugins", "data_prep", "benchmarks", "recipes", "docs")

@@ -104,10 +104,10 @@ def test_a_recipe_that_is_not_yaml_is_one_line_with_the_place(tmp_path, capsys, 
 
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
-        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.runs import validate\n"
+        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.checks import check as checks\n"
         "def check(*_):\n"
         "    assert not {'torch', 'verl', 'transformers', 'pyarrow'} & sys.modules.keys()\n    sys.exit(7)\n"
-        f"validate.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
+        f"checks.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stderr, ended.stderr
