@@ -7,10 +7,10 @@ import pytest
 
 from tests.checks import test_rules, test_switches
 from tests.conftest import composed
-from verl_trgrpo.checks.rules import rule_findings
-from verl_trgrpo.checks.run_data import RunData
-from verl_trgrpo.checks.switches import switch_findings
-from verl_trgrpo.runs.compose import changed_values
+from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.switches import SWITCHES
+from verl_trgrpo.checks.tables import rule_findings, switch_findings
+from verl_trgrpo.checks.view import RunView
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_findings.json").read_text())
 
@@ -27,9 +27,8 @@ def cases():
 
 
 def found(overrides, folder):
-    run = composed([each.replace("{train}", f"{folder}/train.parquet") for each in overrides])
-    data = RunData(run.config)
-    both = [*rule_findings(data), *switch_findings(data, changed_values(run.config, run.defaults))]
+    view = RunView(composed([each.replace("{train}", f"{folder}/train.parquet") for each in overrides]))
+    both = [*rule_findings(view, RULES), *switch_findings(view, SWITCHES)]
     return sorted([finding.where, finding.level.value] for finding in both)
 
 

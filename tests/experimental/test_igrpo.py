@@ -9,9 +9,6 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from verl_trgrpo.checks.lengths import length_findings
-from verl_trgrpo.checks.run_data import RunData
-from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.experimental.igrpo import DraftAgentLoop, DraftOptions
 from verl_trgrpo.runs.compose import compose as compose_run
@@ -138,13 +135,3 @@ def test_wrong_input_is_named(tokenizer):
         DraftOptions(drafts=0, request="x", system=None)
     with pytest.raises(ValueError, match=r"unknown key draft;.*drafts, request, system"):
         DraftOptions.of({"draft": 3})
-
-
-def test_validate_reads_its_options_and_looks_for_room():
-    overrides = ["agent=igrpo", "data.max_prompt_length=100", "data.max_response_length=200"]
-    data = RunData(compose_run(overrides=overrides).config)
-    room, *_ = length_findings(data)
-    assert room.message.startswith("data.max_prompt_length=100: ")
-    data = RunData(compose_run(overrides=[*overrides, f"{CUSTOM}.drafts=0"]).config)
-    wrong, *_ = length_findings(data)
-    assert wrong.level is Level.ERROR and "drafts=0" in wrong.message
