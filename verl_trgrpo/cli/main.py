@@ -30,7 +30,7 @@ COMMANDS = {
     "compare": ("studies.compare", "train algorithms with several seeds; table with intervals and paired tests"),
     "report": ("studies.report", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
-    "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card; push it to the hub"),
+    "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
     "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting, or its sharpness"),
     "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),

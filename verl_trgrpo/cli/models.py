@@ -94,52 +94,36 @@ def evaluate(options: EvalOptions) -> int:
 
 
 @dataclass(frozen=True)
-class ExportOptions(Options):
+class ExportOptions:
     """Select the checkpoint and where to write it.
 
     Args:
         run: run directory, whose latest checkpoint is taken, or one of its global_step_N.
         out: directory for the model; must be empty or not exist.
-        push: repository on the Hugging Face hub, OWNER/NAME; created if needed.
-        private: create a private repository; an existing public one is refused.
     """
 
     run: tyro.conf.Positional[Path]
     out: Path
-    push: str = ""
-    private: bool = False
-
-    def problems(self) -> list[str]:
-        """Return a message for each problem of the repository."""
-        problems = []
-        if self.push and self.push.count("/") != 1:
-            problems.append(f"--push {self.push!r} is not a repository; give OWNER/NAME")
-        if self.private and not self.push:
-            problems.append("--private needs a repository; name it with --push")
-        return problems
 
 
 def export(options: ExportOptions) -> int:
-    """Write a run's checkpoint as a Hugging Face directory with a model card; push it to the hub if asked.
+    """Write a run's checkpoint as a Hugging Face directory with a model card.
 
     examples:
       verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
-      verl-trgrpo export runs/kk/tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
+      verl-trgrpo export runs/kk/tr_grpo/global_step_350 --out models/kk-3b
 
     notes:
-      The model card is made from the run's own record: base model, data, algorithm, versions, final metrics.
-      It shows the last two parts of local paths: read it before you publish.
-      To edit the card first, export without --push, edit it, and run `hf upload OWNER/NAME OUT`.
+      The model card is made from the run's own record: base model, data, algorithm, versions, validation accuracy.
+      It shows the last two parts of local paths: read it before you publish with `hf upload OWNER/NAME OUT`.
       A sharded checkpoint is merged by veRL's merger.
 
     exit codes:
-      0 success, 1 the merger or the hub failed, 2 invalid input, 130 interrupted
+      0 success, 1 the merger failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.evaluation import export
 
     print(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}")
-    if options.push:
-        print(f"hub         {export.push(options.out, options.push, options.private)}")
     return 0
 
 
