@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-
 AnswerForm = Literal["box", "line", "tags", "hashes"]
 r"""``\boxed{...}``, a line ``Answer: ...``, ``<answer>...</answer>``, or a line ``#### ...``."""
 ANSWER_FORMS: tuple[AnswerForm, ...] = get_args(AnswerForm)
