@@ -96,7 +96,7 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from tests.demos.makers import demonstrations, tiny_model, warm_start
+    from examples.makers import demonstrations, tiny_model, warm_start
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, format_solution, generate_puzzles
 
     directory = tmp_path_factory.mktemp("tiny_run")

@@ -20,9 +20,7 @@ from verl_trgrpo.common.text import did_you_mean
 # with, or the remaining words if it has no such parameter, and returns the exit code. Its docstring is the command's help.
 COMMANDS = {
     "doctor": ("doctor.run", "check whether this machine can train; print a fix for each failed check"),
-    "quickstart": ("demonstrations.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
-    "small-lm": ("demonstrations.small_lm", "train SmolLM2-135M on word problems, on a CPU: a real language model"),
-    "search demo": ("demonstrations.search_demo", "train a tiny model to search, on a CPU, in minutes"),
+    "quickstart": ("quickstart.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
     "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("validate.run", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("models.preview", "sample a few responses as a run would, and show their rewards, before it starts"),
@@ -31,7 +29,7 @@ COMMANDS = {
     "report": ("studies.report", "compare training runs on one HTML page: curves, weights, table, responses"),
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
-    "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting, or its sharpness"),
+    "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting"),
     "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from verl_trgrpo.analysis.analyze import AnalyzeOptions
+from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
@@ -128,17 +128,14 @@ def export(options: ExportOptions) -> int:
 
 
 def analyze(options: AnalyzeOptions) -> int:
-    """Measure token gradients of a checkpoint's own rollouts, the efficiency of weighted ones, or the sharpness of its loss.
+    """Measure token gradients of a checkpoint's own rollouts, before and after weighting.
 
     examples:
       verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data train.parquet --shaping sigmoid linear:alpha=0.3
       verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data test.parquet --only-tokens
-      verl-trgrpo analyze --model models/start --data train.parquet --efficiency --shaping sigmoid power --max-tokens 512
-      verl-trgrpo analyze --model runs/grpo/global_step_350 runs/tr_grpo/global_step_350 --data train.parquet --sharpness
 
     output, in --out:
       gradients.json, gradients.png, and tokens.html, a page that shows which tokens the weights turn down
-      sharpness.json with --sharpness; efficiency.json and efficiency.png with --efficiency
       docs/analysis.md explains each figure.
 
     exit codes:

@@ -42,9 +42,9 @@ def compare(options: CompareOptions) -> int:
     """Train every arm of a study with every seed; print a table of means with 95 % intervals and paired tests.
 
     examples:
-      verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models
-      verl-trgrpo compare recipes/compare/small_lm.yaml --jobs 2   the main study of docs/results.md
-      verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
+      verl-trgrpo compare studies/comparisons/kk_tiny.yaml --jobs 2    tiny models
+      verl-trgrpo compare studies/comparisons/small_lm.yaml --jobs 2   the main study of docs/results.md
+      verl-trgrpo compare studies/comparisons/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
 
     notes:
       Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json.

@@ -97,7 +97,7 @@ def log_probs_of(model: Any, input_ids: torch.Tensor, n_response: int) -> torch.
 @torch.no_grad()
 def make_batch() -> Batch:
     """Puzzles with answers of 21 to about 160 tokens, some of them odd, two with a gap of observed tokens in the mask."""
-    from tests.demos.makers import demonstrations
+    from examples.makers import demonstrations
     from tests.demos.models import load, prompt_text
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 
