@@ -116,16 +116,13 @@ def test_a_wrong_time_limit_is_refused():
         score("5", "5", math_time_limit=0)
 
 
-def test_formulas_that_are_too_costly_are_wrong_without_the_judge():
+def test_an_answer_much_longer_than_the_gold_is_wrong_without_the_judge():
     def asked(gold, answer):
         return compare([gold], answer, lambda *formulas: True)
 
     sums = ["x+" * 39 + "xy", "x+" * 39 + "xyz"]  # 80 and 81 characters
     assert [asked("y+1", text) for text in sums] == [True, False]
     assert asked("y+" * 13 + "z", sums[1])  # 27 characters, of which it may have three times as many
-    assert [asked("y+1", f"x+{'1' * n}") for n in (30, 31)] == [True, False]
-    costly = ["2^{3}", "2^{3^{4^{5}}}", r"\int x dx", "3!!"]
-    assert [asked("y+1", text) for text in costly] == [True, False, False, False]
 
 
 def test_scoring_prints_nothing(capfd):

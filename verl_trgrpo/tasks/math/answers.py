@@ -109,7 +109,7 @@ def split_qualifier(text: str) -> str:
 
 _MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
 _MAX_EXPONENT = 1000
-_MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 100, 60
+_MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 150, 60
 _MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, over all that follows it
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
@@ -184,7 +184,8 @@ class Form:
         kind: of a single value VALUE, WORD (written as `\text{...}`) or RELATION (an equation or inequality that is more than
             a name and a value); of several LIST (unordered), UNION, MATRIX (of rows), WITHOUT (a set and what is left out of
             it), RATIO (`3:2`), CHOICE (a letter and, if given, its value), or the two brackets, such as `(]`.
-        text: of a single value, without the name in front (`x=`) and the unit behind; of a CHOICE the letter.
+        text: of a single value, without the name in front (`x=`) and the unit behind; of a CHOICE the letter; of an inequality
+            that was read as a set what is written.
         items: of several.
         name: left of `=` or `\in`, or the variable of an inequality.
         unit: names of the unit with their powers.
@@ -314,7 +315,7 @@ def _read_bracketed(text: str) -> Form | None:
 def _read_inequality(text: str) -> Form | None:
     r"""Read `a<x\leq b`, `x>a`, `x\neq a` and the like as sets of the variable."""
     if match := re.fullmatch(rf"({_VARIABLE})\\neq ?(.+)", text):
-        return Form(WITHOUT, items=(_REAL_LINE, Form(LIST, items=(_read(match[2]),))), name=match[1])
+        return Form(WITHOUT, text, (_REAL_LINE, Form(LIST, items=(_read(match[2]),))), match[1])
     if match := re.fullmatch(rf"\|({_VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)", text):
         name, sign, bound = match.groups()
         less = sign in ("<", r"\leq")
@@ -337,7 +338,7 @@ def _read_inequality(text: str) -> Form | None:
     if not re.fullmatch(_VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Form(brackets, items=(_read(parts[0]), _read(parts[2])), name=parts[1])
+    return Form(brackets, text, (_read(parts[0]), _read(parts[2])), parts[1])
 
 
 def _read_ratio(text: str) -> Form | None:
