@@ -31,7 +31,6 @@ RIGHT = {
     "unit left out": (r"15\mbox{ cm}^2", "15"),
     "unit added": ("12", r"12 \text{ cm}"),
     "unit spelled out": (r"12 \text{ cm}", "12 centimeters"),
-    "unit of unknown words": ("12", r"12\text{ red apples}"),
     "compound unit": (r"15000 \text{ kcal m}^{-2} \text{yr}^{-1}", "15000"),
     "degrees": (r"90^\circ", "90"),
     "degrees in words": (r"\frac{270}7\text{ degrees}", r"\frac{270}{7}^{\circ}"),
@@ -266,6 +265,7 @@ WRONG = {
     "half an interval": ("5", "[5)"),
     "another number beside a formula": ("(x+1,5)", "(1+x,6)"),
     "two letters as units": ("6", "6gs"),
+    "unit of unknown words": ("12", r"12\text{ red zebras}"),
     "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
 }
 
@@ -352,7 +352,7 @@ KINDS = {
     ),
     "choices and words": (
         [("E", r"\textbf{(E) } 48"), (r"\textbf{(E)}\ 48", "48"), (r"\textbf{(E)}\ 48", "E"), ("E", r"\text{Option E}"),
-         ("E", r"\text{E: A polygon}"), (r"\text{A, D, F}", "D, A, F"), ("B, D", "BD"), ("odd", "Odd"), ("No", "NO"),
+         (r"\text{A, D, F}", "D, A, F"), ("B, D", "BD"), ("odd", "Odd"), ("No", "NO"),
          (r"\text{ellipse}", r"\text{an ellipse}"), ("ab", "ba")],
         [(r"\textbf{(E)}\ 48", "47"), (r"\textbf{(E)}\ 48", r"\textbf{(D)}\ 48"), ("E", r"\text{Option D}"),
          (r"\text{A, D, F}", "A, D"), ("odd", "ddo"), ("no", "on"), ("Tom", "moT"), ("tea", "eat")],

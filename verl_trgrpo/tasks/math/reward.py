@@ -21,6 +21,7 @@ from verl_trgrpo.common.answer_form import (
     AnswerForm,
     asked_form,
     brace_depths,
+    prompt_text,
     read_answer,
 )
 from verl_trgrpo.common.text import shorten
@@ -91,7 +92,8 @@ def score_math(
 
     answer = read_answer(response, form, opened)
     try:
-        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
+        question = prompt_text(extra_info.get(PROMPT))
+        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold, question=question):
             return Score(1.0, acc=1.0)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
