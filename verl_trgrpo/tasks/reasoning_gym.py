@@ -33,7 +33,8 @@ INSTRUCTION = "Think step by step. Then give the final answer, and nothing else,
 
 # Rows whose verifier is tried with wrong answers, and other rows' answers for each; the share of these that may be right.
 PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
-PROBES = ("", "0", "I do not know the answer.", "nan", "nanj", "inf", "-inf", "1e999", "[]", "{}", "()", "[[]]", "None", "9" * 5000, "0 " * 5000)
+PROBES = ("", "0", "I do not know the answer.", "nan", "nanj", "inf", "-inf", "1e999", "[]", "{}", "()", "[[]]", "None")
+LONG_PROBES = ("9" * 4000, "0 " * 4000)  # for one row
 
 # Repeated questions in a row after which the search ends, and after which it warns for the first time.
 MAX_REPEATS = 5_000
@@ -279,6 +280,7 @@ def check_verifier(task: str, truths: Sequence[str]) -> None:
     rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
     rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
     always = [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
+    always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
         if other != right:
             always.append((truth, right, f"{right} or {other}"))
