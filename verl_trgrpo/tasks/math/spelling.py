@@ -81,7 +81,7 @@ _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
 _FUNCTION_NAMES = (
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
+    "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
 )
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
@@ -124,6 +124,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     for pattern, replacement in (
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
         (r"^\\\{\s*\\\}$", r"\\emptyset"),
+        (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
         (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
@@ -153,7 +154,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"(?<![0-9.])([0-9]+) ([0-9]+)/([0-9]+)(?![0-9])", r"\1\\frac{\2}{\3}"),
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
         (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
-        (rf"\\sqrt\s*({_SYMBOL})", r"\\sqrt{\1}"),
+        (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),
         (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
         (r"\s+", " "),
