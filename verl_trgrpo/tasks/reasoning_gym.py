@@ -25,7 +25,7 @@ from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
-from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
@@ -49,6 +49,8 @@ MAX_ANSWER_CHARS = 20_000
 LIST_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 ARITHMETIC_TASKS = frozenset({"countdown", "puzzle24"})
 EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
+# Tasks whose verifiers evaluate the entry of the row, which may come from a stranger's file.
+EVALUATED_ENTRIES = EXPRESSION_TASKS | {"number_sorting", "bitwise_arithmetic", "propositional_logic", "codeio"}
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
 
@@ -63,8 +65,8 @@ _NAMES = frozenset(
     | {"sqrt", "pi", "Abs"}
 )
 
-judge = Judge(f"{__name__}:verify")
-"""This process's judge of reasoning-gym's answers."""
+judge = Judges(f"{__name__}:verify")
+"""This process's judges of reasoning-gym's answers."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +127,7 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
     if not is_in_language(task, answer) or _says_more(answer, entry):
         return Score(0.0, acc=0.0)
     try:
-        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS)
+        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS, renew=task in EVALUATED_ENTRIES)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
     if value is None:  # the verifier raised: because of the answer, unless the entry's own answer makes it raise, too

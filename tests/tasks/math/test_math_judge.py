@@ -2,6 +2,8 @@
 
 import inspect
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -103,11 +105,12 @@ SLOW = "+".join(f"{n}!" for n in range(20_000, 19_900, -1))  # a second of multi
 
 
 def test_a_comparison_is_stopped_at_its_limit_and_reported():
+    judge.close()
     both_verdicts()
-    pid = judge.process.pid
+    pid = judge.judges[0].process.pid
     result = score_math(r"\boxed{x}", SLOW, math_time_limit=0.05)
     assert (result.acc, result.timed_out, result.gold_unparseable) == (0.0, 1.0, 0.0)
-    assert judge.process.pid == pid  # only its worker was replaced
+    assert judge.judges[0].process.pid == pid  # only its worker was replaced
     assert both_verdicts() == (1.0, 0.0)
 
 
@@ -165,3 +168,16 @@ def test_the_verdict_does_not_depend_on_what_was_asked_before():
     judge.close()
     again = [score_math(rf"\boxed{{{n}x+x}}", "4x").acc for n in range(5, 0, -1)]
     assert first == again[::-1] == [0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_a_verdict_is_kept_and_an_unknown_one_is_not():
+    judge.close()
+    assert both_verdicts() == (1.0, 0.0)
+    pid = judge.judges[0].process.pid
+    os.killpg(pid, signal.SIGSTOP)  # nobody is there to ask
+    try:
+        assert both_verdicts() == (1.0, 0.0)
+    finally:
+        os.killpg(pid, signal.SIGCONT)
+    for _ in range(2):
+        assert score_math(r"\boxed{x}", SLOW, math_time_limit=0.05).timed_out == 1.0

@@ -25,14 +25,14 @@ from verl_trgrpo.common.answer_form import (
     read_answer,
 )
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
 from verl_trgrpo.tasks.math.spelling import normalize
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
-judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
-"""This process's judge of formulas."""
+judge = Judges("verl_trgrpo.tasks.math.formulas:same_formula", keep=True)
+"""This process's judges of formulas."""
 MAX_GOLD_CHARS = 2000
 
 
