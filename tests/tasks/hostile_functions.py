@@ -3,9 +3,11 @@
 import contextlib
 import ctypes
 import os
+import signal
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 _count = 0
@@ -64,6 +66,22 @@ def _forge():
     return 1
 
 
+def _half_a_reply():
+    """Begin a reply, and do not end it."""
+    for descriptor in range(64):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\x00\x00")
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    time.sleep(10_000)
+
+
+def _work(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        pass
+    return 1
+
+
 def _count_connections():
     return sum(path.is_socket() for path in Path("/proc/self/fd").iterdir())
 
@@ -98,6 +116,8 @@ ACTIONS = {
     "memory": lambda: len(bytearray(8 << 30)),
     "connections": _count_connections,
     "forge": _forge,
+    "half a reply": _half_a_reply,
+    "work": _work,
     "text": lambda: "1.0",
     "NaN": lambda: float("nan"),
     "huge": lambda: 10**400,

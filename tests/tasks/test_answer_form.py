@@ -10,6 +10,7 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.answer_form import (
     ANSWER_FORMS,
     MAX_ANSWER_CHARS,
+    REASONING_MARKS,
     after_reasoning,
     asked_form,
     read_answer,
@@ -137,6 +138,26 @@ BOXED = {
     "too long an answer": (rf"\boxed{{{'x' * (MAX_ANSWER_CHARS + 1)}}}", None),
     "many boxes": (r"\boxed{" * 1000, None),
     "empty": ("", None),
+    "sign in front": (r"x=-\boxed{5}", r"x=-\boxed{5}"),
+    "sign in front, in a formula": (r"so $x = - \boxed{5}$.", r"x = - \boxed{5}"),
+    "in a fraction": (r"\frac{\boxed{3}}{4}", r"\frac{\boxed{3}}{4}"),
+    "factor in front": (r"$2\cdot\boxed{7}$", r"2\cdot\boxed{7}"),
+    "factor behind": (r"\boxed{5}\sqrt{2}", r"\boxed{5}\sqrt{2}"),
+    "power behind": (r"\[\boxed{2}^{10}\]", r"\boxed{2}^{10}"),
+    "base behind": (r"$\boxed{1011}_2$", r"\boxed{1011}_2"),
+    "degrees behind": (r"$\boxed{30}^\circ$", "30"),
+    "equals sign in front": (r"$3+4=\boxed{7}$", "7"),
+    "equals sign behind": (r"$\boxed{7}=3+4$", "7"),
+    "list mark in front": ("- \\boxed{7}", "7"),
+    "dash of a sentence": (r"Answer - $\boxed{7}$", "7"),
+    "another behind": (r"$\boxed{5}$ or $7$", None),
+    "another box": (r"\boxed{5} or \boxed{7}", None),
+    "in other words": (r"\boxed{5} or simply five", "5"),
+    "denied": (r"The answer is not \boxed{5}.", None),
+    "denied behind": (r"\boxed{5} is wrong", None),
+    "number word behind": (r"\boxed{5} million", None),
+    "unit behind": (r"\boxed{5}\text{ cm}", "5"),
+    "parenthesis around": (r"($\boxed{5}$)", "5"),
 }
 
 
@@ -163,6 +184,14 @@ LINES = {
     "empty at the end": ("Answer:\n\n", None),
     "in unfinished reasoning": ("<think>Answer: 42", None),
     "in finished reasoning": ("<think>Answer: 42</think> so", None),
+    "formula on the next line": ("Answer:\n$$\n42\n$$", "42"),
+    "formula in brackets on the next line": ("Answer:\n\\[\n42\n\\]", "42"),
+    "full-width colon": ("Answer：42", "42"),
+    "Chinese": ("答案：42", "42"),
+    "list mark": ("- Answer: 42", "42"),
+    "quoted": ("> Answer: 42", "42"),
+    "heading": ("**Final Answer**\n\n42", "42"),
+    "end of the text": ("Answer: 42<|im_end|>", "42"),
 }
 
 
@@ -200,6 +229,22 @@ def test_the_line_of_gsm8k():
     assert read_answer("#### 41\n#### 42", "hashes") == "42"
     assert read_answer("#### Result\nIt is \\boxed{42}.", "hashes") == "42"
     assert read_answer("##### 42", "hashes") is None
+    assert read_answer("The answer is #### 42", "hashes") == "42"
+
+
+@pytest.mark.parametrize(("begin", "end"), REASONING_MARKS.items())
+@pytest.mark.parametrize("form", ANSWER_FORMS)
+def test_reasoning_has_many_marks(begin, end, form):
+    other, right = state_answer("4", form), state_answer("5", form)
+    for marks in ((begin, end), (begin.upper(), end.upper())):
+        assert read_answer(f"{marks[0]}{other}", form) is None
+        assert read_answer(f"{marks[0]}{other}{marks[1]}\n{right}", form) == "5"
+        assert read_answer(f"{other}{marks[1]}\n{right}", form, thinking_opened=True) == "5"
+
+
+def test_a_run_adds_marks_of_reasoning(monkeypatch):
+    monkeypatch.setitem(REASONING_MARKS, "<plan>", "</plan>")
+    assert after_reasoning("<plan>4</plan>5") == "5" and after_reasoning("<plan>4") is None
 
 
 @pytest.mark.parametrize("form", ANSWER_FORMS)

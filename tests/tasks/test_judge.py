@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge, _warn_unfiltered
+from verl_trgrpo.tasks.judge import RENEW_AFTER, Judge, Judges, _warn_unfiltered
 
 FUNCTION = "tests.tasks.hostile_functions:call"
 
@@ -90,6 +91,55 @@ def test_state_lasts_until_a_worker_is_renewed(judge):
     assert counts == 2 * [*range(1, RENEW_AFTER + 1)]
 
 
+def test_a_worker_is_renewed_on_request(judge):
+    judge.close()
+    counts = [judge.ask("count", limit=5.0, renew=renew)[0] for renew in (False, True, False, False)]
+    assert counts == [1, 2, 1, 2]
+
+
+def test_each_answer_has_its_own_processor_time(judge):
+    """Together they take longer than one may by the kernel's limit, which is 2 seconds and twice the limit beyond what was used."""
+    judge.close()
+    assert all(judge.ask("work", 0.5, limit=1.0)[0] == 1 for _ in range(10))
+
+
+def test_a_reply_that_is_not_finished_ends_its_worker(judge, monkeypatch):
+    judge.close()
+    assert works(judge)
+    with monkeypatch.context() as patch, pytest.raises(TimeoutError):
+        patch.setattr("verl_trgrpo.tasks.judge.WALL_SECONDS", 2.0)
+        judge.ask("half a reply", limit=0.01)
+    assert works(judge)
+
+
+def test_several_threads_have_several_judges():
+    judges = Judges(FUNCTION)
+    assert len(judges.judges) == min(4, len(os.sched_getaffinity(0)))
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(lambda n: judges.ask("add", n, 1, limit=5.0)[0], range(40))) == list(range(1, 41))
+        started = [judge for judge in judges.judges if judge.process]
+        assert started and judges.ask("add", 1, 1, limit=5.0)[0] == 2
+    finally:
+        judges.close()
+    assert not any(judge.process for judge in judges.judges)
+
+
+def test_one_slow_answer_does_not_hold_up_another():
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("there is one judge on one core")
+    judges = Judges(FUNCTION)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            slow = pool.submit(judges.ask, "work", 3.0, limit=10.0)
+            while not judges.judges[0].process:
+                time.sleep(0.01)
+            assert judges.ask("add", 2, 3, limit=5.0)[0] == 5 and not slow.done()
+            assert slow.result()[0] == 1
+    finally:
+        judges.close()
+
+
 def processes_of_session(session):
     """Process ids in a session that still run; one that has ended and was not waited for does not count."""
     running = []
@@ -131,6 +181,22 @@ def test_a_silent_judge_is_replaced_and_reported(judge, monkeypatch):
         judge.ask("add", 2, 3, limit=0.01)
     wait_until(lambda: not processes_of_session(old))
     assert works(judge)
+
+
+def test_a_judge_ends_with_its_user_while_it_works():
+    code = (
+        f"from verl_trgrpo.tasks.judge import Judge; judge = Judge({FUNCTION!r}); judge.ask('add', 2, 3, limit=5.0); "
+        "print(judge.process.pid, flush=True); judge.ask('half a reply', limit=50.0)"
+    )
+    user = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True
+    )
+    pid = int(user.stdout.readline())
+    time.sleep(0.5)
+    user.kill()
+    user.wait(timeout=600)
+    user.stdout.close()
+    wait_until(lambda: not processes_of_session(pid))
 
 
 @pytest.mark.parametrize("ending", ["kill", "exit", "interrupt"])

@@ -112,13 +112,13 @@ def test_no_answer_runs_as_code(task, tmp_path, monkeypatch):
             result = compute_score(f"reasoning_gym/{task}", text, truths(task)[0])
             assert result["acc"] == 0.0 and result["score"] < 0.1, answer
             assert not path.exists(), answer
-    pid = judge.process.pid
+    pid = judge.judges[0].process.pid
     scores = [
         [compute_score(f"reasoning_gym/{task}", reference, truth)["acc"] for reference in references if reference]
         for truth in truths(task)
     ]
     assert all(scores[row][row] == 1.0 for row in range(len(scores)) if "Integral" not in references[row])
-    assert judge.process.pid == pid, "answers end workers, not the judge"
+    assert judge.judges[0].process.pid == pid, "answers end workers, not the judge"
 
 
 def test_the_tasks_whose_verifiers_evaluate_answers_are_known():

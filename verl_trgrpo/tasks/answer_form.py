@@ -80,10 +80,11 @@ def asked_form(prompt: Any) -> AnswerForm | None:
     Args:
         prompt: a string, or chat messages, of which those of system and user are read.
     """
-    return _asked_form(_prompt_text(prompt))
+    return _asked_form(prompt_text(prompt))
 
 
-def _prompt_text(prompt: Any) -> str:
+def prompt_text(prompt: Any) -> str:
+    """Return a prompt as a string: itself, or what system and user say in chat messages."""
     if isinstance(prompt, str):
         return prompt
     contents = [
@@ -130,7 +131,7 @@ def _is_line_instruction(match: re.Match[str], before: str) -> bool:
         return False
     placeholder = bool(_PLACEHOLDER.match(behind))
     if not behind.strip() and not quoted:
-        return False  # "Question: ... Answer:" begins the answer
+        return before.rstrip().endswith(" after")  # "Question: ... Answer:" begins the answer
     if _LINE_CUE.search(before) or _LINE_CUE_BEHIND.match(behind):
         return True
     return (quoted or placeholder) and bool(_WEAK_LINE_CUE.search(before))
@@ -156,10 +157,22 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
 _LINES = {
     "line": re.compile(
-        r"^[ \t*#]{0,8}(?:final )?answer[ \t*]{0,4}:[ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$", re.IGNORECASE | re.MULTILINE
+        r"^[ \t*#>-]{0,8}(?:(?:final )?answer|答案)[ \t*]{0,4}[:：][ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$"
+        r"|^[ \t*#>-]{0,8}final answer[ \t*]{0,4}\n\s{0,8}(?=\S)(.*)$",  # a heading
+        re.IGNORECASE | re.MULTILINE,
     ),
-    "hashes": re.compile(r"^[ \t*]{0,8}####(?!#)[ \t*]*(.*)$", re.MULTILINE),
+    "hashes": re.compile(r"(?<!#)####(?!#)[ \t*]*(.*)$", re.MULTILINE),
 }
+_OPENS_FORMULA = re.compile(r"(?:\$\$|\\\[|\\\()\s*(.*)")  # alone on its line, the answer stands on the next
+_END_TOKENS = re.compile(r"(?:<\|[a-z_]{1,20}\|>|</s>|<end_of_turn>|<eos>)\s{0,8}$")  # <|im_end|>
+
+REASONING_MARKS: dict[str, str] = {
+    "<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>", "<reasoning>": "</reasoning>",
+    "<scratchpad>": "</scratchpad>", "[think]": "[/think]", "◁think▷": "◁/think▷", "<seed:think>": "</seed:think>",
+    "<|channel|>analysis": "<|channel|>final<|message|>",
+}  # fmt: skip
+"""What begins and ends reasoning, in small letters: of DeepSeek-R1 and Qwen, Magistral, Kimi, Seed, gpt-oss and others. A run adds
+pairs in a module that VERL_USE_EXTERNAL_MODULES names."""
 
 
 def state_answer(answer: str, form: AnswerForm) -> str:
@@ -177,7 +190,8 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
         form: where the answer is read. ``box``: the last ``\boxed{...}``, ``\fbox{...}`` or ``\boxed 5``, unless it is left
             open. ``line``: the rest of the last line that begins with ``Answer:``, or the next line if that is empty, unless
             a box stands in it or behind; without such a line, the last box. ``hashes``: likewise with ``####``. ``tags``: the
-            content of the last complete ``<answer>``, or a box in it.
+            content of the last complete ``<answer>``, or a box in it. A sign, a factor or the like beside a box belongs to the
+            answer: ``x=-\boxed{5}`` states that; "not ``\boxed{5}``" and "``\boxed{5}`` or 7" state nothing.
         thinking_opened: the prompt ends in ``<think>``, so a response without ``</think>`` was cut off in its reasoning.
     """
     text = after_reasoning(response, thinking_opened)
@@ -187,12 +201,15 @@ def read_answer(response: str, form: AnswerForm, thinking_opened: bool = False) 
         if (inside := last_tagged(text)) is None:
             return None
         box = _last_match(_BOX, inside)
-        return _box_content(inside, box) if box else _short(inside.strip())
+        return _box_answer(inside, box) if box else _short(inside.strip())
     box = _last_match(_BOX, text)
     line = _last_match(_LINES[form], text) if form != "box" else None
     if line and (box is None or box.start() < line.start()):
-        return _short(line[1].strip().strip("*").strip())
-    return _box_content(text, box) if box else None
+        found = next(filter(None, line.groups()), "").strip().strip("*").strip()
+        if (opened := _OPENS_FORMULA.fullmatch(found)) and not opened[1]:
+            found = text[line.end() :].lstrip().partition("\n")[0].strip()
+        return _short(_END_TOKENS.sub("", found).strip())
+    return _box_answer(text, box) if box else None
 
 
 def last_tagged(text: str) -> str | None:
@@ -205,14 +222,20 @@ def last_tagged(text: str) -> str | None:
 
 
 def after_reasoning(response: str, thinking_opened: bool = False) -> str | None:
-    """Return what follows the last `</think>`, or None if the reasoning was not finished.
+    """Return what follows the last mark that ends reasoning (see `REASONING_MARKS`), or None if the reasoning was not finished.
 
     Args:
         response: the decoded response.
         thinking_opened: as in :func:`read_answer`.
     """
-    _, closed, text = response.rpartition("</think>")
-    return None if "<think>" in text or (thinking_opened and not closed) else text
+    lower = response.lower()
+    if len(lower) != len(response):  # a letter whose small form is two
+        lower = response
+    ends = [(lower.rfind(mark), len(mark)) for mark in REASONING_MARKS.values()]
+    start = max((place + length for place, length in ends if place >= 0), default=0)
+    if (thinking_opened and not start) or any(lower.find(mark, start) >= 0 for mark in REASONING_MARKS):
+        return None
+    return response[start:]
 
 
 def _last_match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
@@ -226,14 +249,61 @@ def _short(answer: str) -> str | None:
     return answer if 0 < len(answer) <= MAX_ANSWER_CHARS else None
 
 
-def _box_content(text: str, box: re.Match[str]) -> str | None:
-    if box["number"]:
-        return box["number"]
-    # One more character than allowed decides "too long"; what follows is not read.
-    for position, depth in brace_depths(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1):
-        if depth < 0:
-            return text[box.end() : position]
-    return None
+_DELIMITER = re.compile(r"\\\$|\$\$?|\\[()\[\]]|\n\s*\n")  # \( begins a formula
+# What makes a box a part of its formula: in front of it, and behind.
+_PART_BEHIND_SIGN = re.compile(
+    r"(?:(?:[-+/0-9√±]|[\^_]\{?|\\(?:cdot|times|pm|mp|div|sqrt(?:\[[^\]]{0,9}\])?|[dt]?frac|binom|log|ln|sin|cos|tan|ne|neq|not|neg|lnot)"
+    r"(?:\s{0,3}\{)?)|\\[dt]?frac\s{0,3}\{[^{}]{0,60}\}\s{0,3}\{)\s{0,8}$"
+)  # x=-
+_PART_BEFORE = re.compile(
+    r"\s{0,8}(?:[-+/_]|\^(?!\{?\s?\\circ|\\prime)|[0-9]|[a-zA-Z](?![a-zA-Z.])|\\(?:sqrt|pi|cdot|times|[dt]?frac|pm|mp|div|over|binom|ln|log"
+    r"|sin|cos|tan|ne|neq)(?![a-zA-Z]))"
+)  # \sqrt{2}
+_DENIED = re.compile(
+    r"(?:\bnot|n't|\bnever|\bnor|不是)(?: (?:equal to|equal|be|just|simply))?[\s$\\(\[*]{0,8}$", re.IGNORECASE
+)
+_MARKUP = r"[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?"
+_HEDGED = re.compile(
+    rf"{_MARKUP}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b"
+    r"|[万亿億萬千百]|\bis (?:not|wrong|incorrect|false)\b)",
+    re.IGNORECASE,
+)  # or 7
+_OR = re.compile(r"\}[\s$\\)\]]{0,8}(?:\\text\{\s{0,3})?\bor\b[\s$\\(\[}*]{0,8}$", re.IGNORECASE)
+_AROUND = 300
+
+
+def _box_answer(text: str, box: re.Match[str]) -> str | None:
+    """Return the content of a box, or its formula where the box is only a part of it; None where it is open, denied or one of two."""
+    content, end = box["number"], box.end()
+    if content is None:
+        # One more character than allowed decides "too long"; what follows is not read.
+        found = (place for place, depth in brace_depths(text, box.end(), box.end() + MAX_ANSWER_CHARS + 1) if depth < 0)
+        if (place := next(found, None)) is None:
+            return None
+        content, end = text[box.end() : place], place + 1
+    before, behind = text[max(0, box.start() - _AROUND) : box.start()], text[end : end + _AROUND]
+    if _DENIED.search(before) or _HEDGED.match(behind) or _OR.search(before):
+        return None
+    front, back, delimited = _formula_around(before, behind)
+    if not delimited and back[:1] in ("!", "("):
+        back = ""
+    if _PART_BEHIND_SIGN.search(front) or (delimited and back.lstrip()[:1] in ("!", "(")) or _PART_BEFORE.match(back):
+        return _short(front + text[box.start() : end] + back.rstrip(" .,;:*"))
+    return content
+
+
+def _formula_around(before: str, behind: str) -> tuple[str, str, bool]:
+    """Return what stands in front and behind in the same formula, or without a space between, and whether a formula has delimiters."""
+    opened = None
+    for mark in _DELIMITER.finditer(before):
+        if mark[0] in ("$", "$$"):
+            opened = None if opened else mark
+        elif mark[0] != r"\$":
+            opened = mark if mark[0] in (r"\(", r"\[") else None
+    if opened:
+        closing = next((mark for mark in _DELIMITER.finditer(behind) if mark[0] != r"\$"), None)
+        return before[opened.end() :], behind[: closing.start()] if closing else behind.partition("\n")[0], True
+    return re.split(r"[\s$]", before)[-1], re.split(r"[\s$]", behind, maxsplit=1)[0], False
 
 
 def brace_depths(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[tuple[int, int]]:

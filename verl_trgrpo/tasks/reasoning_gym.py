@@ -24,7 +24,7 @@ from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
-from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
@@ -32,6 +32,8 @@ INSTRUCTION = "Think step by step. Then give the final answer, and nothing else,
 
 # Rows whose verifier is tried with wrong answers, and other rows' answers for each; the share of these that may be right.
 PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
+PROBES = ("", "0", "I do not know the answer.", "nan", "nanj", "inf", "-inf", "1e999", "[]", "{}", "()", "[[]]", "None")
+LONG_PROBES = ("9" * 4000, "0 " * 4000)  # for one row
 
 # Repeated questions in a row after which the search ends, and after which it warns for the first time.
 MAX_REPEATS = 5_000
@@ -46,6 +48,8 @@ MAX_ANSWER_CHARS = 20_000
 LIST_TASKS = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 ARITHMETIC_TASKS = frozenset({"countdown", "puzzle24"})
 EXPRESSION_TASKS = frozenset({"intermediate_integration", "polynomial_multiplication", "simple_integration"})
+# Tasks whose verifiers evaluate the entry of the row, which may come from a stranger's file.
+EVALUATED_ENTRIES = EXPRESSION_TASKS | {"number_sorting", "bitwise_arithmetic", "propositional_logic", "codeio"}
 # Tasks whose verifiers take any text that has the right number in it; the reader of mathematical answers decides in their place.
 NUMBER_TASKS = frozenset({"gsm_symbolic"})
 
@@ -60,10 +64,15 @@ _NAMES = frozenset(
     | {"sqrt", "pi", "Abs"}
 )
 
-judge = Judge(f"{__name__}:verify")
-"""This process's judge of reasoning-gym's answers."""
+judge = Judges(f"{__name__}:verify")
+"""This process's judges of reasoning-gym's answers."""
 
 logger = logging.getLogger(__name__)
+
+
+# What a verifier may take for the right answer because it stands beside it, or for a number because it compares with nothing.
+_HEDGE = re.compile(r"\b(?:or|either|maybe|not|wrong|incorrect)\b", re.IGNORECASE)
+_NOT_FINITE = re.compile(r"(?<![a-z])(?:nan|inf(?:inity)?)j?(?![a-z])", re.IGNORECASE)
 
 
 def score_reasoning_gym(response: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None) -> Score:
@@ -114,10 +123,10 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
     if task in NUMBER_TASKS:
         right = compare([str(entry["answer"])], answer, lambda *_: False)
         return Score(float(right), acc=float(right))
-    if not is_in_language(task, answer):
+    if not is_in_language(task, answer) or _says_more(answer, entry):
         return Score(0.0, acc=0.0)
     try:
-        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS)
+        value, _ = judge.ask(ground_truth, answer, limit=VERIFIER_SECONDS, renew=task in EVALUATED_ENTRIES)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)
     if value is None:  # the verifier raised: because of the answer, unless the entry's own answer makes it raise, too
@@ -158,6 +167,13 @@ def is_in_language(task: str, answer: str) -> bool:
         names = re.findall("[A-Za-z]+", answer)
         return _EXPRESSION.fullmatch(answer) is not None and all(len(name) == 1 or name in _NAMES for name in names)
     return True
+
+
+def _says_more(answer: str, entry: Mapping[str, Any]) -> bool:
+    """Return whether an answer hedges, or holds a value that is not finite, where the right answer does not."""
+    right = "" if entry["answer"] is None else str(entry["answer"])
+    known = right or str(entry.get("question", ""))
+    return any(len(pattern.findall(answer)) > len(pattern.findall(known)) for pattern in (_HEDGE, _NOT_FINITE))
 
 
 def verify(ground_truth: str, answer: str) -> float:
@@ -251,16 +267,18 @@ def make_rows(
 
 
 def check_verifier(task: str, truths: Sequence[str]) -> None:
-    """Try wrong answers on the verifier of a task: nothing, a sentence, other rows' answers, a number with another beside it.
+    """Try wrong answers on the verifier of a task: `PROBES`, other rows' answers, and the right one with another beside it.
 
     Raises:
         ValueError: one earns full marks; the message has it.
     """
     rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
     rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
-    anything = ("", "0", "I do not know the answer.")
-    always = [(truth, right, wrong) for truth, right in rows for wrong in anything if wrong != right]
-    for truth, right in rows:
+    always = [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
+    always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
+    for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
+        if other != right:
+            always.append((truth, right, f"{right} or {other}"))
         if re.fullmatch(r"[0-9]+(\.[0-9]+)?", right) and float(right):
             always += [(truth, right, f"-{right}"), (truth, right, f"{right} or 7{right}")]
     others = [(truth, right, wrong) for truth, right in rows for _, wrong in rows[:PROBED_ANSWERS] if wrong != right]

@@ -52,21 +52,19 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Instruction))]
 
 
-def restrict(memory: int, cpu_seconds: int) -> str:
+def restrict(memory: int) -> str:
     """Give up everything but computing, for good; the open files stay open.
 
     Args:
         memory: bytes of address space.
-        cpu_seconds: seconds of processor time, after which the kernel ends the process.
 
     Returns:
         Why the kernel refuses to filter system calls, so that only the limits of memory, time and file size hold;
-        empty where they are filtered, and on platforms without a filter.
+        empty where they are filtered.
     """
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     for limit, value in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CORE, 0),
@@ -74,7 +72,7 @@ def restrict(memory: int, cpu_seconds: int) -> str:
         resource.setrlimit(limit, (value, value))
     column, architecture = _ARCHITECTURES.get(platform.machine(), (None, 0))
     if sys.platform != "linux" or column is None or sys.maxsize < 2**32:
-        return ""
+        return f"there is none for {sys.platform} on {platform.machine()}"
     return _filter_system_calls(column, architecture)
 
 

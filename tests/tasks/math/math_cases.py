@@ -31,7 +31,6 @@ RIGHT = {
     "unit left out": (r"15\mbox{ cm}^2", "15"),
     "unit added": ("12", r"12 \text{ cm}"),
     "unit spelled out": (r"12 \text{ cm}", "12 centimeters"),
-    "unit of unknown words": ("12", r"12\text{ red apples}"),
     "compound unit": (r"15000 \text{ kcal m}^{-2} \text{yr}^{-1}", "15000"),
     "degrees": (r"90^\circ", "90"),
     "degrees in words": (r"\frac{270}7\text{ degrees}", r"\frac{270}{7}^{\circ}"),
@@ -266,6 +265,7 @@ WRONG = {
     "half an interval": ("5", "[5)"),
     "another number beside a formula": ("(x+1,5)", "(1+x,6)"),
     "two letters as units": ("6", "6gs"),
+    "unit of unknown words": ("12", r"12\text{ red zebras}"),
     "interval of conditions for union": (r"(0,1) \cup (2,3)", "[0<x<1, 2<x<3)"),
 }
 
@@ -352,7 +352,7 @@ KINDS = {
     ),
     "choices and words": (
         [("E", r"\textbf{(E) } 48"), (r"\textbf{(E)}\ 48", "48"), (r"\textbf{(E)}\ 48", "E"), ("E", r"\text{Option E}"),
-         ("E", r"\text{E: A polygon}"), (r"\text{A, D, F}", "D, A, F"), ("B, D", "BD"), ("odd", "Odd"), ("No", "NO"),
+         (r"\text{A, D, F}", "D, A, F"), ("B, D", "BD"), ("odd", "Odd"), ("No", "NO"),
          (r"\text{ellipse}", r"\text{an ellipse}"), ("ab", "ba")],
         [(r"\textbf{(E)}\ 48", "47"), (r"\textbf{(E)}\ 48", r"\textbf{(D)}\ 48"), ("E", r"\text{Option D}"),
          (r"\text{A, D, F}", "A, D"), ("odd", "ddo"), ("no", "on"), ("Tom", "moT"), ("tea", "eat")],
@@ -408,5 +408,104 @@ KINDS = {
         [(r"0.09 \text{ OR } \frac{9}{100}", r"\frac{9}{100}"), (r"0.09 \text{ OR } \frac{8}{100}", "0.09"),
          (r"\[\boxed{2, 3, 7}\]", "2,3,7")],
         [(r"0.09 \text{ OR } 0.08", "0.07"), (r"0.09 \text{ OR } 0.08", "0.09, 0.08")],
+    ),
+    "numbers of any size": (
+        [("2^{500}", "4^{250}"), (r"\frac{3^{2018}-1}{2}", r"\frac12\left(3^{2018}-1\right)"), ("2^{2008}-2", "2(2^{2007}-1)"),
+         ("2008!-2007!", r"2007\cdot2007!"), (r"\binom{2018}{1009}", r"\frac{2018!}{1009!^2}"), ("10^{10^{10}}", r"10\cdot10^{9999999999}"),
+         (r"\sqrt2\cdot2^{1009}", r"2^{1009}\sqrt{2}"), (r"1-\frac{1}{2^{2018}}", r"\frac{2^{2018}-1}{2^{2018}}")],
+        [("2^{1009}", "2^{1009}-1"), ("2019!", "2019!-1"), ("2008!-1", "2008!+1"), (r"1-\frac{1}{2^{2018}}", "1"),
+         (r"\frac{1}{2^{200}}", r"\frac{1}{2^{200}+1}"), (r"\binom{2018}{1009}", r"\binom{2018}{1009}+1"), ("10^{100}+1", "10^{100}-1"),
+         (r"\frac{3^{1008}-1}{3^{1009}}", r"\frac{1}{3}"), (r"\tanh(100)", "1"), (r"\frac{\sqrt5}{2}+10^{-50}", r"\frac{\sqrt5}{2}"),
+         (r"2^{1009}\sqrt2", r"2^{1009}\sqrt2+1"), ("10^{10^{10}}", "10^{10^{10}}+1"), ("(1002!)^2+2004", "(1002!)^2"),
+         (r"\arctan(10^{100})", r"\frac{\pi}{2}"), (r"\cos(10^{-60})", "1")],
+    ),
+    "absolute values, extremes and roots away from zero": (
+        [(r"\frac12\ln|x|", r"\ln\sqrt{|x|}"), (r"\max(a,b)", r"\max(b,a)"), (r"\max(a,b)", r"\max\{a,b\}"), ("|x-10|", "|10-x|"),
+         (r"\sqrt{(x-10)^2}", "|x-10|"), (r"\min(x,y)", r"x+y-\max(x,y)")],
+        [("|x-10|", "10-x"), ("|x+8|", "x+8"), ("|x^2-50|", "50-x^2"), (r"\min(x,10)", "x"), ("|2x-50|", "50-2x"), ("|n+30|", "n+30"),
+         (r"\sqrt{(a+9)^2}", "a+9"), (r"\ln|x-12|", r"\ln(12-x)"), ("|x-8|+|x+8|", "16"), (r"\max(t,50)", "50"),
+         (r"\frac{|x-9|}{x-9}", "-1"), (r"|x|\sqrt y", r"x\sqrt y"), ("|x-3000|", "3000-x"), (r"\lfloor x/1000\rfloor", "0")],
+    ),
+    "functions, transposes and vectors": (
+        [("f(x+1)", "f(1+x)"), ("3f(x)-f(y)", "-f(y)+3f(x)"), ("a(b+c)", "ab+ac"), ("k(k+1)", "k^2+k"), ("f(g(x))+1", "1+f(g(x))"),
+         (r"\vec{a}\cdot\vec{b}", r"\vec{b}\cdot\vec{a}"), (r"\sum_{k=1}^{n} k^2", r"\sum_{j=1}^{n} j^2"), ("C(x-1)(x+1)", "C(x^2-1)")],
+        [("f(g(x))", "g(f(x))"), ("3f(x)", "f(3x)"), ("y=f(2x)", "y=2f(x)"), ("f(x)+f(y)", "f(x+y)"), ("T(2n)+n", "2T(n)+n"),
+         ("-f(-y)", "f(y)"), (r"\frac{f(b)-f(a)}{b-a}", "f"), (r"\mathbb{E}[X^2]", r"\mathbb{E}[X]^2"), ("A^T", "A"), ("A^T A", "A A^T"),
+         ("A^{-1}B", "BA^{-1}"), (r"\vec u\times\vec v", r"\vec v\times\vec u"), (r"\vec u\times\vec v", r"\vec u\cdot\vec v"),
+         ("(12)(23)", "(23)(12)"), (r"(1\ 2\ 3)", r"(1\ 3\ 2)"), ("(x+2)'", "x+2"), (r"\{x\}+\{y\}", "x+y"), ("f(x)", "f'(x)"),
+         (r"\nabla\cdot F", r"\nabla\times F"), ("u(2x)", "2u(x)"), (r"\angle BAC", r"\angle ABC"), (r"f\circ g", "fg"),
+         (r"a\otimes b", "ab"), (r"n\#", "n"), (r"\sum_{k=1}^{n} k^2", r"\sum_{k=1}^{n} k^3"), ("x^T x", "x^2")],
+    ),
+    "mixed numbers and factorials": (
+        [(r"\frac72\pi", r"3\frac12\pi"), ("(2n-1)!!", r"\frac{(2n)!}{2^n n!}"), ("7!!", "105")],
+        [(r"\frac32\pi", r"3\frac12\pi"), ("(2n-1)!!", "((2n-1)!)!"), ("(2n-1)!!", "(2n-1)!")],
+    ),
+    "relations": (
+        [("x+y<1", "1>y+x"), ("2a<4b", "a<2b"), (r"n\equiv1\pmod3", r"n\equiv4\pmod3"), (r"3\mid n+2", r"3\mid 2+n"),
+         (r"a\neq b", r"b\neq a"), (r"2x+3y\leq 5z", r"5z\geq 3y+2x")],
+        [("2a+3b<5c", "3b<5c+2a"), (r"2a\neq 3b+c", r"c+2a\neq 3b"), ("x+2y>3", "2y>3+x"), (r"3\mid n+2", r"2+3\mid n"),
+         (r"x+y\equiv1\pmod3", r"y\equiv1\pmod3+x"), ("2a<b", "-2a<-b"), (r"a<b", r"a\leq b"), (r"n\equiv1\pmod3", r"n\equiv2\pmod3"),
+         (r"n\equiv1\pmod3", r"n\equiv1\pmod6"), ("a<b<c", "c<b<a")],
+    ),
+    "words behind a number": (
+        [("3", r"3 \text{ solutions}"), ("3", "3 real solutions"), ("6", r"6 \text{ possible values}"), ("3000000", r"3 \text{ millions}"),
+         ("300000", r"3 \text{ lakh}"), ("30000", "3万"), ("0.31", "0.31 s"), ("12", "12 N"), (r"5 \text{ N}", "5 N"), ("6m", "6 m"),
+         (r"12 \text{ red zebras}", r"12 \text{ zebras}"), ("9 (zebras)", "9"), (r"\text{three}", "3"), ("21", r"\text{twenty-one}"), ("0", "zero")],
+        [("5", rf"5 \text{{ {word}}}") for word in (
+            "thousandths", "sixteenths", "thousands", "lakh", "doubled", "halved", "at minimum", "versus thirteen", "tens", "dozens",
+            "bn", "millones", "tausend", "incorrect", "onwards", "seventeen", "wrong", "or more", "zebras", "false", "fewer")]
+        + [("5", "5 millions"), (r"12 \text{ red zebras}", r"12 \text{ blue zebras}"), (r"\text{three}", "4"), ("5", r"5 \text{ m}\text{ or }6")],
+    ),
+    "conversions": (
+        [(r"90 \text{ minutes}", r"1.5 \text{ hours}"), (r"3 \text{ km}", r"3000 \text{ m}"), (r"\$1.50", r"150 \text{ cents}"),
+         (r"72 \text{ km/h}", r"20 \text{ m/s}"), (r"2 \text{ hours } 30 \text{ minutes}", r"2 \text{ h } 30 \text{ min}"),
+         (r"2 \text{ hours } 30 \text{ minutes}", r"2.5 \text{ hours}"), (r"\$2.50", r"2 \text{ dollars } 50 \text{ cents}"),
+         (r"\frac{\pi}{6}", r"30^\circ"), (r"30^\circ", r"\frac{\pi}{6} \text{ rad}"), (r"\$5", r"\text{USD } 5"), ("500", r"\text{Rs. } 500")],
+        [(r"90 \text{ minutes}", r"1.3 \text{ hours}"), (r"3 \text{ km}", r"300 \text{ m}"), (r"\$1.50", r"150 \text{ dollars}"),
+         ("90", r"1.5 \text{ hours}"), (r"3 \text{ km}", "3000"), (r"2 \text{ hours } 30 \text{ minutes}", r"2 \text{ h } 20 \text{ min}"),
+         (r"12\text{ cm}", r"12\text{ cm}^2"), (r"\frac{\pi}{6}", r"60^\circ"), (r"5 \text{ N}", r"5 \text{ J}"), ("12", "12 x")],
+    ),
+    "choices with a text": (
+        [("C", r"\text{(C) } 12"), ("C", "C. 12"), ("C", "C: 12"), ("C", "(C) 12"), ("C", r"\text{The answer is C}"), ("C", "选C"),
+         (r"(B)\frac{1}{9}", r"\frac{1}{9}"), (r"(B)\frac{1}{9}", "B"), ("(A) 5", "A"), (r"C. 1-\mathrm{i}", "C"), ("12", r"\text{(C) } 12")],
+        [("C", answer) for answer in (
+            r"\text{(C)} \text{ or } \text{(D)}", r"\text{(C)}, \text{(D)}", r"\textbf{(C)} \textbf{(D)} \textbf{(E)}", r"\text{C. D. E.}",
+            r"\text{C: not correct}", r"\text{C. No, D}", "C) or D", "C)D", r"\text{(C)} / \text{(D)}", r"\text{Option C} \text{ or Option D}",
+            r"\text{(C)}\neq\text{(D)}", r"\text{C: wrong}", r"\text{(C) maybe}", r"\text{(D) } 12", "CD", r"\text{C, not D}")]
+        + [("A", "A) B"), ("12", r"\text{(C) } 12 \text{ or } 13"), (r"(B)\frac{1}{9}", r"(C)\frac{1}{9}"), (r"(B)\frac{1}{9}", r"(B)\frac{2}{9}")],
+    ),
+    "conditions that hold together": (
+        [("(1,2)", r"x>1 \text{ and } x<2"), (r"(2,3)\cup(3,\infty)", r"x>2, x \neq 3"), (r"\mathbb{R}\setminus\{1,2\}", r"x\neq 1, x\neq 2"),
+         (r"[-1,0)\cup(0,\infty)", r"x\geq -1, \ x \ne 0"), (r"(-\infty,1)\cup(1,2)\cup(2,\infty)", r"x\neq 1,2"),
+         (r"(-\infty,2)\cup(2,\infty)", r"x \in \mathbb{R}, x \ne 2"), (r"(-\infty,0)\cup(0,\infty)", r"\text{all nonzero real numbers}"),
+         (r"(0,\infty)", r"\mathbb{R}^+"), (r"(-\infty,1)\cup(2,\infty)", "x<1, x>2"), (r"\mathbb{R}\setminus\{1\}", r"\mathbb{R}-\{1\}"),
+         (r"\emptyset", r"\text{no solution}"), (r"\text{No solutions}", r"\emptyset"), (r"\infty", r"\text{infinity}")],
+        [(r"\mathbb{R}", r"x>1 \text{ and } x<2"), (r"(-\infty,\infty)", r"x\neq 1, x\neq 2"), (r"(1,\infty)", "x>1, x<5"), ("(1,2)", "x>1, y<2"),
+         (r"(-\infty,1)\cup(2,\infty)", r"x<1 \text{ and } x>2"), ("x+1", r"x+1, x\neq 1"), (r"(1,2)", r"x>1 \text{ or } x<2")],
+    ),
+    "systems and cases": (
+        [(r"\begin{cases} x=1\\ y=2\end{cases}", "x=1, y=2"), (r"\left\{\begin{array}{l}x=1\\y=2\end{array}\right.", "(1,2)"),
+         (r"\begin{cases}x&x>0\\-x&x\le0\end{cases}", r"\begin{cases} -x & \text{if } x \le 0, \\ x, & \text{if } x > 0. \end{cases}")],
+        [(r"\begin{cases}x=1\\y=2\end{cases}", r"\begin{cases}x=2\\y=1\end{cases}"), (r"\begin{cases}x&x>0\\-x&x\le0\end{cases}", "x"),
+         (r"\begin{cases}x&x>0\\-x&x\le0\end{cases}", r"\begin{cases}x&x>1\\-x&x\le1\end{cases}"),
+         (r"\begin{cases}x&x>0\\-x&x\le0\end{cases}", r"\begin{cases}-x&x>0\\x&x\le0\end{cases}")],
+    ),
+    "other languages": (
+        [("42", "42个"), ("42", "共42种"), ("42", "答案是42"), ("42", "答案：42"), ("5,6", "x=5或x=6"), (r"\sqrt{3}", "根号3"), (r"\emptyset", "无解"),
+         ("3:2", "3比2"), (r"30^\circ", "30度"), ("42", "四十二"), ("300000000", "3亿"), ("5", "答えは5"), ("5", "Respuesta: 5"), ("5", "5 см")],
+        [("5", answer) for answer in (
+            "5萬", "5만", "5억", "5 тысяч", "5或无解", "5不对", "5以上", "5个半", "3或5", "5割", "5 миллиард", "5 करोड़", "5的倍数", "5円以上",
+            "5 ثلاثة", "5くらい", "5 아님", "5 или шесть", "5是错的", "5之外", "не 5", "五十")],
+    ),
+    "marks around an answer": (
+        [("5", answer) for answer in (
+            r"5 \square", r"5\checkmark", r"5 \tag{1}", r"\bf 5", r"\color[rgb]{1,0,0}5", r"5\text{ (final answer)}", "✅ 5", r"5\nonumber")]
+        + [(r"\sqrt[3]{2}", "∛2"), ("1011_2", r"1011 \text{ (base 2)}"), ("1011_2", r"1011_{\text{two}}"), (r"\frac13", "0.(3)"),
+           (r"\frac13", r"0.333\ldots"), (r"\frac16", "0.1666..."), (r"\frac{12}{99}", "0.1212..."), ("f(x)=x+1", r"f:x\mapsto x+1"),
+           ("A(1,2), B(3,4)", "A=(1,2), B=(3,4)"), (r"\frac{\pi}{3}+2k\pi", r"\frac{\pi}{3}+2n\pi, n\in\mathbb{Z}"), ("abc", "cab"),
+           (r"\arctan x", r"\operatorname{arctg} x"), (r"\frac{787}{225}", "3 112/225"), ("1/3", "1/3=0.333...")],
+        [("1011_2", r"1011 \text{ (base 3)}"), (r"\frac13", r"0.343434\ldots"), ("5", r"5\star 6"), (r"\frac{\pi}{3}+2k\pi", r"\frac{\pi}{3}+k\pi"),
+         (r"\frac{\pi}{n}", r"\frac{\pi}{k}"), (r"2\pi n+k", r"2\pi k+n"), (r"\sqrt2", r"\sqrt3=\sqrt2"), (r"\sqrt2", r"x=\sqrt3=\sqrt2"),
+         ("6", "5=6"), ("A(1,2), B(3,4)", "A=(3,4), B=(1,2)")],
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from verl_trgrpo.common.answer_form import REASONING_MARKS
 
 from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.reward import score_math
@@ -29,6 +30,7 @@ long_responses = st.tuples(st.one_of(answers, boxed).filter(bool), responses)
 PLAIN_GOLDS = ["5", "0.25", r"\frac{3}{4}", r"50\%", "1,2,3", "(1,2]", r"\text{east}", r"(-\infty, 2) \cup (3, \infty)"]
 FORMULA_GOLDS = [r"3\sqrt{13}", "2x+1", r"$\frac{1}{2 n+2}$", r"1 \pm \sqrt{19}", r"(3, \frac{\pi}{2})", "y = 2x + 3"]
 LIMIT = 0.2
+MARKS = {*REASONING_MARKS, *REASONING_MARKS.values()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,7 +76,7 @@ def fits_a_box(text):
         depth += {"{": 1, "}": -1}.get(brace, 0)
         if depth < 0:
             return False
-    return depth == 0 and not re.search(r"box|think>|\\$", text)
+    return depth == 0 and not re.search(r"box|\\$", text) and not any(mark in text.lower() for mark in MARKS)
 
 
 @given(answers.filter(str.strip).filter(fits_a_box), responses)

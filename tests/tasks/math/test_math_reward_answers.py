@@ -116,19 +116,31 @@ def test_a_wrong_time_limit_is_refused():
         score("5", "5", math_time_limit=0)
 
 
-def test_formulas_that_are_too_costly_are_wrong_without_the_judge():
+def test_an_answer_much_longer_than_the_gold_is_wrong_without_the_judge():
     def asked(gold, answer):
         return compare([gold], answer, lambda *formulas: True)
 
     sums = ["x+" * 39 + "xy", "x+" * 39 + "xyz"]  # 80 and 81 characters
     assert [asked("y+1", text) for text in sums] == [True, False]
     assert asked("y+" * 13 + "z", sums[1])  # 27 characters, of which it may have three times as many
-    assert [asked("y+1", f"x+{'1' * n}") for n in (30, 31)] == [True, False]
-    costly = ["2^{3}", "2^{3^{4^{5}}}", r"\int x dx", "3!!"]
-    assert [asked("y+1", text) for text in costly] == [True, False, False, False]
 
 
 def test_scoring_prints_nothing(capfd):
     score("x+1", r"\frac{\undefined")
     score(PROSE, "1")
     assert capfd.readouterr() == ("", "")
+
+
+COUNTED = "How many purple zebras are left?\nA) a dozen\nB) none of them\nC) twelve zebras"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("12", r"12 \text{ zebras}", 1), ("12", "12 purple zebras", 1), ("12", r"12 \text{ left}", 1), ("12", r"12 \text{ green zebras}", 0),
+        ("12", r"12 \text{ giraffes}", 0), ("12", r"12 \text{ dozen}", 0), ("C", r"\text{C) twelve zebras}", 1), ("B", r"\text{(B) none of them}", 1),
+        ("B", r"\text{(B) none}", 1), ("C", r"\text{(C) a dozen}", 0), ("B", r"\text{(B) or C}", 0),
+    ],
+)  # fmt: skip
+def test_words_of_the_question_are_understood(gold, answer, right):
+    assert score(gold, answer, extra_info={"raw_prompt": [{"role": "user", "content": COUNTED}]})["acc"] == right

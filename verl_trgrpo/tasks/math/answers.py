@@ -10,9 +10,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
-from verl_trgrpo.tasks.math.spelling import CURRENCIES, GROUP, ROW, brackets, enclosed, split_top_level, ungrouped
-from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, multiplier, read_unit
+from verl_trgrpo.tasks.math.spelling import (
+    AND,
+    CURRENCIES,
+    GROUP,
+    OR,
+    ROW,
+    brackets,
+    enclosed,
+    split_top_level,
+    ungrouped,
+)
+from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, in_base_units, multiplier, number_in_words, read_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
 
@@ -29,16 +40,18 @@ _QUANTITY = re.compile(
     re.DOTALL,
 )
 _QUALIFIER = re.compile(
-    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|where)(?![a-zA-Z])(?P<rest>.*)", re.IGNORECASE | re.DOTALL
-)
+    r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|where)(?![a-zA-Z])(?P<rest>.*)|,\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
+    re.IGNORECASE | re.DOTALL,
+)  # for all real x; k\in\mathbb{Z}
 _QUALIFYING = re.compile(
     r"\\text|\\in|\\mathbb\{[RCZN]\}|\\R|[{}(),.\s]|\b(?:real|reals|complex|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
     r"|and|some)\b|(?<![a-zA-Z])[a-zA-Z](?:_\w)?(?![a-zA-Z])",
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"\\text\{\s*(?:(?:option|choice|answer)?:?\s*\(?(?P<a>[A-J])\)|(?:option|choice|answer)[\s:]*(?P<b>[A-J]))\s*\}(?P<value>.*)"
-    r"|\\text\{\s*(?P<c>[A-J])\s*[:.)]\s*(?:\S[^{}]*\}|\}.+)|(?P<d>[A-J])\)(?P<rest>[^()]+)",
+    r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"  # \text{(C) } 12
+    r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
+    r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",  # C) 12
     re.IGNORECASE | re.DOTALL,
 )
 _UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
@@ -56,10 +69,7 @@ _PRICE = re.compile(rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.
 
 
 def split_unit(text: str) -> tuple[str, Unit | None, int]:
-    """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit.
-
-    A unit of unknown lower-case words counts as one ("12 apples"); words that change the value ("thirds") do not.
-    """
+    """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit."""
     if match := _PRICE.fullmatch(text):
         currency = CURRENCIES[match["front"] or match["behind"]]
         value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
@@ -80,7 +90,7 @@ def split_unit(text: str) -> tuple[str, Unit | None, int]:
         if not words:
             return match["value"], None, factor
     unit = read_unit(words, spaced)
-    return (text, None, 1) if unit is None else (match["value"], unit, factor)
+    return (text, None, 1) if unit is None else (match["value"], unit or None, factor)
 
 
 def split_name(text: str) -> tuple[str, str] | None:
@@ -100,7 +110,7 @@ def split_name(text: str) -> tuple[str, str] | None:
 def split_qualifier(text: str) -> str:
     """Return `text` without a qualifier that does not restrict it, such as "for all real x" or "where c is a constant"."""
     match = _QUALIFIER.search(text)
-    if match and match.start() > 0 and not _QUALIFYING.sub("", match["rest"]).strip(" '"):
+    if match and match.start() > 0 and not _QUALIFYING.sub("", match["rest"] or "").strip(" '"):
         return text[: match.start()].rstrip(" ,(")
     return text
 
@@ -109,7 +119,7 @@ def split_qualifier(text: str) -> str:
 
 _MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
 _MAX_EXPONENT = 1000
-_MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 100, 60
+_MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 150, 60
 _MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, over all that follows it
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
@@ -117,7 +127,7 @@ _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
     r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
-    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})"
+    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|(?P<dots>\\ldots))"
     rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
     rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
     r")(?P<percent>\\?%)?"
@@ -157,8 +167,10 @@ def read_number(text: str) -> Number | None:
         if bottom == 0 or (whole and min(top, bottom) < 0):
             return None
         return Number(sign * (whole + Fraction(top, bottom)), percent, literal_integer=False)
-    if match["period"]:
-        period = match["period"].strip("{}")
+    if match["before"]:
+        period = match["round"] or (match["period"] or _repeated(match["plain"])).strip("{}")
+        if not period:
+            return None
         repeated = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(match["plain"]))
         return Number(sign * (Fraction(match["before"] + "0") + repeated), percent)
     exponent = int((match["a"] or match["b"] or match["c"] or "0").strip("{}"))
@@ -171,8 +183,14 @@ def read_number(text: str) -> Number | None:
     return Number(sign * Fraction(mantissa) * scale, percent, last_place=scale / 10**decimals if rounded else None)
 
 
-VALUE, WORD, RELATION, LIST, UNION, MATRIX, WITHOUT, RATIO, CHOICE = (
-    "value", "word", "relation", "list", "union", "matrix", "without", "ratio", "choice",
+def _repeated(digits: str) -> str:
+    r"""Return the period of `0.1666\ldots`: the shortest that is there three times, or twice if it is longer than a digit."""
+    lengths = (n for n in range(1, len(digits) // 2 + 1) if digits.endswith(digits[-n:] * (3 if n == 1 else 2)))
+    return next((digits[-n:] for n in lengths), "")
+
+
+VALUE, WORD, RELATION, LIST, UNION, MEET, MATRIX, CASES, WITHOUT, RATIO, CHOICE = (
+    "value", "word", "relation", "list", "union", "meet", "matrix", "cases", "without", "ratio", "choice",
 )  # fmt: skip
 
 
@@ -182,14 +200,17 @@ class Form:
 
     Args:
         kind: of a single value VALUE, WORD (written as `\text{...}`) or RELATION (an equation or inequality that is more than
-            a name and a value); of several LIST (unordered), UNION, MATRIX (of rows), WITHOUT (a set and what is left out of
-            it), RATIO (`3:2`), CHOICE (a letter and, if given, its value), or the two brackets, such as `(]`.
-        text: of a single value, without the name in front (`x=`) and the unit behind; of a CHOICE the letter.
+            a name and a value); of several LIST (unordered), UNION, MEET (conditions that hold together), MATRIX (of rows), CASES
+            (rows of a value and its condition), WITHOUT (a set and what is left out of it), RATIO (`3:2`), CHOICE (a letter
+            and, if given, its value), or the two brackets, such as `(]`.
+        text: of a single value, without the name in front (`x=`) and the unit behind; of a CHOICE the letter; of an inequality
+            that was read as a set what is written.
         items: of several.
         name: left of `=` or `\in`, or the variable of an inequality.
         unit: names of the unit with their powers.
         number: of a VALUE that is a number.
         last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
+        chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
     """
 
     kind: str
@@ -199,6 +220,7 @@ class Form:
     unit: Unit | None = None
     number: Number | None = None
     last: Form | None = None
+    chain: tuple[str, ...] = ()
 
 
 _RELATION = re.compile(r"\\leq(?![a-zA-Z])|\\geq(?![a-zA-Z])|[<>]")
@@ -207,7 +229,19 @@ _ANY_RELATION = re.compile(
 )
 _MATRIX = re.compile(r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL)
 _REAL_LINE = Form("()", items=(Form(VALUE, r"-\infty"), Form(VALUE, r"\infty")))
+# What words by themselves mean, without a plural
+_MEANINGS = {
+    **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number"], r"\emptyset"),
+    "infinity": r"\infty", "infinitely many solution": r"\text{infinitely many}", "all real number": r"\mathbb{R}",
+    "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
+}  # fmt: skip
+_COMPOUND = re.compile(r"([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
+_NOT_EQUAL_TO = re.compile(rf"({_VARIABLE})\\neq ?(-?[0-9./]+(?:,-?[0-9./]+)*)")  # x\neq1,2
+_CASES = re.compile(r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL)
+_CONDITION = re.compile(r"^\\text\{ ?(?:if|for|when|where) ?\}|^(?:if|for|when)(?![a-z])|[,.;]$")  # \text{if } x>0,
+_POINT = re.compile(r"([A-Z])(\(.*,.*\))", re.DOTALL)  # P(1,2)
 _TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")
+CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")  # 3\sqrt{2}
 _NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")
 _PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")
 _NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{([0-9]+)\})")  # 52_8: another base is part of the answer
@@ -231,10 +265,8 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
         or text.count(r"\in") + text.count(r"\approx") > _MAX_NAMES
     ):
         return (Form(VALUE, text),)
-    if match := _CHOICE.fullmatch(text):
-        value = (match["value"] or match["rest"] or "").strip()
-        letter = match["a"] or match["b"] or match["c"] or match["d"]
-        return (Form(CHOICE, letter.upper(), items=(_read(value),) if value else ()),)
+    if choice := _read_choice(text):
+        return (choice,)
     text = split_qualifier(text)
     if GROUP not in text:
         return (_read(text),)
@@ -243,10 +275,26 @@ def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
     return tuple(map(_read, texts[:1] if gold and not _TWO_WAYS.fullmatch(text) else texts))
 
 
+def _read_choice(text: str) -> Form | None:
+    r"""Read `\text{(C) } 12`, `C) 12` and the like; a letter alone in `\text` is a word."""
+    if (match := _CHOICE.fullmatch(text)) is None:
+        return None
+    inner = (match["inner"] or "").strip()
+    value = (match["value"] or match["rest"] or "").strip()
+    if inner:
+        value = inner + value if re.fullmatch(r"[-0-9.,/ ]+", inner) else rf"\text{{{inner}}}{value}"
+    letter = next(filter(None, match.group("a", "b", "c", "d", "e")))
+    if not letter.isupper() and not value:
+        return None
+    return Form(CHOICE, letter.upper(), items=(_read(value),) if value else ())
+
+
 def _read(text: str) -> Form:
-    text = ungrouped(text)
+    text = ungrouped(text.lstrip(AND + OR))
     if (number := read_number(text)) is not None:
         return Form(VALUE, text, number=number)
+    if match := _NOT_EQUAL_TO.fullmatch(text):
+        return Form(WITHOUT, text, (_REAL_LINE, Form(LIST, items=tuple(map(_read, match[2].split(","))))), match[1])
     if len(split_top_level(text, ",")) > 1:
         parts = _parts(text, ",")
         return _read_list(parts) if parts else Form(VALUE, text)
@@ -257,7 +305,7 @@ def _read(text: str) -> Form:
     if named := split_name(text):
         form = _read(named[1])
         if form.kind != RELATION:
-            return replace(form, name=named[0])
+            return replace(form, name=named[0], chain=_constants(split_top_level(text, "=")[1:-1]))
     if (match := _NAME_BEHIND.fullmatch(text)) and (number := read_number(match[1])) is not None:
         return Form(VALUE, match[1], name=match[2], number=number)
     if text == r"\mathbb{R}":
@@ -284,7 +332,13 @@ def _read_list(parts: list[str]) -> Form:
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
         flat = form.kind == LIST and form.name is None and not part.startswith(r"\{")
         items.extend(form.items if flat else [form])
-    return Form(LIST, items=tuple(items))
+    found = Form(LIST, items=tuple(items))
+    names = {form.name if form.kind not in (VALUE, WORD, RELATION) else None for form in items}
+    if len(names) == 1 and None not in names and not any(part.startswith(OR) for part in parts):
+        both = Form(MEET, items=found.items, name=items[0].name)  # `x>1, x<5`, while `x<1, x>5` can only mean "or"
+        if real_set(both) or any(part.startswith(AND) for part in parts):
+            return both
+    return found
 
 
 def _read_set_builder(text: str) -> Form | None:
@@ -295,6 +349,16 @@ def _read_set_builder(text: str) -> Form | None:
 
 
 def _read_bracketed(text: str) -> Form | None:
+    if (match := _CASES.fullmatch(text)) and (text[:2] == r"\{" or "cases" in text):
+        rows = [row.strip() for row in match[1].split(ROW) if row.strip()]
+        if not any("&" in row for row in rows):
+            return _read_list([row.rstrip(",.;") for row in rows])
+        cells = [
+            [_CONDITION.sub("", _CONDITION.sub("", cell.strip()).strip()) for cell in row.split("&")] for row in rows
+        ]
+        return Form(CASES, items=tuple(Form("row", items=tuple(map(_read, row))) for row in cells))
+    if (match := _POINT.fullmatch(text)) and enclosed(match[2]) and (form := _read(match[2])).kind == "()":
+        return replace(form, name=match[1]) if form.items[0].number is not None else None
     if match := _MATRIX.fullmatch(text):
         rows = [split_top_level(row, "&") for row in match[2].split(ROW) if row.strip()]
         return Form(MATRIX, items=tuple(Form("row", items=tuple(map(_read, row))) for row in rows))
@@ -314,7 +378,7 @@ def _read_bracketed(text: str) -> Form | None:
 def _read_inequality(text: str) -> Form | None:
     r"""Read `a<x\leq b`, `x>a`, `x\neq a` and the like as sets of the variable."""
     if match := re.fullmatch(rf"({_VARIABLE})\\neq ?(.+)", text):
-        return Form(WITHOUT, items=(_REAL_LINE, Form(LIST, items=(_read(match[2]),))), name=match[1])
+        return Form(WITHOUT, text, (_REAL_LINE, Form(LIST, items=(_read(match[2]),))), match[1])
     if match := re.fullmatch(rf"\|({_VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)", text):
         name, sign, bound = match.groups()
         less = sign in ("<", r"\leq")
@@ -337,7 +401,7 @@ def _read_inequality(text: str) -> Form | None:
     if not re.fullmatch(_VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Form(brackets, items=(_read(parts[0]), _read(parts[2])), name=parts[1])
+    return Form(brackets, text, (_read(parts[0]), _read(parts[2])), parts[1])
 
 
 def _read_ratio(text: str) -> Form | None:
@@ -351,9 +415,13 @@ def _read_ratio(text: str) -> Form | None:
 
 def _read_single(text: str) -> Form:
     if match := _TEXT_ALONE.fullmatch(text):
-        return Form(WORD, match[1].strip().strip("()").strip())
+        return _read_words(match[1].strip().strip("()").strip())
+    if re.fullmatch(r"[^\W\d_]{2,}(?:[ -][^\W\d_]+){0,3}", text) and (form := _read_words(text)).kind != WORD:
+        return form
     if match := _NUMERAL.fullmatch(text):
         return Form(WORD, f"{match[1]}_{match[2] or match[3]}")
+    if compound := _read_compound(text):
+        return compound
     if _PLUS_MINUS.search(text):
         plus = _PLUS_MINUS.sub(lambda sign: "+" if sign[0] == r"\pm" else "-", text)
         minus = _PLUS_MINUS.sub(lambda sign: "-" if sign[0] == r"\pm" else "+", text)
@@ -375,6 +443,32 @@ def _read_single(text: str) -> Form:
     return Form(VALUE, value, unit=unit, number=number)
 
 
+def _read_words(words: str) -> Form:
+    if (number := number_in_words(words)) is not None:
+        return Form(VALUE, str(number), number=Number(Fraction(number)))
+    if meaning := _MEANINGS.get(words.casefold().removesuffix("s")):
+        return _read(meaning)
+    parts = re.split(rf"\s*(?:,{AND}?|\band\b)\s*", words)
+    if 1 < len(parts) < 10 and OR not in words and all(re.fullmatch(r"[^\W\d_]+", part) for part in parts):
+        return Form(LIST, items=tuple(Form(WORD, part) for part in parts))
+    return Form(WORD, words)
+
+
+def _read_compound(text: str) -> Form | None:
+    """Read `2\\text{ hours }30\\text{ minutes}` as a number of the first unit."""
+    parts = _COMPOUND.findall(text)
+    if len(parts) < 2 or _COMPOUND.sub("", text):
+        return None
+    units = [read_unit(words) for _, words in parts]
+    factors = [in_base_units(unit) if unit else (Fraction(0), ()) for unit in units]
+    if len({base for _, base in factors}) > 1 or any(a <= b for (a, _), (b, _) in pairwise(factors)):
+        return None
+    value = (
+        sum(Fraction(number) * factor for (number, _), (factor, _) in zip(parts, factors, strict=True)) / factors[0][0]
+    )
+    return Form(VALUE, str(value), unit=units[0], number=Number(value))
+
+
 def _last_value(text: str) -> Form | None:
     """Return what follows the last `=`, if the text has no other relation and that is a single value."""
     *left, last = split_top_level(text, "=")
@@ -382,7 +476,11 @@ def _last_value(text: str) -> Form | None:
     if not left or not all(left) or not last or signs != {"="} or any(map(_NOT_EQUAL.search, left)):
         return None
     form = _read(last)
-    return None if form.items or form.kind == RELATION else form
+    return None if form.items or form.kind == RELATION else replace(form, chain=_constants(left))
+
+
+def _constants(parts: list[str]) -> tuple[str, ...]:
+    return tuple(part for part in parts if CONSTANT.fullmatch(part))
 
 
 # --- Sets of real numbers --------------------------------------------------------------------------------------------
@@ -418,6 +516,12 @@ def _pieces(form: Form) -> list[Piece] | None:
     if form.kind == WITHOUT:
         kept, out = map(_pieces, form.items)
         return None if kept is None or out is None else _difference(kept, out)
+    if form.kind == MEET:
+        kept = _pieces(form.items[0])
+        for item in form.items[1:]:
+            out = None if kept is None else _pieces(Form(WITHOUT, items=(_REAL_LINE, item)))
+            kept = None if out is None else _difference(kept or [], out)
+        return kept
     if form.kind in (UNION, LIST):
         parts = [_pieces(item) for item in form.items]
         return None if None in parts else [piece for part in parts for piece in part or []]

@@ -8,8 +8,11 @@ from fractions import Fraction
 from math import gcd
 
 from verl_trgrpo.tasks.math.answers import (
+    CASES,
     CHOICE,
+    CONSTANT,
     LIST,
+    MEET,
     NAME_OF_FUNCTION,
     RATIO,
     RELATION,
@@ -23,15 +26,11 @@ from verl_trgrpo.tasks.math.answers import (
     read_forms,
     real_set,
 )
-from verl_trgrpo.tasks.math.spelling import GROUP, normalize, split_top_level
+from verl_trgrpo.tasks.math.spelling import GROUP, normalize
+from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
 
-# What an honest answer has no more of than its ground truth: work left to do, long numbers, towers of powers.
-_LEFT_TO_DO = re.compile(
-    r"\\(?:i*int|oint|sum|prod|lim|begin)(?![a-zA-Z])|d/d|\\frac\{d\}|[0-9]{31}"
-    r"|\^\{?[^{}^]*\^\{?[^{}^]*\^|[0-9]\)*\^\{?-?[0-9]{5,}|[0-9]{4,}\)*!|!\)*!|\^\{?\(*[0-9]+\)*(?:\^|!)"
-)
 _SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")
 _GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)
 _ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")
@@ -46,18 +45,22 @@ _SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan fe
 _SHORT_WORDS = frozenset(_SHORT.split(" "))
 _MIN_WORD_CHARS = 4
 """Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
-_CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")
-_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
+_PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
+_TIME = _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
 _INTEGER = re.compile(r"-?[0-9]+")
+_SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 _MIN_ROUNDED_DIGITS = 7
 _BINARY_PLACES = 12
 
 
-def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False) -> bool:
+def compare(
+    golds: Iterable[str], answer: str, same_formula: SameFormula, *, rounded_gold: bool = False, question: str = ""
+) -> bool:
     """Return whether the answer equals one of the ground truths, all as written.
 
-    Shape, words and numbers decide most; `same_formula` is asked about two LaTeX formulas, the gold's and the answer's.
-    With `rounded_gold`, an answer with more digits than a decimal gold is rounded to the gold's last place first.
+    What is not understood about an answer makes it wrong, unless the ground truth says the same. Shape, words and numbers decide
+    most; `same_formula` is asked about two LaTeX formulas, the gold's and the answer's. With `rounded_gold`, an answer with more
+    digits than a decimal gold is rounded to the gold's last place first. Words behind a number may be those that `question` counts.
     """
     answer_text = normalize(answer)
     golds = list(golds)
@@ -68,8 +71,10 @@ def compare(golds: Iterable[str], answer: str, same_formula: SameFormula, *, rou
     texts = [normalize(alternative) for gold in golds for alternative in alternatives(gold)]
     if answer_text in texts:
         return True
-    comparison = _Comparison(rounded_gold, same_formula)
+    comparison = _Comparison(rounded_gold, same_formula, question)
     answers = read_forms(answer_text)
+    if _SPACED_SYMBOL.search(answer):  # `6 m` is six metres, or `6m`
+        answers += read_forms(normalize(_SPACED_SYMBOL.sub(r"\1", answer)))
     return any(
         comparison.forms(gold, form) for text in texts for gold in read_forms(text, gold=True) for form in answers
     )
@@ -93,13 +98,14 @@ def formulas(form: Form) -> list[str]:
 class _Comparison:
     rounded_gold: bool
     same_formula: SameFormula
+    question: str
 
     def forms(self, gold: Form, answer: Form) -> bool:
         if CHOICE in (gold.kind, answer.kind):
             return self.choices(gold, answer)
         if RATIO in (gold.kind, answer.kind):
             return self.ratios(gold, answer)
-        if gold.items and answer.items and _names_differ(gold, answer):
+        if gold.items and answer.items and _names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
         if self.same_sets(gold, answer) or self.named_values(gold, answer):
             return True
@@ -108,7 +114,9 @@ class _Comparison:
         if not gold.items and not answer.items:
             return self.values(gold, answer)
         if not gold.items or not answer.items or _names_differ(gold, answer):
-            return _is_choice_list(gold, answer) or self.point(gold, answer)
+            if (one := _inequality(gold)) and (other := _inequality(answer)):
+                return self.formulas(one, other)
+            return _is_choice_list(gold, answer)
         if gold.kind == UNION and answer.kind == LIST:
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
@@ -117,7 +125,7 @@ class _Comparison:
             return False
         if gold.kind == answer.kind == LIST and _names_variables(gold) and not any(item.name for item in answer.items):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
-        if gold.kind == answer.kind and gold.kind in (LIST, UNION):
+        if gold.kind == answer.kind and gold.kind in (LIST, UNION, MEET, CASES):
             return self.unordered(gold.items, answer.items)
         if gold.kind == answer.kind or (gold.kind == LIST and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
@@ -126,19 +134,33 @@ class _Comparison:
     def choices(self, gold: Form, answer: Form) -> bool:
         """Compare letters, and the values beside them where both have one: `\\textbf{(E)}\\ 48` is E and 48."""
         if gold.kind == answer.kind:
-            return gold.text == answer.text and (
-                not gold.items or not answer.items or self.forms(gold.items[0], answer.items[0])
-            )
+            if gold.text != answer.text or not answer.items:
+                return gold.text == answer.text
+            return self.forms(gold.items[0], answer.items[0]) if gold.items else self.is_option(answer)
         choice, other = (gold, answer) if gold.kind == CHOICE else (answer, gold)
         if not other.items and other.text == choice.text:
-            return True
+            return choice is gold or not choice.items or self.is_option(choice)
         if not choice.items or (other.kind == VALUE and _CHOICES.fullmatch(other.text)):
             return False  # another letter
         return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
 
+    def is_option(self, answer: Form) -> bool:
+        """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
+        value = answer.items[0]
+        words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
+        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(
+            r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
+        ):
+            return all(map(self.is_option, (Form(CHOICE, items=(item,)) for item in value.items)))
+        return (
+            bool(words)
+            and f" {answer.text} {' '.join(words)} ".casefold()
+            in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
+        )
+
     def ratios(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""
-        if gold.unit and answer.unit and gold.unit != answer.unit:
+        if not self.units(gold.unit, answer.unit):
             return False
         if gold.kind != answer.kind:
             fraction, ratio = (answer, gold) if gold.kind == RATIO else (gold, answer)
@@ -164,7 +186,7 @@ class _Comparison:
     def same_sets(self, gold: Form, answer: Form) -> bool:
         """Compare as sets of real numbers where either side is written as one that is not a mere list of points."""
         kinds = {gold.kind, answer.kind}
-        if not kinds & {UNION, WITHOUT, "(]", "[)", "[]"} and not (gold.name or answer.name):
+        if not kinds & {UNION, MEET, WITHOUT, "(]", "[)", "[]"} and not (gold.name or answer.name):
             return False
         if not all(_is_set(form) for form in (gold, answer)) or _variables_differ(gold, answer):
             return False
@@ -186,15 +208,6 @@ class _Comparison:
         ordered = [values[name] for name in names]
         return all(map(self.forms, *((pair.items, ordered) if pair is gold else (ordered, pair.items))))
 
-    def point(self, gold: Form, answer: Form) -> bool:
-        """Compare `P(1,2)` with `(1,2)`: a capital letter in front of coordinates names a point."""
-        if gold.kind != "()" or answer.kind != VALUE or not re.fullmatch(r"[A-Z]\(.*\)", answer.text):
-            return False
-        parts = split_top_level(answer.text[2:-1], ",")
-        if len(parts) != len(gold.items):
-            return False
-        return self.forms(gold, read_forms(answer.text[1:])[0])
-
     def unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
         """Equality is transitive, so taking the first equal item of those left is as good as any."""
         left = list(answer)
@@ -206,24 +219,51 @@ class _Comparison:
         return not left
 
     def values(self, gold: Form, answer: Form) -> bool:
-        if answer.last and gold.name is None and gold.kind != RELATION and _CONSTANT.fullmatch(gold.text):
+        if answer.last and gold.name is None and gold.kind != RELATION and CONSTANT.fullmatch(gold.text):
             return self.forms(gold, answer.last)  # x+y=10 and 10
         if (gold.kind == RELATION) != (answer.kind == RELATION):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
-            left_to_find = gold.name is not None and _CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
+            left_to_find = gold.name is not None and CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
             return not left_to_find and one is not None and other is not None and self.formulas(one, other)
         if _names_differ(gold, answer):
             return self.renamed(gold, answer)
         if gold.name and not answer.name and not _may_lose_name(gold):
             return False
-        if gold.unit and answer.unit and gold.unit != answer.unit:
+        if not all(self.formulas(gold.text, part) for part in answer.chain):
             return False
+        if not self.units(gold.unit, answer.unit):
+            return self.converted(gold, answer)
         if gold.text == answer.text:
             return True
+        degrees = (("degree", 1),)
+        if (gold.unit, answer.unit) in ((degrees, None), (None, degrees)) and r"\pi" in gold.text + answer.text:
+            return self.formulas(_in_radians(gold), _in_radians(answer))
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and self.numbers(gold.number, answer.number)
         return self.words_or_formulas(gold, answer)
+
+    def units(self, gold: Unit | None, answer: Unit | None) -> bool:
+        """Return whether a unit of a list, or words that the gold or the question have, stand behind the answer, or nothing."""
+        known = {name for name, _ in gold or ()} | counted_words(self.question)
+        if any(name.startswith(UNKNOWN) and name not in known for name, _ in answer or ()):
+            return False
+        if gold is None or answer is None or gold == answer:
+            return True
+        ours, theirs = {*gold}, {*answer}  # "12 apples" for "12 red apples"
+        return (ours < theirs or theirs < ours) and all(name.startswith(UNKNOWN) for name, _ in ours ^ theirs)
+
+    def converted(self, gold: Form, answer: Form) -> bool:
+        """Compare numbers in different units that measure the same."""
+        if not gold.unit or not answer.unit:
+            return False
+        if (("degree", 1),) in (gold.unit, answer.unit) and (("radian", 1),) in (gold.unit, answer.unit):
+            return self.formulas(*(_in_radians(form) for form in (gold, answer)))
+        (factor, base), (other, other_base) = in_base_units(gold.unit), in_base_units(answer.unit)
+        return (
+            base == other_base and gold.number is not None and answer.number is not None
+            and gold.number.value * factor == answer.number.value * other
+        )  # fmt: skip
 
     def words_or_formulas(self, gold: Form, answer: Form) -> bool:
         marked = WORD in (gold.kind, answer.kind)
@@ -243,7 +283,7 @@ class _Comparison:
             variable = re.compile(rf"(?<![\\a-zA-Z]){re.escape(theirs[2])}(?![a-zA-Z])")
             same = ours[1] == theirs[1] and not re.search(rf"(?<![\\a-zA-Z]){re.escape(ours[2])}", answer.text)
             return same and self.formulas(gold.text, variable.sub(lambda _: ours[2], answer.text))
-        if gold.number is not None or answer.number is not None or _CONSTANT.fullmatch(gold.text):
+        if gold.number is not None or answer.number is not None or CONSTANT.fullmatch(gold.text):
             return False
         one, other = _equation(gold), _equation(answer)
         return one is not None and other is not None and self.formulas(one, other)
@@ -263,13 +303,12 @@ class _Comparison:
 
     def formulas(self, gold: str, answer: str) -> bool:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
-        if _terms(gold) == _terms(answer):
-            return True
-        if _SLOPPY_POWER.search(answer):
-            return False  # x^10 is x^{1}0 in LaTeX
-        long = len(answer) > max(80, 3 * len(gold))
-        hard = len(_LEFT_TO_DO.findall(answer)) > len(_LEFT_TO_DO.findall(gold))
-        return not long and not hard and self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)
+        if gold == answer or len(answer) > max(80, 3 * len(gold)):
+            return gold == answer
+        if (ours := _PERIOD.search(gold)) and (theirs := _PERIOD.search(answer)) and ours[1] != theirs[1]:
+            if ours[1] not in answer and theirs[1] not in gold.replace(r"\pi", ""):  # n or k, for any integer
+                answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
+        return self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)  # x^10 is x^{1}0 in LaTeX, but in golds
 
 
 def is_rounded(golds: Sequence[str]) -> bool:
@@ -307,7 +346,7 @@ def _is_set(form: Form) -> bool:
     if form.kind == LIST:
         names = {item.name for item in form.items}
         return len(names) == 1 and None not in names and any(item.items for item in form.items)
-    return form.kind in (UNION, WITHOUT, "()", "(]", "[)", "[]")
+    return form.kind in (UNION, MEET, WITHOUT, "()", "(]", "[)", "[]")
 
 
 def _variables_differ(gold: Form, answer: Form) -> bool:
@@ -336,7 +375,7 @@ def _names_differ(gold: Form, answer: Form) -> bool:
 
 def _may_lose_name(gold: Form) -> bool:
     """Return whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
-    return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or _CONSTANT.fullmatch(gold.text))
+    return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or CONSTANT.fullmatch(gold.text))
 
 
 def _is_choice_list(gold: Form, answer: Form) -> bool:
@@ -350,22 +389,25 @@ def _is_choice_list(gold: Form, answer: Form) -> bool:
 def _are_words(gold: Form, answer: Form) -> bool:
     """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
     texts = (gold.text, answer.text)
-    known = len(gold.text) > 2 or not _SHORT_WORDS.isdisjoint(map(str.casefold, texts))
+    known_word = not _SHORT_WORDS.isdisjoint(map(str.casefold, texts))
+    known = len(gold.text) > 2 or known_word
+    if any("".join(sorted(set(text))) == text for text in texts) and not known_word:
+        return False  # "abc" is a product
     return known and all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)
+
+
+def _in_radians(form: Form) -> str:
+    return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == (("degree", 1),) else form.text
+
+
+def _inequality(form: Form) -> str:
+    """Return a relation, or the inequality that was read as a set, as written."""
+    return form.text if form.kind == RELATION or (form.items and form.kind not in (CHOICE, RATIO)) else ""
 
 
 def _equation(form: Form) -> str | None:
     named = f"{form.name}={form.text}" if form.name is not None else None
     return form.text if form.kind == RELATION else named
-
-
-def _terms(text: str) -> list[str]:
-    """Return the terms of a sum, sorted; a long polynomial in another order needs no parser."""
-    signed = re.sub(r"(?<![\^_({\[,=<>+*/-])([+-])", "\ue003\\1", text if text[:1] in "+-" else f"+{text}")
-    if signed.count("\ue003") < 1:
-        return [text]
-    parts = split_top_level(signed, "\ue003")
-    return sorted(part for part in parts if part) if "=" not in text else [text]
 
 
 def _word_key(form: Form, marked: bool) -> str | None:

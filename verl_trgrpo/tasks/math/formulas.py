@@ -1,183 +1,309 @@
-"""Equality of formulas, with math-verify as the parser and sympy for the values. Imported in the judge process only."""
+r"""Equality of formulas: exact where they are rational, and elsewhere by their values at many points. Used in the judge process only.
 
-import hashlib
+What the parser does not understand is equal to nothing but itself. Relations keep their sides: `a<b` is `b>a`, and `2a<2b`.
+"""
+
 import random
 import re
+from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
-import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, NormalizationConfig, latex2sympy, normalize_latex
-from math_verify import verify
-from math_verify.grader import should_treat_as_complex
+import mpmath
 
-_WORKING_DIGITS = 60
-_TOLERANCE = sympy.Float(10, _WORKING_DIGITS) ** -40
-_STEPS = (sympy.floor, sympy.ceiling, sympy.Mod, sympy.sign)
-_NORMALIZATION = NormalizationConfig(
-    basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last", equations=False
-)
-_CONVERSION = ConversionConfig(lowercase_symbols=False)  # m and M are two quantities
-_PROSE = re.compile(r"(?<![\\a-zA-Z])[a-zA-Z]{2,} [a-zA-Z]{2,}")
-_FACTORIAL_POWER = re.compile(r"([a-zA-Z0-9]|\([^()]*\))!\^")
-_TEXT = re.compile(r"\\text\{([a-zA-Z]+)\}")
-_SCRIPT = r"(?:\w|\{(?:[^{}]|\{[^{}]*\})*\})"
-_NAMES = "sin|cos|tan|cot|sec|csc|log|ln|lg|exp|sqrt|frac|binom|min|max|left|right"
-_FUNCTION = rf"\\(?:arc)?(?:{_NAMES})h?(?![a-zA-Z])(?:_{_SCRIPT})?(?:\^{_SCRIPT})?"
-_PRODUCT = re.compile(
-    rf"({_FUNCTION}|\\(?!pi|[a-z]*theta|alpha|beta|gamma|lambda|mu|phi|rho|sigma|omega)[a-zA-Z]+)|([a-zA-Z0-9)}}])(?=\()|(\))(?=[a-zA-Z0-9])"
-)
-_CAPITAL_I = re.compile(r"(\\[a-zA-Z]+|_\{[^{}]*\}|_\w)|I(?:_\w|_\{\w+\})?")
+from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse, tokens_of
+from verl_trgrpo.tasks.math.values import NotRational, Numeric, TooLarge, rational
+
+Tokens = list[tuple[str, str]]
+Point = dict[str, Fraction]
+
 _SYMBOL = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_(?:\w|\{\w+\}))?"
 _DERIVATIVE = re.compile(
-    rf"\\frac\{{\s*(?P<kind>d|\\partial)\s*(?:\^\{{?(?P<order>[0-9])\}}?)?\s*(?P<of>{_SYMBOL})\s*\}}"
-    rf"\{{\s*(?:d|\\partial)\s*(?P<by>{_SYMBOL})\s*(?(order)\^\{{?(?P=order)\}}?)\s*\}}"
-)
-_PRIMED = re.compile(rf"(?P<of>{_SYMBOL})(?P<primes>'+)")
-_GREATEST_DIVISOR = re.compile(r"\\(gcd|lcm|phi|mathbb)(?:\(([^()]*)\)|\{([^{}]*)\})")
-_AT_A_NUMBER = re.compile(r"(?<![a-zA-Z\\}])([a-zA-Z])\(([0-9]+(?:\.[0-9]+)?)\)")
-_ACCENTED = re.compile(rf"\\(bar|overline|hat|tilde|vec)\s*(?:\{{({_SYMBOL})\}}|([a-zA-Z])(?![a-zA-Z]))")
-_ODD_ROOT = re.compile(r"\\sqrt\[([3579])\]\{-([0-9]+|[a-zA-Z])\}")
-_DEGREES = re.compile(r"([0-9]+(?:\.[0-9]+)?|[a-zA-Z])\^\\circ")
-_SLASH_FRACTION = re.compile(r"(?<![0-9.}\w)])([0-9]+)/([0-9]+)(?=[a-zA-Z\\])")
-_GROUPED_ARGUMENT = re.compile(r"(\\log_(?:\w|\{[^{}]*\}))\{([^{}]*)\}")
-
-# The parser learns its grammar while it works; what is compared before the fork need not be learned by every worker.
-WARM_UP = (
-    r"\frac{1+\sqrt{5}}{2}", r"x^2-2x+\frac{1}{3}", r"\frac{n(n+1)(2n+1)}{6}", r"2^{n}-n-1", r"\pi-\log_{2} 3", r"n!", r"|x-1|",
-    r"\sin(x)+\cos 2t+\tan\theta", r"e^{-\frac{t}{RC}}", r"\binom{2n}{n}", r"\left\lfloor\frac{n}{2}\right\rfloor+1", r"y=2x+1",
-    r"C_{1}e^{-2t}+\ln x", r"-8-8\sqrt{3}i", r"[P_{0}^{2/5}-\frac{2}{5}gz]^{5/2}", r"\frac{d v}{d t}+b v=f", r"\{x\}\cup(1,2]",
-)  # fmt: skip
+    rf"\\frac\{{ ?(?P<kind>d|\\partial)(?: ?\^\{{?(?P<order>[0-9])\}}?)? ?(?P<of>{_SYMBOL}) ?\}}"
+    rf"\{{ ?(?:d|\\partial) ?(?P<by>{_SYMBOL}) ?(?(order)\^\{{?(?P=order)\}}?) ?\}}"
+)  # \frac{d^2y}{dt^2}
+_SLASH_FRACTION = re.compile(r"(?<![0-9.}\w)])([0-9]+)/([0-9]+)(?=[a-zA-Z\\])")  # 1/2x
+_CAPITALS = re.compile(r"\\text\{ ?([A-Z]+)\}")  # \text{LRAC}
+_MODULUS = re.compile(r"\\pmod\{([^{}]*)\}$|\(\\mod ([^()]*)\)$")  # \pmod{3}
+_TURNED = {">": "<", r"\geq": r"\leq"}
+_RELATIONS = {
+    "=",
+    "<",
+    r"\leq",
+    r"\neq",
+    r"\equiv",
+    r"\approx",
+    r"\sim",
+    r"\mid",
+    r"\nmid",
+    r"\in",
+    r"\to",
+    r"\perp",
+    r"\parallel",
+} | {*_TURNED}
+_STEPS, _KINKS = {"floor", "ceiling"}, {"abs", "max", "min", "floor", "ceiling", "root", "log"}
+_INTEGRAL = {"!", "!!", "binomial"}
+_MATRICES = re.compile(
+    r"(?<=[a-zA-Z)}])(?<!e)\^\{?(?:T|H|\\top|\\dagger|\*)\}?(?![a-zA-Z0-9])|[A-Z]\^\{-1\} ?[A-Z]|[A-Z] ?[A-Z]\^\{-1\}"
+)  # A^TA, A^{-1}B
+_PRECISION = 250  # bits, and more where numbers of different size are added up
+_PRIMES = (2**128 - 159, 2**127 - 1, 10**30 + 57)
+_ENOUGH = 3
+"""Points at which both sides have a value; fewer decide nothing."""
 
 
 def warm_up() -> None:
-    """Let the parser learn its grammar; see `WARM_UP`."""
-    for gold, answer in [("(x+1)^2", "x^2+2x+1"), *zip(WARM_UP, WARM_UP, strict=True)]:
+    """Fill the caches of mpmath before the judge forks."""
+    for gold, answer in ((r"\sin 2x", r"2\sin x\cos x"), (r"\ln\sqrt{x}", r"\frac{1}{2}\ln x"), (r"\pi+e", r"e+\pi")):
         same_formula(gold, answer)
 
 
 def same_formula(gold: str, answer: str) -> bool:
-    """Return whether two LaTeX formulas are equal. For what they do not understand, the libraries raise errors of any kind.
+    r"""Return whether two normalized LaTeX formulas are equal.
 
-    Numbers and expressions are compared by value to 40 significant digits, at points fixed by the names of their variables;
-    equations are equal if one is a multiple of the other. Anything else is left to math-verify.
+    Numbers are compared exactly if they are rational, and else with a precision that follows the size of what is added up.
+    Formulas with variables are compared at points of several scales and signs, and around the numbers that they mention; where
+    only one of them has a real value, they differ. Equations are equal if one is a multiple of the other.
+
+    Raises:
+        Unreadable: a formula that the parser does not understand.
     """
-    variables = {match["by"] for match in _DERIVATIVE.finditer(gold + " " + answer) if match["kind"] == "d"}
-    by = variables.pop() if len(variables) == 1 else ""
-    one, other = _parse(gold, by), _parse(answer, by)
+    one, other = (_tokens(text) for text in (gold, answer))
+    if _MATRICES.search(gold) or _MATRICES.search(answer):
+        return one == other  # products in another order are other products
+    by = _variable_of_derivatives(gold + " " + answer)
+    functions = functions_of(one, other)
+    sides, signs = _sides(one)
+    sides_too, signs_too = _sides(other)
+    trees = [_parsed(tuple(side), functions, by) for side in sides]
     if gold == answer:
         return True
-    equations = isinstance(one, sympy.Eq) and isinstance(other, sympy.Eq)
-    if equations:
-        one, other = one.lhs - one.rhs, other.lhs - other.rhs
-    if isinstance(one, sympy.Expr) and isinstance(other, sympy.Expr):
-        # Step functions of fractions agree with much that they are not, and their variables stand for integers.
-        integers = _steps_over_integers(one) or _steps_over_integers(other)
-        pairs = [
-            (_value(one, point, integers), _value(other, point, integers)) for point in range(16 if integers else 4)
-        ]
-        values = [(a, b) for a, b in pairs if a is not None and b is not None]
-        if len(values) >= 2:
-            first, first_other = values[0] if equations else (1, 1)
-            return all(_close(a * first_other, b * first) for a, b in values) and (first != 0) == (first_other != 0)
-        if any((a is None) != (b is None) for a, b in pairs):
-            return False
-    return not equations and bool(verify(one, other, timeout_seconds=None))
-
-
-def _opaque(kind: str, text: str) -> str:
-    """Return a symbol that stands for what has no value of its own; equal strings get equal symbols."""
-    return rf"\variable{{{kind}{hashlib.blake2b(re.sub(chr(32), '', text).encode(), digest_size=6).hexdigest()}}} "
-
-
-def _derivatives(text: str, by: str) -> str:
-    """Return `text` with derivatives as symbols: `y'`, `\\dot y` and `dy/dt` are one if `t` is the only such variable."""
-    text = _DERIVATIVE.sub(
-        lambda m: _opaque("D", f"{m['kind'] if m['kind'] != 'd' else ''}{m['order'] or 1} {m['of']} {m['by']}"), text
-    )
-    return _PRIMED.sub(lambda m: _opaque("D", f"{len(m['primes'])} {m['of']} {by}"), text)
-
-
-def _divisor(match: re.Match[str]) -> str:
-    arguments = sorted((match[2] if match[2] is not None else match[3]).replace(" ", "").split(","))
-    if match[1] == "lcm" and len(arguments) == 2:
-        return rf"\frac{{({arguments[0]})({arguments[1]})}}{{{_opaque('gcd', ','.join(arguments))}}}"
-    return _opaque(match[1], ",".join(arguments))
-
-
-def _prepare(text: str, by: str) -> str:
-    """Return a formula as the parser understands it: without what it would read as something else."""
-    text = _derivatives(_TEXT.sub(r"\1", text), by)
-    text = _GREATEST_DIVISOR.sub(_divisor, text.replace(r"\varphi", r"\phi"))
-    text = _ACCENTED.sub(lambda m: _opaque(m[1].replace("overline", "bar"), m[2] or m[3]), text)
-    text = _ODD_ROOT.sub(r"(-\\sqrt[\1]{\2})", text)  # the parser takes the root that is not real
-    text = _AT_A_NUMBER.sub(lambda m: _opaque("at", f"{m[1]} {m[2]}"), text)
-    text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
-    text = _SLASH_FRACTION.sub(r"\\frac{\1}{\2}", _GROUPED_ARGUMENT.sub(r"\1(\2)", text))
-    text = _FACTORIAL_POWER.sub(r"(\1!)^", text)  # the parser does not know n!^2
-    # "k(k+1)" may call a function k; as a product it parses ten times faster, and both sides are read alike.
-    text = _PRODUCT.sub(lambda match: match[1] or (match[2] or match[3]) + r"\cdot ", text)
-    # The parser takes I for the imaginary unit and drops its index; here it is a variable, such as a current.
-    return _CAPITAL_I.sub(lambda match: match[1] or rf"\variable{{{re.sub('[{}_]', '', match[0])}}}", text)
-
-
-@lru_cache(maxsize=256)
-def _parse(text: str, by: str = "") -> Any:
-    if _PROSE.search(re.sub(r"\\[a-zA-Z]+", r"\\x", text)):
-        raise ValueError(f"{text} reads like prose")
-    text = normalize_latex(rf"\boxed{{{_prepare(text, by)}}}", _NORMALIZATION)
-    parsed = latex2sympy(
-        text,
-        is_real=not should_treat_as_complex(text),
-        convert_degrees=False,
-        normalization_config=None,
-        conversion_config=_CONVERSION,
-    )
-    if parsed is None:
-        raise ValueError(f"{text} is not a formula")
-    return parsed
-
-
-def _steps_over_integers(expression: Any) -> bool:
-    """Return whether step functions act on more than integers at integer points: floor(n/2), but not floor(x)."""
-    steps = [step for step in expression.atoms(*_STEPS) if step.args]
-    if not steps:
+    trees_too = [_parsed(tuple(side), functions, by) for side in sides_too]
+    if not signs and not signs_too:
+        return _same(trees[0], trees_too[0])
+    if signs != signs_too:
         return False
-    for step in steps:
-        where = {symbol: _coordinate(symbol.name, 0, True) for symbol in step.free_symbols}
-        argument = step.args[0].xreplace(where)
-        if len(step.args) > 1 or argument.is_integer is not True:
-            return True
-    return False
+    if signs in (["="], ["<"], [r"\leq"], [r"\neq"]):
+        return _same(_difference(*trees), _difference(*trees_too), multiple=1 if signs[0] in ("<", r"\leq") else -1)
+    if signs == [r"\equiv", "mod"]:
+        return _congruent(trees, trees_too)
+    return all(map(_same, trees, trees_too))
 
 
-def _close(a: Any, b: Any) -> bool:
-    """Return whether two values agree in relation to their size; only zero agrees with zero."""
-    return bool(abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)))
+@lru_cache(maxsize=512)
+def _tokens(text: str) -> Tokens:
+    text = _DERIVATIVE.sub(_derivative, text)
+    if modulus := _MODULUS.search(text):
+        text = rf"{text[: modulus.start()]}\mod {modulus[1] or modulus[2]}"
+    return tokens_of(_CAPITALS.sub(r"\1", _SLASH_FRACTION.sub(r"\\frac{\1}{\2}", text)))
 
 
-def _value(expression: Any, point: int, integers: bool) -> Any | None:
-    """Value of an expression at a point; None where it has no finite value."""
-    # A decimal is meant exactly: 7.6 is 38/5, not the nearest binary number.
-    replaced: dict[Any, Any] = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
-    replaced |= {symbol: sympy.I for symbol in expression.free_symbols if symbol.name == "i"}
-    exact = expression.xreplace(replaced)
-    where = {symbol: _coordinate(symbol.name, point, integers) for symbol in exact.free_symbols}
-    value = exact.evalf(_WORKING_DIGITS, subs=where, maxn=2 * _WORKING_DIGITS)
-    real, imaginary = value.as_real_imag()
-    if not (value.is_finite and real.is_Number and imaginary.is_Number):
-        return None
-    # Where the logarithm or root of a negative number has several values, equal formulas may take different ones.
-    ambiguous = where and point >= 2 and not exact.has(sympy.I) and not _close(value, real)
-    return None if ambiguous else value
+def _derivative(match: re.Match[str]) -> str:
+    r"""Return a derivative as a name; `\frac{d^2y}{dt^2}` is that of `y''` where `t` is the only such variable."""
+    kind = "D" if match["kind"] == "d" else "P"
+    return derivative(kind, match["order"] or "1", match["of"], match["by"])
 
 
-def _coordinate(name: str, point: int, integers: bool) -> sympy.Rational:
-    """Return a value for a variable, the same for the same name in every process.
+def _variable_of_derivatives(text: str) -> str:
+    found = {match["by"] for match in _DERIVATIVE.finditer(text) if match["kind"] == "d"}
+    return found.pop() if len(found) == 1 else ""
 
-    Positive at the first two points, negative at the fourth, of either sign elsewhere; an integer of size 1 to 700, or a
-    fraction of size 1/7 to 7.
+
+@lru_cache(maxsize=512)
+def _parsed(tokens: tuple[tuple[str, str], ...], functions: frozenset[str], by: str) -> Tree:
+    return parse(list(tokens), functions, by)
+
+
+def _sides(tokens: Tokens) -> tuple[list[Tokens], list[str]]:
+    """Return what stands between the relations of a formula, and these; both turned round where they say "greater"."""
+    sides: list[Tokens] = [[]]
+    signs: list[str] = []
+    depth = 0
+    for token in tokens:
+        depth += (token[1] in "([{") - (token[1] in ")]}")
+        if depth == 0 and (token[1] in _RELATIONS or token[1] == r"\mod"):
+            signs.append(token[1].removeprefix("\\") if token[1] == r"\mod" else token[1])
+            sides.append([])
+        else:
+            sides[-1].append(token)
+    if signs and {*signs} <= {*_TURNED}:
+        return sides[::-1], [_TURNED[sign] for sign in reversed(signs)]
+    return sides, signs
+
+
+def _difference(left: Tree, right: Tree) -> Tree:
+    return ("+", left, ("*", ("number", Fraction(-1)), right))
+
+
+def _congruent(one: list[Tree], other: list[Tree]) -> bool:
+    if not (_same(one[0], other[0]) and _same(one[2], other[2])):
+        return False
+    try:
+        return (rational(one[1], {}) - rational(other[1], {})) % rational(one[2], {}) == 0
+    except (KeyError, ArithmeticError):
+        return _same(one[1], other[1])
+
+
+# --- Values at points ------------------------------------------------------------------------------------------------
+
+
+def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
+    """Return whether two trees have the same values; with `multiple`, up to a factor other than zero, positive if it is 1."""
+    if one == other:
+        return True
+    kinds = {*_walk(one, "kind"), *_walk(other, "kind")}
+    names = sorted({*_walk(one, "name"), *_walk(other, "name")})
+    if multiple != 1:  # the sign of a factor is not seen modulo a prime
+        try:
+            return _same_modulo_primes(one, other, names, kinds, multiple)
+        except NotRational:
+            pass
+    values = [
+        pair
+        for point in _points(one, other, names, kinds)
+        if (pair := _pair(one, other, point, "i" in kinds)) is not None
+    ]
+    if any(pair is False for pair in values) or len(values) < (_ENOUGH if names else 1):
+        return False
+    with mpmath.workprec(2 * _PRECISION):
+        return _agree(values, multiple)  # type: ignore[arg-type]
+
+
+def _walk(tree: Tree, what: str) -> Iterator[str]:
+    if what == "kind" or tree[0] == "name":
+        yield tree[0] if what == "kind" else tree[1]
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from _walk(part, what)
+
+
+def _same_modulo_primes(one: Tree, other: Tree, names: list[str], kinds: set[str], multiple: int) -> bool:
+    small = bool(kinds & {*_INTEGRAL, "^"})  # variables in exponents and factorials are small integers
+    count = 12 if names else 1
+    for prime in _PRIMES[:1] if names else _PRIMES:
+        values = []
+        for point in range(count):
+            source = random.Random(f"{point}")
+            where = {name: source.randint(2, 40) if small else source.randrange(prime) for name in names}
+            try:
+                values.append((rational(one, where, prime), rational(other, where, prime)))
+            except ZeroDivisionError:
+                continue
+        if len(values) < (_ENOUGH if names else 1):
+            return False
+        if not multiple:
+            if any(a != b for a, b in values):
+                return False
+            continue
+        first, first_too = next(((a, b) for a, b in values if a and b), (0, 0))
+        if not first or any((a * first_too - b * first) % prime for a, b in values):
+            return False
+    return True
+
+
+def _agree(values: list[tuple[Any, Any, Any]], multiple: int) -> bool:
+    if not multiple:
+        return all(abs(a - b) <= tolerance for a, b, tolerance in values)
+    found = [(a, b, tolerance) for a, b, tolerance in values if abs(a) > tolerance and abs(b) > tolerance]
+    if not found or any((abs(a) > tolerance) != (abs(b) > tolerance) for a, b, tolerance in values):
+        return False
+    factor = found[0][0] / found[0][1]
+    return (multiple < 0 or bool(mpmath.im(factor) == 0 and factor > 0)) and all(
+        abs(a - factor * b) <= (1 + abs(factor)) * tolerance for a, b, tolerance in found
+    )
+
+
+def _pair(one: Tree, other: Tree, point: Point, is_complex: bool) -> tuple[Any, Any, Any] | bool | None:
+    """Return both values at a point and a tolerance; False where only one has a value, None where the point decides nothing."""
+    precision = _PRECISION
+    for _ in range(2):
+        with mpmath.workprec(precision):
+            found = []
+            magnitude = 0.0
+            for tree in (one, other):
+                numeric = Numeric(point)
+                try:
+                    value = numeric.value(tree)
+                except (ZeroDivisionError, ValueError):
+                    value = None
+                except (TooLarge, OverflowError):
+                    return None
+                if value is not None and point and not is_complex and not numeric.real:
+                    value = None
+                magnitude = max(magnitude, numeric.magnitude)
+                found.append(value)
+            if None in found:
+                return None if found == [None, None] else False
+            if precision >= 2 * magnitude + 200:
+                scale = max(1, *map(abs, found))
+                return found[0], found[1], mpmath.ldexp(scale, int(min(magnitude, 60)) + 100 - precision)
+            precision = int(2 * magnitude) + 250
+    return None
+
+
+def _points(one: Tree, other: Tree, names: list[str], kinds: set[str]) -> Iterator[Point]:
+    """Yield points, the same for the same names in every process.
+
+    Steps of fractions agree with much that they are not, and their variables stand for integers.
     """
+    if not names:
+        yield {}
+        return
+    integers = bool(kinds & _INTEGRAL) or _steps_over_integers(one, names) or _steps_over_integers(other, names)
+    for point in range(24 if integers else 10):
+        scale = 1 if point < 6 else (Fraction(1, 50), 60)[point % 2]
+        yield {name: _coordinate(name, point, integers) * (1 if integers else scale) for name in names}
+    if not kinds & _KINKS:
+        return
+    numbers = _between(sorted({*_numbers(one), *_numbers(other)}))
+    for k, name in enumerate(names):
+        for number in numbers:
+            for sign in (1, -1):
+                near = Fraction(round(number)) if integers else number
+                yield {n: _coordinate(n, k + 1, integers) for n in names} | {name: sign * near}
+
+
+def _coordinate(name: str, point: int, integers: bool) -> Fraction:
+    """Return a value for a variable: positive at the first two points, negative at the fourth, of either sign elsewhere."""
     source = random.Random(f"{name} {point}")
-    size = sympy.Integer(source.randint(1, 700)) if integers else sympy.Rational(source.randint(1000, 49000), 7000)
+    size = Fraction(source.randint(1, 700)) if integers else Fraction(source.randint(1000, 49000), 7000)
     return -size if point == 3 or (point >= 2 and source.random() < 0.5) else size
+
+
+def _numbers(tree: Tree) -> Iterator[float]:
+    if tree[0] == "number" and 0 < tree[1] < 10**9:
+        yield float(tree[1])
+    for part in tree[1:]:
+        if isinstance(part, tuple):
+            yield from _numbers(part)
+
+
+def _between(numbers: list[float]) -> list[Fraction]:
+    """Return positive numbers between and beyond those where a formula with these constants may change."""
+    places = (
+        {number for number in numbers}
+        | {number**0.5 for number in numbers}
+        | {a / b for a in numbers[:6] for b in numbers[:6]}
+    )
+    ordered = sorted({0.0, *places})[:16]
+    middles = [(a + b) / 2 for a, b in pairwise(ordered)]
+    return [
+        Fraction(middle).limit_denominator(1000)
+        for middle in [*middles, ordered[-1] * 1.5, ordered[-1] * 40 + 1]
+        if middle > 1e-3
+    ]
+
+
+def _steps_over_integers(tree: Tree, names: list[str]) -> bool:
+    """Return whether steps act on more than integers at integer points: floor(n/2), but not floor(x)."""
+    if tree[0] in _STEPS:
+        try:
+            return any(
+                rational(tree[1], {name: _coordinate(name, k, True) for name in names}).denominator > 1
+                for k in range(8)
+            )
+        except ArithmeticError:
+            return True
+    return any(_steps_over_integers(part, names) for part in tree[1:] if isinstance(part, tuple))

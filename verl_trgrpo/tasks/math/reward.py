@@ -22,16 +22,17 @@ from verl_trgrpo.tasks.answer_form import (
     AnswerForm,
     asked_form,
     brace_depths,
+    prompt_text,
     read_answer,
 )
-from verl_trgrpo.tasks.judge import Judge
+from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.equality import alternatives, compare, formulas
 from verl_trgrpo.tasks.math.spelling import normalize
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
-judge = Judge("verl_trgrpo.tasks.math.formulas:same_formula")
-"""This process's judge of formulas."""
+judge = Judges("verl_trgrpo.tasks.math.formulas:same_formula", keep=True)
+"""This process's judges of formulas."""
 MAX_GOLD_CHARS = 2000
 
 
@@ -91,7 +92,8 @@ def score_math(
 
     answer = read_answer(response, form, opened)
     try:
-        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold):
+        question = prompt_text(extra_info.get(PROMPT))
+        if answer is not None and compare(golds, answer, same_formula, rounded_gold=rounded_gold, question=question):
             return Score(1.0, acc=1.0)
     except TimeoutError:
         return Score(0.0, acc=0.0, timed_out=1.0)

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 
-from verl_trgrpo.tasks.math.units import PLAIN, SHORT_UNITS
+from verl_trgrpo.tasks.math.units import PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
     (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))
@@ -21,13 +21,41 @@ _SCRIPTS = tuple(
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
 _DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-CURRENCIES = {_DOLLAR: "dollar", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
+CURRENCIES = {
+    _DOLLAR: "dollar",
+    "元": "yuan",
+    "€": "euro",
+    "£": "gbp",
+    "¥": "yen",
+    "₹": "rupee",
+    "₩": "won",
+    "₽": "rouble",
+}
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 _GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = (
     "alpha beta gamma delta epsilon zeta eta theta lambda mu nu xi pi rho sigma tau phi phi chi psi omega "
     "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"
 )
+AND, OR = "\ue004", "\ue005"
+"""Stand behind a comma that stands for the word."""
+# Words of other languages around a value; longer ones first.
+_FOREIGN = {
+    "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:", "Respuesta": "answer:", "Réponse": "answer:",
+    "Antwort": "answer:", "Ответ": "answer:", "Risposta": "answer:", "Resposta": "answer:", "选项": "option ", "选": "option ",
+    "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }", "和": r"\text{ and }", "以及": r"\text{ and }",
+    "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
+    "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
+}  # fmt: skip
+_FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))
+_LEAD_IN = re.compile(
+    r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)",
+    re.IGNORECASE,
+)  # 答案是42
+_CODES = re.compile(
+    r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
+)  # \text{USD }5
+_CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
 _CHARACTERS = str.maketrans(
     {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
     | dict.fromkeys("−‐‑‒–—―", "-")
@@ -57,16 +85,16 @@ _COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")
 _LAYOUT = re.compile(
     r"\\[()\[\]]"  # \( and \[ begin a formula
     r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*\.?"
-    r"|\\(?:text)?color\s*\{[a-zA-Z]*\}"
+    r"|\\(?:text)?color\s*(?:\[[a-z]*\])?\s*\{[-a-zA-Z0-9.,! ]*\}|\\tag\*?\s*\{[^{}]*\}|\\(?:over|under)set\{\}"
+    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it|sf)(?![a-zA-Z])(?! ?\{)"
+    r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
     r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
 )
 _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)")
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTION_NAMES = (
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
-)
+_FUNCTION_NAMES = "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
@@ -74,7 +102,7 @@ _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
 _MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
-_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?![0-9])")
+_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")
 _COMMA_GROUPS = re.compile(
     r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])"
 )
@@ -88,7 +116,9 @@ _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
 _ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
-_WORD_BEHIND = rf"(?:[a-zA-Z]{{3,}}|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
+_WORD_BEHIND = (
+    rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
+)
 _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
     rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
@@ -97,11 +127,18 @@ _WORDS_BEHIND = re.compile(
 _MAX_GROUPS = 3
 _STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
+
+
+def _comma(match: re.Match[str]) -> str:
+    return "," + (AND if "and" in match[0] else OR if "or" in match[0] else "")
+
+
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
         (r"^\\\{\s*\\\}$", r"\\emptyset"),
+        (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
         (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
@@ -119,13 +156,21 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),
-        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", ","),
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", ","),
+        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),
+        (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),
+        (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),
+        (r"^\\mathbf\{([RZNQC])\}$", r"\\mathbb{\1}"),
+        (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),
+        (r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$", lambda m: f"_{{{number_in_words(m[1]) or m[1]}}}"),
+        (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),
+        (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),
+        (r"(?<![0-9.])([0-9]+) ([0-9]+)/([0-9]+)(?![0-9])", r"\1\\frac{\2}{\3}"),
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
         (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
-        (rf"\\sqrt\s*({_SYMBOL})", r"\\sqrt{\1}"),
+        (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),
-        (r"(?<![\\a-zA-Z}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
+        (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
         (r"\s+", " "),
         (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),
         (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),
@@ -142,7 +187,9 @@ def normalize(text: str) -> str:
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
     thousands become `GROUP`, row breaks `ROW`.
     """
-    text = plain_characters(text)
+    text = _translated(
+        plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
+    )
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
     text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
@@ -170,6 +217,14 @@ def normalize(text: str) -> str:
     if "," not in text:
         text = text.replace(";", ",")
     return ungrouped(text)
+
+
+def _translated(text: str) -> str:
+    """Return `text` without the words in front of an answer, and with the sign of a currency for its code."""
+    lead = _LEAD_IN.match(text)
+    if lead:
+        text = (r"\text{" if lead[0].startswith("\\") else "") + text[lead.end() :]
+    return _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
 
 
 def ungrouped(text: str) -> str:

@@ -1,68 +1,89 @@
-"""Read the unit behind a number, so that two spellings of a unit are equal and a number word is never taken for one."""
+"""Read the words behind a number: units and number words of closed lists, and nothing that is not on one of them.
+
+Other words are kept apart, so that they count only where the ground truth or the question has them, too.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from fractions import Fraction
+from functools import lru_cache
 
-# Spellings of one unit; the first is its name. One-letter symbols are compared with their case: S is not s.
+# Spellings of one unit; the first is its name. Behind `=`, what it is in another. Symbols with capitals and single letters are
+# compared with their case: S is not s.
 _SPELLINGS = (
-    "m meter metre", "cm centimeter centimetre", "mm millimeter millimetre", "km kilometer kilometre", "nm nanometer nanometre",
-    "in inch inche", "ft foot feet", "yd yard", "mi mile", "s second sec", "ms millisecond", "min minute", "h hour hr", "day",
-    "week", "month", "year yr", "g gram", "kg kilogram", "mg milligram", "lb pound lbs", "oz ounce", "t ton tonne",
-    "L l liter litre", "mL ml milliliter millilitre", "gal gallon", "dollar usd buck", "cent", "euro eur", "gbp", "yen jpy",
-    "yuan rmb cny", "rupee inr", "degree deg", "radian rad",
-    "unit", "Hz hertz", "angstrom å Å", "am", "pm", "J joule", "kJ kilojoule", "N newton", "W watt",
-    "kW kilowatt", "V volt", "A ampere amp", "K kelvin", "Pa pascal", "kPa", "C coulomb", "F farad", "T tesla", "mol mole",
-    "eV electronvolt", "erg", "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec",
-    "AU au", "person people", "way",
+    "m meter metre 米 м метр =1m", "cm centimeter centimetre 厘米 см =0.01m", "mm millimeter millimetre 毫米 мм =0.001m",
+    "km kilometer kilometre 千米 公里 км =1000m", "nm nanometer nanometre", "in inch inche =0.0254m", "ft foot feet =0.3048m",
+    "yd yard =0.9144m", "mi mile =1609.344m", "s second sec 秒 초 =1s", "ms millisecond =0.001s", "min minute 分钟 =60s",
+    "h hour hr 小时 時間 시간 =3600s", "day 天 =86400s", "week =604800s", "month 个月", "year yr 年 岁", "g gram 克 =1g",
+    "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g", "lb pound lbs", "oz ounce", "t ton tonne 吨", "L l liter litre 升 =1L",
+    "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "dollar usd buck =1dollar", "cent =0.01dollar", "euro eur", "gbp",
+    "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble руб", "rupee inr rs", "degree deg 度", "radian rad", "Hz hertz", "angstrom å Å",
+    "am", "pm", "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
+    "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",
+    "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec", "AU au", "person people 人 명",
 )  # fmt: skip
-_NAMES = {word: words.split()[0] for words in _SPELLINGS for word in words.split()}
+# Words that only say that something is counted.
+_COUNTING = frozenset(
+    ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different", "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball", "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex", "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset", "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
+)  # fmt: skip
+_FACTORS: dict[str, tuple[Fraction, str]] = {}
+_NAMES: dict[str, str] = {}
+for _line in _SPELLINGS:
+    _words, _, _factor = _line.partition(" =")
+    _NAMES |= dict.fromkeys(_words.split(), _words.split()[0])
+    if _match := re.fullmatch(r"([0-9.]+)(\w+)", _factor):  # 0.3048m
+        _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
-_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")
-# Written without \text, one letter is a variable: `6m` keeps its m.
+_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mu m
+SPACED_SYMBOLS = "mshgLNJWVAK"
+"""One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
-    {word + plural for word in _NAMES if len(word) > 1 for plural in ("", "s")} - {"in", "as", "am", "pm", "au", "ms"},
+    {word + plural for word in _NAMES if len(word) > 1 and word.isascii() for plural in ("", "s")} - {"in", "as", "am", "pm", "au", "ms", "rs"},
     key=len,
     reverse=True,
-)
-SHORT_UNITS = sorted({word for word in _NAMES if len(word) == 2 and word.isascii()} - {"as", "au"})
+)  # fmt: skip
+SHORT_UNITS = sorted({word for word in _NAMES if len(word) == 2 and word.isascii()} - {"as", "au", "rs"})
 """Two letters that are a unit behind a space; others are a product."""
 PLAIN_RATIO = r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"
 """`9.8 m/s^2` is not a formula."""
 
 MULTIPLIERS = {
-    "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
+    "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "lakh": 10**5,
+    "crore": 10**7, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
 }  # fmt: skip
-# Words that change a value, or say that it is not the answer.
-_NUMBER_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty half halves third thirds "
-    "fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth tenths "
-    "hundredth hundredths double twice thrice triple percent infinity"
-)
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {
+    word: 10 * k for k, word in enumerate(_TENS.split(), 2)
+}
+_CHINESE = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"两": 2}
+# Words that change a value, or say that it is not the answer, also where the question has them.
 _OPERATIONS = (
-    "squared cubed factorial over plus minus times less more than root mod modulo base by divided multiplied and or not but if "
-    "is are was maybe perhaps either no none to with without where when for other others another answer answers about "
-    "approximately approx approximate around roughly nearly almost circa estimate estimated between least most except also "
-    "possibly wrong correct solution solutions"
+    "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth "
+    "tenths hundredth hundredths thousandth thousandths percent percentage infinity double doubled twice thrice triple tripled halved squared "
+    "cubed squares cubes factorial over under plus minus times less more fewer than root mod modulo base by divided multiplied and or not but "
+    "if is are was be maybe perhaps either neither both no none never nothing to with without where when for from until only just even "
+    "odd other others another about approximately approx approximate around roughly nearly almost circa estimate estimated between least most "
+    "minimum maximum except also instead possibly wrong correct incorrect false true right unless versus vs alternatively at above below "
+    "exactly up down after before each every any some all both remaining negative reciprocal inverse square"
 )
-_NOT_UNITS = frozenset(f"{_NUMBER_WORDS} {_OPERATIONS}".split(" ")) | MULTIPLIERS.keys()
+_NOT_UNITS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | _NUMERALS.keys()
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
 _TOKEN = re.compile(
     rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
     r"|(?P<other>.)"
-)
+)  # kg m^2/s
 _AREA = {"square": 2, "sq": 2, "cubic": 3, "cu": 3}
 _MAX_WORDS, _MAX_CHARS = 5, 80
-_CHINESE_NUMERALS = re.compile("[〇零一二三四五六七八九十百千万亿兆]")
+UNKNOWN = "?"
 Unit = tuple[tuple[str, int], ...]
-"""Names with their powers, sorted: `m/s^2` is (("m", 1), ("s", -2))."""
+"""Names with their powers, sorted: `m/s^2` is (("m", 1), ("s", -2)). Words of no list begin with `UNKNOWN`."""
 
 
 def read_unit(text: str, spaced: bool = True) -> Unit | None:
-    r"""Return the unit that `text` writes, or None if it is not a unit.
-
-    Unknown lower-case words are a unit ("red apples"), but not number words and words of operations ("million", "squared").
+    r"""Return the unit that `text` writes, empty for words that only say that something is counted; None if it is not a unit.
 
     Args:
         text: what stands behind a value, without ``\text``, such as ``m/s^2``, ``square inches`` or ``p.m.``.
@@ -70,7 +91,7 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
     """
     tokens = list(_TOKEN.finditer(text)) if len(text) <= _MAX_CHARS else []
     words = [token["word"] for token in tokens if token["word"]]
-    if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens) or _CHINESE_NUMERALS.search(text):
+    if not 0 < len(words) <= _MAX_WORDS or any(token["other"] for token in tokens):
         return None
     powers: Counter[str] = Counter()
     sign, area = 1, 0
@@ -85,33 +106,86 @@ def read_unit(text: str, spaced: bool = True) -> Unit | None:
             if name is None:
                 return None
             power = area or int((token["power"] or "1").strip("^{}"))
-            powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power})
+            powers.update({"mi": sign, "h": -sign} if name == "mph" else {name: sign * power} if name else {})
             area = 0
-    return tuple(sorted(powers.items())) if powers else None
+    return tuple(sorted(powers.items()))
 
 
 def _unit_name(word: str, spaced: bool) -> str | None:
-    """Return the name of a known unit, or the singular of an unknown lower-case word; None for anything else."""
+    """Return the name of a known unit, "" for a word that counts, or the singular of an unknown word; None for anything else."""
     compact = word.replace(".", "").replace(" ", "")
     lower = compact.lower()
     if lower in ("am", "pm", "mph"):
         return lower
-    if lower in _NOT_UNITS:
+    if {lower, lower.removesuffix("s")} & _NOT_UNITS:
         return None
     if compact in _SYMBOLS:
         return _NAMES[compact] if spaced or compact != "K" else None
     for known in (lower, lower.removesuffix("s")):
-        if known in _NAMES and known not in _SYMBOLS:
+        if known in _COUNTING:
+            return ""
+        if known in _NAMES and (known not in _SYMBOLS or not known.isascii()):
             return _NAMES[known]
     if _PREFIXED.fullmatch(compact):
         return compact.replace("\\mu", "μ").replace("µ", "μ")
-    if len(compact) == 1 and compact.isascii():
-        return None
-    return lower.removesuffix("s") if compact == lower or not compact.isascii() else None
+    return UNKNOWN + lower.removesuffix("s") if compact == lower and len(compact) > 1 and compact.isascii() else None
+
+
+def in_base_units(unit: Unit) -> tuple[Fraction, Unit]:
+    """Return the factor of a unit and the units that it is made of: `km/h` is 5/18 of `m/s`."""
+    factor, powers = Fraction(1), Counter[str]()
+    for name, power in unit:
+        one, base = _FACTORS.get(name, (Fraction(1), name))
+        factor *= one**power
+        powers[base] += power
+    return factor, tuple(sorted(powers.items()))
 
 
 def multiplier(text: str) -> tuple[int, str] | None:
     """Return the factor and the rest of a text that begins with a number word such as ``million``."""
     word, _, rest = text.strip().partition(" ")
-    factor = MULTIPLIERS.get(word.rstrip(".,"))
+    if word[:1] in MULTIPLIERS:
+        return MULTIPLIERS[word[0]], word[1:] + rest
+    factor = MULTIPLIERS.get(word.rstrip(".,"), MULTIPLIERS.get(word.rstrip(".,").removesuffix("s")))
     return None if factor is None else (factor, rest)
+
+
+def number_in_words(text: str) -> int | None:
+    """Return the number from 0 to 9,999 that words write, such as `forty-two` or 四十二; None for other words."""
+    if text and text[0] in "十百零一二三四五六七八九两":
+        total, digit = 0, -1
+        for character in text:
+            if character in _CHINESE and (digit <= 0):
+                digit = _CHINESE[character]
+            elif character in "十百千" and digit != 0:
+                total, digit = total + max(digit, 1) * {"十": 10, "百": 100, "千": 1000}[character], -1
+            else:
+                return None
+        return total + max(digit, 0)
+    values = [_NUMERALS.get(word) for word in re.split(r"[\s-]+", text.casefold())]
+    if len(values) == 2 and None not in values and values[0] in range(20, 100, 10) and values[1] in range(1, 10):
+        return values[0] + values[1]  # type: ignore[operator]
+    return values[0] if len(values) == 1 else None
+
+
+_COUNTED = re.compile(
+    r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:"
+    + "|".join(_NUMERALS)
+    + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
+    re.IGNORECASE,
+)
+# "How many red apples"
+
+
+@lru_cache(maxsize=1024)
+def counted_words(prompt: str) -> frozenset[str]:
+    """Return the words that a question counts or measures: those behind a number, "how many", "in" and the like, as singulars.
+
+    Cached because every response of a group has the same prompt.
+    """
+    found = {
+        word.lower().removesuffix("s")
+        for match in _COUNTED.finditer(prompt)
+        for word in re.findall("[a-zA-Z]+", match[1])
+    }
+    return frozenset(UNKNOWN + word for word in found - _NOT_UNITS)

@@ -1,7 +1,7 @@
 """Rule-based reward for question answering with search: exact match and token F1 of a short answer.
 
 The answer is the last complete ``<answer>`` block of the model's last turn: an answer that was followed by another search
-was not final. Only what the model wrote is read, never what the search returned (see `format.model_turns`). The answer is
+was not final, and one in the reasoning was not an answer. Only what the model wrote is read, never what the search returned (see `format.model_turns`). The answer is
 right if it equals one of the golds after SQuAD's normalization.
 
 | answer | score |
@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.tasks.answer_form import last_tagged
+from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 from verl_trgrpo.tasks.search_qa.format import model_turns
 
@@ -62,7 +62,8 @@ def score_search_qa(
     """
     golds = read_golds(ground_truth)
     turns = model_turns(response, extra_info)
-    answer = last_tagged(turns[-1])
+    opened = bool(extra_info.get(THINKING_OPENED)) and len(turns) == 1
+    answer = last_tagged(after_reasoning(turns[-1], opened) or "")
     exact, f1 = (False, 0.0) if answer is None else match_answer(answer, golds)
     tags = max(sum(turn.count(tag) for turn in turns) for tag in ("<answer>", "</answer>"))
     return Score(
