@@ -21,16 +21,7 @@ _SCRIPTS = tuple(
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
 _DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-CURRENCIES = {
-    _DOLLAR: "dollar",
-    "元": "yuan",
-    "€": "euro",
-    "£": "gbp",
-    "¥": "yen",
-    "₹": "rupee",
-    "₩": "won",
-    "₽": "rouble",
-}
+CURRENCIES = {_DOLLAR: "dollar", "元": "yuan", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 _GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = (
@@ -48,13 +39,8 @@ _FOREIGN = {
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))
-_LEAD_IN = re.compile(
-    r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)",
-    re.IGNORECASE,
-)  # 答案是42
-_CODES = re.compile(
-    r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
-)  # \text{USD }5
+_LEAD_IN = re.compile(r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)", re.IGNORECASE)  # 答案是42
+_CODES = re.compile(r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])")  # \text{USD }5
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
 _CHARACTERS = str.maketrans(
     {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
@@ -94,7 +80,9 @@ _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTION_NAMES = "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
+_FUNCTION_NAMES = (
+    "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
+)
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
@@ -116,9 +104,7 @@ _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
 _ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
-_WORD_BEHIND = (
-    rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
-)
+_WORD_BEHIND = rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
     rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
@@ -187,9 +173,7 @@ def normalize(text: str) -> str:
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
     thousands become `GROUP`, row breaks `ROW`.
     """
-    text = _translated(
-        plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
-    )
+    text = _translated(plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))))
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
     text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
