@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import composed
 from verl_trgrpo.checks.rules import RULES
 from verl_trgrpo.checks.switches import SWITCHES
-from verl_trgrpo.checks.tables import FACTS, Rule, Switch, Condition, full, rule_findings, switch_findings
+from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings, switch_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.runs.compose import flat, selected
 

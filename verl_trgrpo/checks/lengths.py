@@ -10,12 +10,12 @@ from omegaconf import DictConfig
 from verl_trgrpo.checks.view import DATA, TRAINING, RunView, decoder_value
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
+from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 from verl_trgrpo.data.rows import UnreadableError, is_chat
 from verl_trgrpo.data.verl_files import DataFile
 from verl_trgrpo.runs.compose import resolved
 from verl_trgrpo.runs.keys import ROLLOUT
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT, read_options
-from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.

@@ -13,7 +13,7 @@ from typing import Any
 from verl_trgrpo.checks.files import RESUME_PATH
 from verl_trgrpo.checks.view import CRITIC, RunView
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
+from verl_trgrpo.common.findings import Finding, InvalidInputError
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
 from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
 
