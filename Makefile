@@ -85,7 +85,9 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python .ci/budget.py
+	@# Not --quiet, with which nothing counts as a warning.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | sed '/^INFO/d'
 
 # One thread of torch in each process, of which there are more than cores: threads that take turns spin while they wait.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10

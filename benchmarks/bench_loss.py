@@ -14,8 +14,8 @@ from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
 from verl_trgrpo.core import available_shapings, make_shaping
-from verl_trgrpo.verl_plugin import WEIGHTED
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 MEMORY_SHAPE = (64, 8192)
 MEMORY_CANDIDATES = ("verl vanilla", "vanilla, naive weight", "tr_grpo sigmoid", "tr_grpo token_mean", "tr_grpo inside")
@@ -55,9 +55,9 @@ def candidates(batch: int, length: int, dtype: torch.dtype) -> Calls:
     }
 
 
-def peaks() -> dict[str, float]:
+def peaks(dtype: torch.dtype) -> dict[str, float]:
     """Return the peak memory of a call to some of the losses, in float32 tensors of the batch's shape."""
-    calls = candidates(*MEMORY_SHAPE, torch.float32)
+    calls = candidates(*MEMORY_SHAPE, dtype)
     return {name: peak_of_tensors(calls[name]) / (4 * math.prod(MEMORY_SHAPE)) for name in MEMORY_CANDIDATES}
 
 
@@ -73,11 +73,12 @@ def main() -> None:
         )
         for dtype in ("float32", "bfloat16")
     }
-    memory = peaks() if arguments.memory else {}
+    precisions = ("float32", "bfloat16") if arguments.memory else ()
+    memory = {precision: peaks(getattr(torch, precision)) for precision in precisions}
     report("policy loss, forward + backward, metrics included", results, arguments.out, peak_tensors=memory)
-    if memory:
-        print(f"\npeak memory of one call, in float32 tensors of {MEMORY_SHAPE}")
-        print("\n".join(f"{name:24}{peak:11.2f}" for name, peak in memory.items()))
+    for precision, found in memory.items():
+        print(f"\npeak memory of one call with {precision} inputs, in float32 tensors of {MEMORY_SHAPE}")
+        print("\n".join(f"{name:24}{peak:11.2f}" for name, peak in found.items()))
 
 
 if __name__ == "__main__":

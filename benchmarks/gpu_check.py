@@ -39,8 +39,6 @@ SHAPE, MEMORY_SHAPE = (64, 1024), (64, 8192)
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 LARGEST_SHARE = 1e-3
 RECIPE = "knights_and_knaves/qwen2.5-0.5b-instruct"
-# Without a multiplier the costs would not change the advantages of the first batch.
-OPTIONS = {"constrained_grpo": ["algorithm.constrained_grpo.initial=1"]}
 
 
 class Row(NamedTuple):
@@ -86,7 +84,7 @@ class Algorithm:
         from verl_trgrpo.core import TokenWeighting
         from verl_trgrpo.runs.compose import compose
 
-        self.config = compose("trgrpo_trainer", [f"algorithm={word}", *OPTIONS.get(word, [])]).config
+        self.config = compose("trgrpo_trainer", [f"algorithm={word}"]).config
         actor = self.config.actor_rollout_ref.actor
         OmegaConf.update(actor, "ppo_micro_batch_size_per_gpu", 1)
         self.actor = omega_conf_to_dataclass(actor)
@@ -100,7 +98,7 @@ class Algorithm:
 
     def loss_and_gradient(self, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss of a micro-batch and its gradient by the log-probabilities."""
-        from verl_trgrpo.verl_plugin.config import TOKEN_INPUTS
+        from verl_trgrpo.verl_plugin.actor import TOKEN_INPUTS
 
         object.__setattr__(self.actor, TOKEN_INPUTS, {name: batch[name] for name in self.inputs})
         torch.manual_seed(0)  # clip_cov draws tokens
@@ -119,7 +117,6 @@ class Algorithm:
         labels = np.repeat(np.arange(len(rewards) // 8), 8).astype(str)
         if isinstance(self.estimator, Estimator):
             self.estimator.state.clear()  # of the call for the other device
-            labels = with_parts(labels, batch) if self.estimator.reads_parts else labels
         given = {
             "token_level_rewards": rewards.clone(),
             "response_mask": batch["response_mask"].long(),  # as veRL's trainer hands it over
@@ -140,18 +137,6 @@ class Algorithm:
 def algorithm(word: str) -> Algorithm:
     """Return a word's algorithm, composed once."""
     return Algorithm(word)
-
-
-def with_parts(groups: np.ndarray, batch: dict[str, torch.Tensor]) -> np.ndarray:
-    """Return labels of groups with parts of the rewards, as the replay buffer hands them to an estimator that reads them."""
-    from verl_trgrpo.verl_plugin.advantage_estimator import label_with
-
-    right, lengths = batch["rewards"].sum(-1).tolist(), batch["response_mask"].sum(-1).tolist()
-    parts = [
-        {"acc": acc, "format_ok": float(length % 3 > 0), "cut_off": float(length % 2), "response_length": float(length)}
-        for acc, length in zip(right, lengths, strict=True)
-    ]
-    return np.array([label_with(group, each) for group, each in zip(groups.tolist(), parts, strict=True)], dtype=object)
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor, tolerance: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Make the tables and pictures of docs/results.md and docs/results/*.md from the records in docs/results.
+"""Make the tables and pictures of docs/results.md and docs/results/*.md from the records in studies/*/records.
 
 examples, from a checkout:
   make results                                              everything
@@ -7,14 +7,14 @@ examples, from a checkout:
   python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
                                                             take over results of `verl-trgrpo analyze`
   python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
-                                                            the same with --sharpness, one model each, with the same --radius
+                                                            those of `studies.gradients.run sharpness`, one model each
   python docs/make_results.py efficiency --analyzed tiny_puzzles=DIR small_lm_categories=DIR
-                                                            the same with --efficiency, one start model each
+                                                            those of `studies.gradients.run efficiency`, one start model each
 
-Records: NAME.tar.xz has, for each run of recipes/compare/NAME.yaml, run.json (settings, commit, versions, machine), all metrics
-of all steps, and the responses of its validations with their scores. chains.jsonl is that of recipes/chains/study.py,
-update_effects.jsonl that of recipes/update_effects/effects.py. NAME.json
-has the results of analyze, or, for the studies of tiny models, the figures of each run.
+Records: NAME.tar.xz has, for each run of studies/comparisons/NAME.yaml, run.json (settings, commit, versions, machine), all
+metrics of all steps, and the responses of its validations with their scores. chains.jsonl is that of studies/chains/run.py,
+update_effects.jsonl that of studies/update_effects/run.py. NAME.json has the results of a measurement, or, for the studies of
+tiny models, the figures of each run.
 
 Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
 gets all tables and pictures.
@@ -34,17 +34,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import chains_results
-import efficiency_results
-import update_effects_results
 import yaml
 
+from studies.chains import results as chains_results
+from studies.gradients import results as gradients_results
+from studies.update_effects import results as update_effects_results
 from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
 from verl_trgrpo.compare.arms import group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import OUTCOME, Comparison, compare
 from verl_trgrpo.compare.plots import plot_arms
-from verl_trgrpo.compare.statistics import mean_interval
 from verl_trgrpo.compare.study import Study, read_study
 from verl_trgrpo.compare.tables import (
     arm_label,
@@ -58,7 +57,7 @@ from verl_trgrpo.compare.tables import (
 from verl_trgrpo.runs.run_directory import read_record
 
 DOCS = Path(__file__).parent
-STUDIES = DOCS.parent / "recipes" / "compare"
+STUDIES = DOCS.parent / "studies"
 # Plots on the pages of studies.
 PLOTS = ("accuracy", "gradient_norm", "weights", "gradient_share")
 # Studies of tiny models, which share a table and a page: name and what differs.
@@ -76,7 +75,6 @@ TINY_PAGE = "tiny_models"
 CHAINS = "chains"
 EFFECTS = "update_effects"
 EFFICIENCY = "efficiency"
-SHARPNESS = ("gradient_norm", "sam_rise", "sam_curvature")
 
 
 def pack(directory: Path, out: Path) -> int:
@@ -104,7 +102,7 @@ def pack(directory: Path, out: Path) -> int:
 
 
 def take_over(name: str, places: dict[str, Path]) -> None:
-    """Copy the results of `verl-trgrpo analyze` for each checkpoint into one file; efficiencies of other models stay in it."""
+    """Copy the results of a measurement for each checkpoint into one file; efficiencies of other models stay in it."""
     kinds = [kind for kind in ("sharpness", EFFICIENCY) if name.endswith(kind)]
     file = f"{kinds[0] if kinds else 'gradients'}.json"
     content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
@@ -112,7 +110,7 @@ def take_over(name: str, places: dict[str, Path]) -> None:
         found["options"] = {
             key: value for key, value in found["options"].items() if key not in ("model", "data", "out")
         }
-    path = DOCS / "results" / f"{name}.json"
+    path = STUDIES / "gradients" / "records" / f"{name}.json"
     if name == EFFICIENCY and path.is_file():
         content = json.loads(path.read_text()) | content
     write_json(path, content)
@@ -120,7 +118,6 @@ def take_over(name: str, places: dict[str, Path]) -> None:
 
 def make(name: str, page: Path) -> None:
     """Make the table of one study on `page`, and the study's own page with its pictures."""
-    archive = DOCS / "results" / f"{name}.tar.xz"
     if name in TINY or name == TINY_PAGE:
         make_tiny(page)
     elif name == CHAINS:
@@ -129,13 +126,25 @@ def make(name: str, page: Path) -> None:
         make_update_effects(page)
     elif name == EFFICIENCY:
         make_efficiency(page)
-    elif archive.is_file():
-        with unpacked(archive) as directory:
+    elif (path := records(name)).suffix == ".xz":
+        with unpacked(path) as directory:
             make_study(name, directory, page)
     else:
-        content = json.loads(archive.with_name(f"{name}.json").read_text())
-        table = sharpness_table(content) if name.endswith("sharpness") else gradients_table(content)
+        content = json.loads(path.read_text())
+        table = gradients_results.table(name, content)
         replace_block(page, name, f"{origin(content.values())}.\n\n{table}")
+
+
+def records(name: str) -> Path:
+    """Return the file with the records of a study.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = [*STUDIES.glob(f"*/records/{name}.*")]
+    if not found:
+        raise ValueError(f"{name} has no records in {STUDIES}/*/records; choose from {', '.join(studies())}")
+    return found[0]
 
 
 @contextmanager
@@ -148,7 +157,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 def recorded_study(name: str, arms: Container[str]) -> Study:
     """Return the declaration of a study with those of its arms that have records."""
-    path = STUDIES / f"{name}.yaml"
+    path = STUDIES / "comparisons" / f"{name}.yaml"
     return read_study(path, arms=[arm for arm in read_study(path).arms if arm in arms])
 
 
@@ -195,22 +204,21 @@ def plots(name: str, study: Study, directory: Path) -> str:
 
 def study_outcome(name: str) -> Comparison | None:
     """Return the comparison of a study from its records, None without them."""
-    archive, figures = (DOCS / "results" / f"{name}{suffix}" for suffix in (".tar.xz", ".json"))
     if name in TINY:
-        return tiny_comparison(json.loads(figures.read_text()))
-    if not archive.is_file():
+        return tiny_comparison(json.loads(records(name).read_text()))
+    if name not in studies():
         return None
-    with unpacked(archive) as directory:
+    with unpacked(records(name)) as directory:
         study = recorded_study(name, {path.parent.name for path in directory.glob("runs/*/*")})
         return study_comparison(study, directory)[1]
 
 
 def make_efficiency(page: Path) -> None:
     """Make the tables of efficiencies of start models, and of the trainings that they should predict."""
-    measured = json.loads((DOCS / "results" / f"{EFFICIENCY}.json").read_text())
+    measured = json.loads(records(EFFICIENCY).read_text())
     text = "\n\n".join(
-        [f"{origin(measured.values())}.", efficiency_results.measurement_table(measured),
-         efficiency_results.efficiency_table(measured, study_outcome)]
+        [f"{origin(measured.values())}.", gradients_results.measurement_table(measured),
+         gradients_results.efficiency_table(measured, study_outcome)]
     )  # fmt: skip
     replace_block(page, EFFICIENCY, text)
 
@@ -219,7 +227,7 @@ def make_tiny(page: Path) -> None:
     """Make the table of all studies of tiny models on `page`, and their own page."""
     rows, parts = [], []
     for name, about in TINY.items():
-        content = json.loads((DOCS / "results" / f"{name}.json").read_text())
+        content = json.loads(records(name).read_text())
         baseline, primary = content["baseline"], content["primary"]
         found = tiny_comparison(content)
         own = found[primary][OUTCOME]
@@ -237,8 +245,8 @@ def make_tiny(page: Path) -> None:
 
 def make_chains(page: Path) -> None:
     """Make the map and the prediction on `page`, and the page and the pictures of the study of chains."""
-    lines = chains_results.read_lines(DOCS / "results" / f"{CHAINS}.jsonl")
-    study = yaml.safe_load((STUDIES.parent / CHAINS / "study.yaml").read_text())
+    lines = chains_results.read_lines(records(CHAINS))
+    study = yaml.safe_load((STUDIES / CHAINS / "study.yaml").read_text())
     block, parts, found = chains_results.sections(lines, study)
     chains_results.plot_map(found, DOCS / "results" / f"{CHAINS}_map.png")
     chains_results.plot_predictions(found, lines, DOCS / "results" / f"{CHAINS}_prediction.png")
@@ -249,8 +257,8 @@ def make_chains(page: Path) -> None:
 
 def make_update_effects(page: Path) -> None:
     """Make the tables of the effects of one update on `page`, their own page and the picture."""
-    runs = update_effects_results.read_runs(DOCS / "results" / f"{EFFECTS}.jsonl")
-    study = yaml.safe_load((STUDIES.parent / EFFECTS / "study.yaml").read_text())
+    runs = update_effects_results.read_runs(records(EFFECTS))
+    study = yaml.safe_load((STUDIES / EFFECTS / "study.yaml").read_text())
     runs = {name: runs[name] for name in study["runs"] if name in runs}
     block, parts = update_effects_results.sections(runs, study["arms"])
     update_effects_results.plot_effects(runs, study["arms"], DOCS / "results" / f"{EFFECTS}.png")
@@ -301,62 +309,6 @@ def summary_table(found: Comparison, baseline: str, primary: str, margin: float 
     return markdown_table(rows, head)
 
 
-def sharpness_table(content: dict[str, dict[str, Any]]) -> str:
-    """Return, for each radius, means over the checkpoints of an arm, and differences from grpo's of the same seed."""
-    by_radius: dict[float, dict[str, dict[str, dict[str, Any]]]] = {}
-    for checkpoint, measured in content.items():
-        arm, seed = checkpoint.split("/")
-        [models] = measured["models"].values()
-        for radius, found in zip(measured["options"]["radius"], models, strict=True):
-            by_radius.setdefault(radius, {}).setdefault(arm, {})[seed] = found
-    rows = []
-    for radius, arms in by_radius.items():
-        for arm, seeds in arms.items():
-            cells = [
-                interval_text(mean_interval([seed[name]["mean"] for seed in seeds.values()])) for name in SHARPNESS
-            ]
-            differences = ["-"] * len(SHARPNESS)
-            if arm != "grpo" and seeds.keys() <= arms["grpo"].keys():
-                pairs = [(found, arms["grpo"][seed]) for seed, found in seeds.items()]
-                differences = [
-                    interval_text(
-                        mean_interval([found[name]["mean"] - base[name]["mean"] for found, base in pairs]), "+"
-                    )
-                    for name in SHARPNESS
-                ]
-            rows.append([f"{radius:g}", arm, str(len(seeds)), *cells, *differences])
-    shown = [words(name) for name in SHARPNESS]
-    return markdown_table(rows, ["radius", "arm", "seeds", *shown, *(f"{name} minus grpo" for name in shown)])
-
-
-def gradients_table(content: dict[str, dict[str, Any]]) -> str:
-    """Return the share of tokens with p < 0.25 in the gradient of each checkpoint, without and with weights."""
-    rows = []
-    for checkpoint, found in content.items():
-        quarters = [quarter["tokens"] for quarter in found["quarters"]]
-        plain, weighted = found["shapings"]["uniform"], found["shapings"]["sigmoid"]
-        names = ("share_at_logits", "share_at_parameters")
-        shares = [f"{effect[name][0]:.3f}" for name in names for effect in (plain, weighted)]
-        cosine = plain["cosine"][0][-1]
-        rows.append(
-            [
-                checkpoint,
-                f"{found['tokens']:,}",
-                f"{quarters[0] / sum(quarters):.3f}",
-                *shares,
-                f"{plain['update_norm'][0] / plain['update_norm'][-1]:.2f}",
-                f"{weighted['update_norm'][0] / weighted['update_norm'][-1]:.2f}",
-                "-" if cosine is None else f"{cosine:.2f}",
-                f"{found['envelope']['lowest']:.3f} to {found['envelope']['highest']:.3f}",
-            ]
-        )
-    head = [
-        "checkpoint", "tokens", "p < 0.25", "share at logits, w = 1", "TR-GRPO", "share at parameters, w = 1", "TR-GRPO",
-        "update p < 0.25 / p > 0.75, w = 1", "TR-GRPO", "cosine of the two", "norm at logits / (1 - p)",
-    ]  # fmt: skip
-    return markdown_table(rows, head)
-
-
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replace the text between the markers of `name`.
 
@@ -375,8 +327,7 @@ def replace_block(page: Path, name: str, text: str) -> None:
 
 def studies() -> list[str]:
     """Return the names of the studies with records, sorted; those of tiny models count as one."""
-    files = (DOCS / "results").iterdir()
-    names = {path.name.split(".")[0] for path in files if path.name.endswith((".tar.xz", ".json", ".jsonl"))}
+    names = {path.name.split(".")[0] for path in STUDIES.glob("*/records/*")}
     return sorted({TINY_PAGE if name in TINY else name for name in names})
 
 
@@ -386,13 +337,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
     parser.add_argument(
-        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over results of analyze"
+        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over results of a measurement"
     )
     parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
     options = parser.parse_args()
     if options.pack:
         name = options.pack.resolve().name
-        count = pack(options.pack, DOCS / "results" / f"{name}.tar.xz")
+        count = pack(options.pack, STUDIES / "comparisons" / "records" / f"{name}.tar.xz")
         print(f"{name}: {count_of(count, 'run')} taken over")
         options.names = [name]
     if options.analyzed:

@@ -41,7 +41,7 @@ fail() {
 }
 
 recipes() {
-    find recipes -mindepth 2 -name '*.yaml' ! -name base.yaml ! -path 'recipes/compare/*' ! -path 'recipes/chains/*' | sed -e 's|^recipes/||' -e 's|\.yaml$||' | sort | paste -s -d ' '
+    find recipes -mindepth 2 -name '*.yaml' ! -name base.yaml | sed -e 's|^recipes/||' -e 's|\.yaml$||' | sort | paste -s -d ' '
 }
 
 build_data() {

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from omegaconf import OmegaConf
 
+from verl_trgrpo.config import CONFIG_DIRECTORIES
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG, OWN_CONFIGS, ComposedRun, added_keys, compose
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
 
 # How long an example takes says something about the machine, not about the code; a busy one is slow now and then.
 # Examples are the same in every run, so that a change is judged by what it changed; to look for new ones:
@@ -43,7 +44,10 @@ def pytest_collection_finish() -> None:
 @contextmanager
 def shipped_yaml_parsed_once() -> Iterator[None]:
     """Half of a composition's time goes into parsing some forty files of veRL and of this package again, in pure Python."""
-    load, places = OmegaConf.load, ("/verl/trainer/config/", "/hydra/conf/", f"{OWN_CONFIGS}/")
+    load, places = (
+        OmegaConf.load,
+        ("/verl/trainer/config/", "/hydra/conf/", *(f"{place}/" for place in CONFIG_DIRECTORIES)),
+    )
     parsed = cache(lambda path, _changed: load(path))
 
     def load_once(file):
@@ -92,7 +96,7 @@ def tiny_run(tmp_path_factory) -> Path:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    from tests.demos.makers import demonstrations, tiny_model, warm_start
+    from examples.makers import demonstrations, tiny_model, warm_start
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import english, format_solution, generate_puzzles
 
     directory = tmp_path_factory.mktemp("tiny_run")

@@ -3,17 +3,51 @@
 import ast
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fresh import run_fresh
+from verl_trgrpo.core import available_shapings
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_the_first_page_is_short():
-    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 180
+    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(page):
+    links = re.findall(r"\]\((?!https?://)([^)#]+)", (DOCS.parent / page).read_text())
+    assert links and all((DOCS.parent / link).exists() for link in links)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["[x](nowhere.md)", "[x](#nowhere)", "[x](../verl_trgrpo/nowhere.py)", "::: verl_trgrpo.core.nowhere", ""],
+)
+def test_the_site_is_built_strictly(tmp_path, mistake):
+    """As `make lint` builds it, with one page; without a mistake it is built."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/index.md").write_text(f"# Page\n\n{mistake}\n\n[real](../verl_trgrpo/py.typed)\n")
+    (tmp_path / "mkdocs.yml").write_text(
+        f"INHERIT: {DOCS.parent}/mkdocs.yml\ndocs_dir: {tmp_path}/docs\nsite_dir: {tmp_path}/site\nnav: [index.md]\n"
+        f"hooks: [{DOCS}/hooks.py]\n"
+    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(tmp_path / "mkdocs.yml")]
+    built = subprocess.run(command, capture_output=True, text=True, cwd=DOCS.parent)
+    assert (built.returncode == 0) is (mistake == ""), built.stderr
+
+
+def test_every_shaping_has_a_row_and_a_golden_value():
+    """That it has a YAML file, test_registration asks."""
+    rows = set(re.findall(r"^\| `(\w+)` \|", (DOCS / "shapings.md").read_text(), re.MULTILINE))
+    golden = (DOCS.parent / "tests/core/test_shapings.py").read_text()
+    assert {*available_shapings()} <= rows
+    assert [name for name in available_shapings() if f'"{name}"' not in golden] == []
 
 
 def test_tests_that_the_code_names_exist():

@@ -3,7 +3,6 @@
 import math
 import sys
 
-import numpy as np
 import pytest
 import torch
 
@@ -20,20 +19,6 @@ def check():
 def test_without_a_gpu_it_says_so(check, capsys):
     assert check.main([]) == 2
     assert "--device cpu" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("word", "part"), [("gdpo", "format_ok"), ("constrained_grpo", "cut_off")])
-def test_estimators_of_several_rewards_get_parts_and_start_anew_on_each_device(word, part, check, monkeypatch):
-    rows = list(check.compared(word, "cpu"))
-    assert [row.ok for row in rows] == [True, True] and not any("not compared" in row.found for row in rows)
-    batch = check.random_batch((16, 64), torch.float32)
-    found, labelled = check.Algorithm(word).advantages(batch), check.with_parts
-
-    def another_part(groups, batch):
-        return np.array([label.replace(f'"{part}": 1.0', f'"{part}": 0.0') for label in labelled(groups, batch)])
-
-    monkeypatch.setattr(check, "with_parts", another_part)
-    assert not torch.equal(check.Algorithm(word).advantages(batch), found)
 
 
 def test_a_word_that_cannot_be_built_fails_alone(check):

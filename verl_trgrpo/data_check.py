@@ -1,4 +1,7 @@
-"""Check that data files have what veRL's `RLHFDataset` and the rewards need; any files, not only those built here."""
+"""Check that data files have what veRL's `RLHFDataset` and the rewards need; any files, not only those built here.
+
+One of the checks scores responses that state a row's ground truth: they should get full marks.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 from omegaconf import OmegaConf
 
-from verl_trgrpo.common.findings import Finding, Level, raise_invalid
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
-from verl_trgrpo.data.prompts import RolloutPrompts
+from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
+from verl_trgrpo.data.prompts import RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
@@ -32,8 +37,10 @@ from verl_trgrpo.data.rows import (
 )
 from verl_trgrpo.data.sources import named_like_test
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, open_as_verl
-from verl_trgrpo.tasks.gold_check import are_equal_truths, reward_findings
-from verl_trgrpo.tasks.registry import DefaultReward
+from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
+from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
+from verl_trgrpo.tasks.math.equality import alternatives
+from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, unknown_source
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
@@ -42,6 +49,9 @@ CHECKS = (
 )  # fmt: skip
 TRAIN, TEST = "train", "test"
 
+# The forms in which rewards usually expect an answer, for prompts that ask for none.
+USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
+
 _MAX_EXAMPLES = 3
 
 # A check of one row, given with its place: yields the name of the check with each finding.
@@ -49,7 +59,7 @@ RowCheck = Callable[[RawRow, str], Iterator[tuple[str, Finding]]]
 
 
 @dataclass(frozen=True)
-class CheckOptions:
+class CheckOptions(Options):
     """Files to check.
 
     Args:
@@ -73,28 +83,27 @@ class CheckOptions:
     test: tuple[Path, ...] = ()
     tokenizer: Path | None = None
     template: tuple[str, ...] = ()
-    max_prompt_length: int | None = None
+    max_prompt_length: Annotated[int | None, "[1, inf)"] = None
     prompt_key: str = "prompt"
     reward: DefaultReward | None = None
     no_rewards: bool = False
     strict: bool = False
     all: bool = False
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of files, tokenizer and reward."""
         given = [*self.train, *self.test]
         messages = [] if given else ["no file is given; name Parquet files with --train and --test"]
         messages += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
         if len({path.resolve() for path in given}) < len(given):
             messages.append("a file is given more than once; name each file once")
-        if self.max_prompt_length is not None and self.max_prompt_length < 1:
-            messages.append(f"max_prompt_length={self.max_prompt_length}: must be at least 1 token")
         if self.tokenizer is not None and not self.tokenizer.is_dir():
             messages.append(f"tokenizer={self.tokenizer} is not a directory; give the directory of a local model")
         if self.template and self.tokenizer is None:
             messages.append(f"template={' '.join(self.template)}: needs a tokenizer; give one with --tokenizer")
         if self.reward and self.no_rewards:
             messages.append(f"reward={self.reward}: --no-rewards uses no reward; leave one of them out")
-        raise_invalid(messages)
+        return messages
 
     @property
     def prompts(self) -> RolloutPrompts | None:
@@ -105,15 +114,11 @@ class CheckOptions:
         """
         if self.tokenizer is None:
             return None
-        options = OmegaConf.from_dotlist([*self.template])
-        model = {"path": str(self.tokenizer)}
-        return RolloutPrompts(
-            OmegaConf.create({"actor_rollout_ref": {"model": model}, "data": {"apply_chat_template_kwargs": options}})
-        )
+        options = {"apply_chat_template_kwargs": OmegaConf.from_dotlist([*self.template])}
+        return RolloutPrompts(prompt_settings(OmegaConf.create({"data": options}), str(self.tokenizer)))
 
 
-@dataclass(frozen=True)
-class CheckResult:
+class CheckResult(NamedTuple):
     """Outcome of one check.
 
     Args:
@@ -121,7 +126,7 @@ class CheckResult:
         status: "ok", "warning", "error", or "not checked" (at least partly).
         count: number of errors and warnings.
         examples: the first different ones, errors before warnings, each with the first row that has it; or every one.
-        note: reason why it was not checked, or not completely.
+        note: why it was not checked, or not completely.
     """
 
     name: str
@@ -167,11 +172,10 @@ class Report:
     def render(self) -> str:
         """Return the report for a terminal: files, one line per check with its first examples, and a summary."""
         rows = []
-        for check in self.checks:
-            details = [*check.examples, *([check.note] if check.note else [])] or [""]
-            status = check.status.upper() if check.examples else check.status
-            rows.append([check.name, status, str(check.count or ""), details[0]])
-            rows += [["", "", "", detail] for detail in details[1:]]
+        for name, status, count, examples, note in self.checks:
+            first, *others = [*examples, *([note] if note else [])] or [""]
+            rows.append([name, status.upper() if examples else status, str(count or ""), first])
+            rows += [["", "", "", detail] for detail in others]
         cells = [[escape_controls(cell) for cell in row] for row in rows]
         table = text_table(cells, ["check", "result", "found", ""], "llrl")
         errors, warnings = count_of(self.count(Level.ERROR), "error"), count_of(self.count(Level.WARNING), "warning")
@@ -286,6 +290,119 @@ def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
             yield name, finding
 
 
+def reward_findings(row: RawRow, where: str, default: DefaultReward | None = None) -> Iterator[tuple[str, Finding]]:
+    """Check that a row's data source has a reward, which gives a response with the ground truth full marks."""
+    source = row.get("data_source")
+    if not isinstance(source, str) or not has_reward(source, default):
+        message = f"{unknown_source(source)}, or give --no-rewards for a run with other rewards"
+        yield "data source", Finding.error(where, message)
+        yield "reward of gold", Finding.not_checked("", f"no reward for {shorten(source)}")
+        return
+    if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
+        return
+    try:
+        found = _gold_finding(row, source, where, default)
+    except ImportError as error:
+        message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
+        found = Finding.not_checked("", message)
+    except Exception as error:  # a reward may be anybody's code; it would raise in training, too
+        message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
+        found = Finding.error(where, message)
+    if found:
+        yield "reward of gold", found
+
+
+def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
+    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
+
+    Raises:
+        GroundTruthError: the reward cannot read the ground truth.
+    """
+    asked = asked_form(row.get("prompt"))
+    found = _stated_gold_finding(row, source, where, asked, default)
+    if found and found.level is Level.ERROR and asked:
+        for form in ANSWER_FORMS:
+            if form != asked and _stated_gold_finding(row, source, where, form, default) is None:
+                forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
+                return Finding.error(where, f"the prompt asks for {forms}; change the prompt or the data source")
+    return found
+
+
+def _stated_gold_finding(
+    row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
+) -> Finding | None:
+    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0.
+
+    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
+    """
+    truth = ground_truth_of(row)
+    given = reward_input(extra_info_of(row), row.get("prompt"))
+    shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
+    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
+    for response in _gold_responses(truth, reference_response_of(source, default), form):
+        if response is None:
+            return Finding.not_checked("", f"{source} has no reference response for some rows")
+        verdict = score_response(source, response, truth, given, default_reward=default)
+        literal = literal or bool(verdict["gold_unparseable"])
+        if verdict["acc"] == 1.0:
+            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
+            return Finding.warning(where, message) if literal else None
+        if verdict["gold_unparseable"]:
+            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
+        elif verdict["timed_out"]:
+            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
+        else:
+            found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
+    return found
+
+
+def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
+    """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
+    answers = _answers(truth)
+    if reference:
+        response = reference(truth)
+        opening = state_answer("\n", form).partition("\n")[0].rstrip() if form else ""
+        if response is None or opening in response:
+            yield response
+            return
+        elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
+        answers = [next((answer for answer in elsewhere if answer is not None), response)]
+    for answer, each in product(answers, [form] if form else USUAL_FORMS):
+        yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
+
+
+def _answers(truth: Any) -> list[str]:
+    """Return the strings that a ground truth accepts: itself, its alternatives, or those under a mapping's usual key."""
+    if isinstance(truth, Mapping):
+        for key in ("solution_text_format", "target"):
+            if truth.get(key):
+                return _answers(truth[key])
+        truth = list(truth.values())
+    if isinstance(truth, list):
+        return [answer for value in truth for answer in _answers(value)]
+    if truth is None:
+        return []
+    named = alternatives(str(truth))  # "0.09 OR \\frac{9}{100}" in mathematics
+    return [str(truth), *(named if len(named) > 1 else [])]
+
+
+def _accepts(row: RawRow, truth: Any, stated: Any, default: DefaultReward | None) -> bool:
+    """Return whether a response that states one ground truth is right for another; False without a reward, or if it raises."""
+    source = row.get("data_source")
+    if not has_reward(source, default):
+        return False
+    given = reward_input(extra_info_of(row), row.get("prompt"))
+    try:
+        responses = _gold_responses(stated, reference_response_of(source, default), asked_form(row.get("prompt")))
+        return any(
+            score_response(str(source), response, truth, given, default_reward=default)["acc"] == 1.0
+            for response in responses
+            if response is not None
+        )
+    except Exception:  # a reward may be anybody's code; the check of the reward reports what it raises
+        return False
+
+
 class SeenPrompts:
     """Find equal prompts among the rows checked so far.
 
@@ -328,10 +445,11 @@ class SeenPrompts:
         return self._different[role]
 
     def _are_equal(self, row: RawRow, truth: str, other_truth: str) -> bool:
-        """Return whether two ground truths, given as JSON, are equal: as strings, or for the reward of a row."""
+        """Return whether two ground truths, given as JSON, are equal: as strings, or for the reward of a row, either way."""
         if truth == other_truth or not self._compare_truths:
             return truth == other_truth
-        return are_equal_truths(row, json.loads(other_truth), self._default)
+        one, other = ground_truth_of(row), json.loads(other_truth)
+        return _accepts(row, one, other, self._default) or _accepts(row, other, one, self._default)
 
     def _met(self, role: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
         first = self._first[role]

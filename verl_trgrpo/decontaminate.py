@@ -24,24 +24,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, replaced_file, write_json
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, shorten
 from verl_trgrpo.data.rows import (
     RawRow,
     display_names,
     extra_info_of,
-    read_rows,
     read_schema,
     row_keys,
     spoken_messages,
 )
+from verl_trgrpo.data.verl_files import read_rows
 from verl_trgrpo.tasks.math.words import words_of
 
 EQUAL_PROMPT, EQUAL_PUZZLE, OVERLAP = "equal prompt", "equal puzzle", "overlap"
@@ -54,7 +54,7 @@ _SAMPLED_ROWS = 2000
 
 
 @dataclass(frozen=True)
-class ContaminationOptions:
+class ContaminationOptions(Options):
     """Files to compare, and where the remaining train rows go.
 
     Args:
@@ -72,19 +72,19 @@ class ContaminationOptions:
 
     train: Positional[Path]
     against: tuple[Path, ...]
-    ngram: int = 8
-    threshold: float = 0.7
+    ngram: Annotated[int, "[1, inf)"] = 8
+    threshold: Annotated[float, "(0, 1]"] = 0.7
     out: Path | None = None
     force: bool = False
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of the files."""
         inputs = (self.train, *self.against)
         messages = [] if self.against else ["against is empty; name at least one test file"]
         messages += [f"{path} is not a file; check the path" for path in inputs if not path.is_file()]
         places = [path.resolve() for path in inputs]
         if len(set(places)) < len(places):
             messages.append("a file is given twice; name the train file and each test file once")
-        messages += range_errors(vars(self), {"ngram": "[1, inf)", "threshold": "(0, 1]"})
         if self.out is not None:
             if self.out.suffix != ".parquet":
                 messages.append(f"out={self.out}: must end with .parquet, by which veRL recognizes the format")
@@ -92,7 +92,7 @@ class ContaminationOptions:
                 messages.append(f"out={self.out}: is one of the inputs; choose another name")
             elif self.out.exists() and not self.force:
                 messages.append(f"out={self.out}: exists; choose another name, or replace it with --force")
-        raise_invalid(messages)
+        return messages
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""Make ``verl_trgrpo/config`` known to every Hydra application, stock veRL's included."""
+"""Make the configuration files of ``verl_trgrpo`` known to every Hydra application, stock veRL's included."""
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from verl_trgrpo.verl_plugin import register_resolvers
+from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
 
 class TRGRPOSearchPathPlugin(SearchPathPlugin):
@@ -11,5 +12,6 @@ class TRGRPOSearchPathPlugin(SearchPathPlugin):
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         # Appended, not prepended: the application's own files win where names collide.
-        search_path.append(provider="verl-trgrpo", path="pkg://verl_trgrpo.config")
+        for directory in CONFIG_DIRECTORIES:
+            search_path.append(provider="verl-trgrpo", path=f"file://{directory}")
         register_resolvers()

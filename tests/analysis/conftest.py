@@ -3,7 +3,7 @@
 import pandas
 import pytest
 
-from verl_trgrpo.analysis.analyze import AnalyzeOptions
+from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
@@ -14,7 +14,7 @@ SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
 
 
 def options(data, **changes):
-    return AnalyzeOptions(model=(str(CHECKPOINT),), data=data, **{**SIZES, **changes})
+    return AnalyzeOptions(model=str(CHECKPOINT), data=data, **{**SIZES, **changes})
 
 
 def command(data, out, *more, **changes):

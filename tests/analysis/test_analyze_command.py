@@ -12,10 +12,9 @@ from omegaconf import OmegaConf
 
 from tests.analysis.conftest import command, options
 from tests.core.reference import published_weight
-from verl_trgrpo.analysis.analyze import parse_shaping
 from verl_trgrpo.analysis.gradients import analyze_gradients
-from verl_trgrpo.analysis.rollouts import load_policy, response_logits, sample_rollouts
-from verl_trgrpo.analysis.sharpness import analyze_sharpness
+from verl_trgrpo.analysis.options import parse_shaping
+from verl_trgrpo.analysis.rollouts import load_policy, rollout_logits, sample_rollouts
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
@@ -102,9 +101,9 @@ def test_tokens_with_an_advantage_are_the_first_to_get_a_pass_of_their_own(two_l
 
 def test_padding_does_not_change_the_logits(policy, rollouts):
     assert len({len(rollout.response) for rollout in rollouts}) > 2
-    together = response_logits(policy[1], rollouts)
+    together = rollout_logits(policy[1], rollouts)
     for rollout, logits in zip(rollouts, together, strict=True):
-        torch.testing.assert_close(logits, response_logits(policy[1], [rollout])[0], rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(logits, rollout_logits(policy[1], [rollout])[0], rtol=1e-4, atol=1e-3)
 
 
 def test_sampling_leaves_the_global_generator_alone_and_repeats(policy, data, rollouts):
@@ -137,8 +136,10 @@ def test_prompts_are_those_of_the_run_that_made_the_checkpoint(policy, data):
         "data": {"apply_chat_template_kwargs": {"enable_thinking": False}},
     })  # fmt: skip
     prompts, model = load_policy(CHECKPOINT, "cpu", run)
-    given = options(data, prompts=1, samples=2, max_tokens=1, only_tokens=True)
-    starts = [sample_rollouts(each, model, given, no_progress)[0].prompt for each in (policy[0], prompts)]
+    given = options(data, prompts=1, samples=2, max_tokens=1)
+    starts = [
+        sample_rollouts(each, model, given, no_progress, differing=False)[0].prompt for each in (policy[0], prompts)
+    ]
     plain, of_run = (prompts.tokenizer.decode(start) for start in starts)
     assert of_run.endswith("no") and of_run != plain and len(of_run) > 10
     run = OmegaConf.create({"actor_rollout_ref": {"rollout": {"agent": {"default_agent_loop": SEARCH_AGENT}}}})
@@ -153,23 +154,6 @@ def test_a_model_without_an_end_token_is_refused(tmp_path):
         path.write_text(json.dumps(json.loads(path.read_text()) | {key: None}))
     with pytest.raises(ValueError, match="end token"):
         load_policy(model, "cpu")
-
-
-def test_sharpness_of_a_checkpoint_has_the_gradient_norm_of_its_policy_gradient(policy, data, rollouts):
-    (found,) = analyze_sharpness(*policy, options(data, radius=(1e-4,)), no_progress)
-    _, model = policy
-    total, count = 0.0, 0
-    for rollout in rollouts:
-        ids = torch.cat([rollout.prompt, rollout.response])
-        log_probs = torch.log_softmax(model(ids[None]).logits[0], -1)
-        at = torch.arange(len(rollout.prompt) - 1, len(ids) - 1)
-        total = total + rollout.advantage * log_probs[at, rollout.response].sum()
-        count += len(rollout.response)
-    grads = torch.autograd.grad(total / count, list(model.parameters()))
-    norm = torch.cat([g.flatten() for g in grads]).norm().item()
-    assert found.gradient_norm.mean == pytest.approx(norm, rel=1e-3)
-    # To first order the step along the gradient raises the loss by radius times norm.
-    assert found.sam_rise.mean > 0.5 * found.radius * norm
 
 
 def test_rows_that_search_are_refused(policy, data, tmp_path):
@@ -200,24 +184,12 @@ def test_the_command_writes_tables_json_a_picture_and_a_page(data, tmp_path, cap
     assert (tmp_path / "tokens.html").is_file()
 
 
-def test_the_command_measures_sharpness_for_each_radius(data, tmp_path, capsys):
-    assert main(command(data, tmp_path, "--sharpness", "--radius", "0.0001", "0.001")) == 0
-    assert "gradient norm" in capsys.readouterr().out
-    measured = json.loads((tmp_path / "sharpness.json").read_text())
-    first, second = measured["models"][str(CHECKPOINT)]
-    assert second["radius"] == pytest.approx(10 * first["radius"])
-    assert main(command(data, tmp_path, "--sharpness", prompts=2, samples=2, max_tokens=1)) == 2
-    assert "all 2 responses to each of 2 prompts" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--model", "/no/such/model"], "/no/such/model"),
         (["--parameters", "layers.99"], "layers.99"),
         (["--device", "cuda:99"], "device"),
-        (["--model", str(CHECKPOINT), str(CHECKPOINT)], "model has 2"),
-        (["--only-tokens", "--sharpness"], "only_tokens and sharpness"),
     ],
 )
 def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, message):
@@ -231,7 +203,7 @@ def test_tokens_are_drawn_from_the_models_distribution_whatever_the_lengths_of_t
     assert len({len(rollout.prompt) for rollout in many}) > 1
     differences = []
     for rollout in many:
-        log_q = torch.log_softmax(response_logits(policy[1], [rollout])[0].double(), -1)
+        log_q = torch.log_softmax(rollout_logits(policy[1], [rollout])[0].double(), -1)
         drawn = log_q.gather(-1, rollout.response[:, None])[:, 0]
         differences.append(drawn - (log_q.exp() * log_q).sum(-1))  # 0 on average
     differences = torch.cat(differences)

@@ -9,7 +9,7 @@ import torch
 
 from tests.analysis.conftest import command
 from tests.core.reference import published_weight
-from verl_trgrpo.analysis.analyze import parse_shaping
+from verl_trgrpo.analysis.options import parse_shaping
 from verl_trgrpo.analysis.rollouts import Rollout
 from verl_trgrpo.analysis.tokens import Shown, Token, choose, render_tokens, token_figures, token_texts
 from verl_trgrpo.cli.main import main

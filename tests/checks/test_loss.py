@@ -74,10 +74,9 @@ def test_the_lower_bound_of_cispo_may_be_out_of_reach(sound_run):
     [
         ("lopti", {f"{ACTOR}.loss_agg_mode": "seq-mean-token-mean"}),
         ("lopti", {f"{ACTOR}.policy_loss.loss_mode": "gspo"}),
-        ("nthr", {f"{ACTOR}.use_fused_kernels": "true", f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": "2"}),
     ],
 )
-def test_what_two_passes_or_hidden_states_do_not_allow_is_refused(sound_run, algorithm, refused):
+def test_what_two_passes_do_not_allow_is_refused(sound_run, algorithm, refused):
     given = [f"{key}={value}" for key, value in refused.items()]
     found = findings(sound_run, f"algorithm={algorithm}", *given)
     assert summary(found) == [(ACTOR, Level.ERROR)] * len(refused)

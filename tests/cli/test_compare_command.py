@@ -6,7 +6,7 @@ import pytest
 
 from verl_trgrpo.cli.main import main
 
-TRAINER = Path(__file__).parents[1] / "runs" / "compare" / "trainer.py"
+TRAINER = Path(__file__).parents[1] / "compare" / "made_up_trainer.py"
 
 
 @pytest.fixture

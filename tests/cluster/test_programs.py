@@ -6,23 +6,23 @@ import sys
 import pytest
 import yaml
 
-from tests.recipes.chains_script import FOLDER, study
+from studies.chains import run as chains_run
 from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.cli import doctor
 from verl_trgrpo.cli.main import main
 
 
 def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
-    small = yaml.safe_load((FOLDER / "study.yaml").read_text())
+    small = yaml.safe_load((ROOT / "studies" / "chains" / "study.yaml").read_text())
     first = small["parts"][0] | {"fillers": [10], "right": [0.75], "rates": [0.004, 0.008], "arms": ["grpo", "tr_grpo"]}
     small |= {"parts": [first, first | {"arms": ["grpo", "grpo_scaled_lr"]}], "measured_batches": 4}
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(small))
     words = ["study.py", "--study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--seeds", "2"]
     records = tmp_path / "out" / "records.jsonl"
     monkeypatch.setattr(sys, "argv", [*words, "--parts", "1"])
-    assert study.main() == 0  # a part is complete by itself
+    assert chains_run.main() == 0  # a part is complete by itself
     monkeypatch.setattr(sys, "argv", words)
-    assert study.main() == 0
+    assert chains_run.main() == 0
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     assert [line["arm"] for line in lines] == ["measurement", "grpo", "grpo_scaled_lr", "tr_grpo"]
     assert (
@@ -30,7 +30,7 @@ def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is
     )
     assert all(len(line["accuracy"]) == 2 and line["rate"] > 0 for line in lines[1:])
     records.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
-    assert study.main() == 0
+    assert chains_run.main() == 0
     again = {line["arm"]: line for line in map(json.loads, records.read_text().splitlines())}
     assert all(again[line["arm"]]["accuracy"] == line["accuracy"] for line in lines[1:])
     for changed, arguments in (
@@ -41,20 +41,21 @@ def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is
         (tmp_path / "study.yaml").write_text(yaml.safe_dump(changed))
         monkeypatch.setattr(sys, "argv", arguments)
         with pytest.raises(SystemExit):
-            study.main()
+            chains_run.main()
 
 
-def test_a_study_of_the_single_file_trainer_runs(tmp_path):
+def test_a_comparison_runs(tmp_path):
     """The real trainer, two arms, two steps."""
-    recipe, small = ROOT / "recipes/compare/kk_tiny.yaml", tmp_path / "kk.yaml"
-    text = recipe.read_text().replace("../minimal/train.py", str(recipe.parents[1] / "minimal" / "train.py"))
+    recipe, small = ROOT / "studies/comparisons/kk_tiny.yaml", tmp_path / "kk.yaml"
+    text = recipe.read_text().replace("../trainer.py", str(recipe.parents[1] / "trainer.py"))
     kept = [line for line in text.splitlines() if not line.startswith("  ") or "{arm:" not in line or ": {arm: grpo}" in line
             or ": {arm: tr_grpo}" in line]  # fmt: skip
     small.write_text("\n".join(kept))
     words = [
         "compare", str(small), "--out", str(tmp_path), "seeds=[3]", "settings.steps=2", "settings.test_every=2",
         "settings.prompts=4", "settings.mini_prompts=2", "settings.samples=4", "settings.max_tokens=48",
-        "puzzles.test.3=16", "puzzles.test.2=2", "settings.train_probe=8",
+        'prepare=["python -m studies.comparisons.puzzles --out {out}/data --train 2=16 3=64 --test 2=2 3=16"]',
+        "settings.train_probe=8",
     ]  # fmt: skip
     assert main(words) == 0
     table = json.loads((tmp_path / "table.json").read_text())

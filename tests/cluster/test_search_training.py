@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 
+from examples.search_demo import RECIPE
+from examples.search_world import CHECKPOINT, prepare
 from tests.cluster.training import Attempt, Ended, HeldSave
-from verl_trgrpo.demos.search import CHECKPOINT, prepare
 from verl_trgrpo.retrieval.server import server_process
 from verl_trgrpo.runs.metrics import MetricsLog
 
@@ -29,7 +30,7 @@ FAILURE = "<information>The search failed: "
 def overrides(directory: Path, url: str) -> list[str]:
     run_dir, search = directory / "run", "actor_rollout_ref.rollout.custom.search"
     return [
-        "--config-name=search_demo",
+        f"--recipe={RECIPE}",
         # A shaping of the inputs that a run computes only if asked to: the reference policy and the success rate of the group.
         "algorithm=tr_grpo",
         "shaping=custom",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.scripts import ROOT, load_scripts
+from tests.scripts import ROOT
 from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
 trl = pytest.importorskip("trl", reason='trl is not installed: pip install -e ".[trl]"')
@@ -11,8 +11,9 @@ trl = pytest.importorskip("trl", reason='trl is not installed: pip install -e ".
 
 @pytest.fixture(scope="module")
 def trainer_class():
-    [module] = load_scripts(ROOT / "recipes/trl", "trainer")
-    return module.ShapedGRPOTrainer
+    from examples.trl_trainer import ShapedGRPOTrainer
+
+    return ShapedGRPOTrainer
 
 
 def letters(completions, **_):
@@ -88,4 +89,4 @@ def test_it_trains(make_trainer):
 
 
 def test_it_is_short():
-    assert len((ROOT / "recipes/trl/trainer.py").read_text().splitlines()) <= 40
+    assert len((ROOT / "examples/trl_trainer.py").read_text().splitlines()) <= 40

@@ -22,7 +22,7 @@ from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
 from verl_trgrpo.launch.train import LOCK_FILE
 from verl_trgrpo.runs.checkpoints import damage
 from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
+from verl_trgrpo.verl_plugin.estimator_state import ESTIMATOR_STATE
 
 STEPS, KILLED = 3, 2
 REGULATION = [

@@ -1,18 +1,19 @@
 """Command-line options from the fields of a dataclass, and exit codes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 import tyro
 
-from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.common.options import command_line, exit_code, parse_options
+from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.options import Options, command_line, exit_code, parse_options
+from verl_trgrpo.data.write import BuilderOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Base:
+class Base(Options):
     """Options of all programs.
 
     Args:
@@ -21,11 +22,10 @@ class Base:
     """
 
     out: Path
-    limit: int | None = None
+    limit: Annotated[int | None, "[1, inf)"] = None
 
-    def __post_init__(self) -> None:
-        limited = self.limit is None or self.limit > 0
-        raise_invalid([] if limited else [f"limit={self.limit} is too small", "second problem"])
+    def problems(self):
+        return ["second problem"] if self.limit == 0 else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ def test_overrides_are_the_positional_words_before_or_after_the_flags(words):
 
 def test_all_problems_that_the_class_finds_are_printed_line_by_line(capsys):
     assert exit_code(lambda: parse("--out x --limit 0") and 0) == 2
-    assert capsys.readouterr().err == "error: 2 problems:\n- limit=0 is too small\n- second problem\n"
+    first = "limit=0 is out of range; give a number in [1, inf)"
+    assert capsys.readouterr().err == f"error: 2 problems:\n- {first}\n- second problem\n"
 
 
 def test_help_has_the_description_and_the_docstrings_of_class_and_base(capsys):
@@ -95,3 +96,38 @@ def test_a_class_without_fields_is_parsed_as_well():
         """No options."""
 
     assert parse_options(Nothing, "prog", argv=[]) == Nothing()
+
+
+@dataclass(frozen=True)
+class Section(Options):
+    """A section of a configuration."""
+
+    where = "section."
+    share: Annotated[float, "(0, 1]"] = 0.5
+    count: Annotated[int | None, "[1, inf)"] = None
+
+
+def test_numbers_are_in_the_intervals_of_their_annotations():
+    assert Section(share=1) == Section(1.0, None)
+    with pytest.raises(InvalidInputError) as raised:
+        Section(share=0.0, count=True)
+    assert raised.value.messages == [
+        "section.share=0.0 is out of range; give a number in (0, 1]",
+        "section.count=True is not a number; give one in [1, inf)",
+    ]
+    with pytest.raises(InvalidInputError, match="share=None is not a number"):
+        Section(share=None)
+
+
+def test_annotated_options_load_from_a_configuration_as_verl_loads_them():
+    from verl.utils.config import omega_conf_to_dataclass
+
+    assert omega_conf_to_dataclass({"share": 0.25, "count": 3}, Section) == Section(0.25, 3)
+    with pytest.raises(InvalidInputError, match=r"section\.count=0"):
+        omega_conf_to_dataclass({"count": 0}, Section)
+
+
+def test_an_inherited_option_is_annotated_in_the_module_of_its_class():
+    # Its module does not have the name Path, with which the base is annotated.
+    further = make_dataclass("Further", [("more", int, 1)], bases=(BuilderOptions,), frozen=True, kw_only=True)
+    assert parse_options(further, "prog", argv=["--out", "x"]) == further(out=Path("x"))

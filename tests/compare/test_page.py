@@ -15,7 +15,8 @@ from tests.compare.files import (
     write_steps,
 )
 from verl_trgrpo.compare.arms import group_arms, read_runs
-from verl_trgrpo.compare.page import ReportOptions, build_report, compare_arms, notes
+from verl_trgrpo.compare.comparison import compare_runs
+from verl_trgrpo.compare.page import ReportOptions, build_report, notes
 
 VOID = {"meta", "img"}
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>&amp;'
@@ -53,6 +54,10 @@ class Page(HTMLParser):
 
 def arms_of(root):
     return group_arms(read_runs([str(root)]), "grpo")
+
+
+def compared(arms, upto):
+    return compare_runs({arm.label: arm.runs for arm in arms}, "grpo", upto=upto)[1]
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +144,11 @@ def test_the_interval_over_prompts_is_of_the_compared_step(tmp_path):
             rows = [generation(f"p{i}", "o", float(verdict)) for i, verdict in enumerate(verdicts)]
             later = {8: [*rows[::-1], generation("another", "o", 1.0)]} if arm == "tr_grpo" else {}
             write_generations(run / "validation", {4: rows, **later})
-    difference = compare_arms(arms_of(tmp_path), "grpo", upto=4)["tr_grpo"]["final_accuracy"].difference
+    difference = compared(arms_of(tmp_path), 4)["tr_grpo"]["final_accuracy"].difference
     assert difference.over_prompts.mean == pytest.approx(0.25)
     assert difference.over_prompts.low < 0.25 < difference.over_prompts.high
     (tmp_path / "grpo-seed1" / "validation" / "4.jsonl").unlink()
-    assert compare_arms(arms_of(tmp_path), "grpo", upto=4)["tr_grpo"]["final_accuracy"].difference.over_prompts is None
+    assert compared(arms_of(tmp_path), 4)["tr_grpo"]["final_accuracy"].difference.over_prompts is None
 
 
 def test_only_common_seeds_are_paired(tmp_path):
@@ -152,7 +157,7 @@ def test_only_common_seeds_are_paired(tmp_path):
         write_run(tmp_path / f"tr_grpo-seed{seed + 1}", 0.1, seed + 1)
     write_run(tmp_path / "nameless", 0.1)
     arms = arms_of(tmp_path)
-    found = compare_arms(arms, "grpo", upto=6)
+    found = compared(arms, 6)
     entry = found["tr_grpo"]["final_accuracy"]
     assert (entry.runs, entry.difference.pairs, entry.difference.test) == (2, 1, None)
     assert entry.difference.estimate.mean == pytest.approx(0.3)
@@ -164,10 +169,10 @@ def test_runs_are_compared_at_a_step_that_all_reached(tmp_path):
     write_run(tmp_path / "grpo-seed0", 0.1, 0, 6)
     write_run(tmp_path / "tr_grpo-seed0", 0.1, 0, 4)
     arms = arms_of(tmp_path)
-    assert compare_arms(arms, "grpo", upto=4)["grpo"]["final_accuracy"].estimate.mean == pytest.approx(0.7)
+    assert compared(arms, 4)["grpo"]["final_accuracy"].estimate.mean == pytest.approx(0.7)
     assert any("Longer runs: grpo seed 0 to 6." in note for note in notes(arms, "grpo", 4))
     # At step 6 the shorter run has no figures.
-    found = compare_arms(arms, "grpo", upto=6)
+    found = compared(arms, 6)
     assert found["grpo"] and not found["tr_grpo"]
     assert any("end before step 6: tr_grpo seed 0 at 4." in note for note in notes(arms, "grpo", 6))
 
@@ -178,7 +183,7 @@ def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
     )
     arms = arms_of(tmp_path)
     assert f"Not a number, and left out: {NORM} of grpo seed 0 from step 2." in notes(arms, "grpo", 3)
-    assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].estimate.mean == 1.0
+    assert compared(arms, 3)["grpo"]["grad_norm"].estimate.mean == 1.0
 
 
 def test_one_run_without_weights_or_records_is_enough(tmp_path):

@@ -14,9 +14,10 @@ from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.runner import LOCK, Inputs, all_unpacked, make_inputs, run_command, run_study
 from verl_trgrpo.compare.study import Study, run_directory
 from verl_trgrpo.compare.tables import finished_runs, write_tables
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.run_directory import read_record, write_record
 
-TRAINER = Path(__file__).with_name("trainer.py")
+TRAINER = Path(__file__).with_name("made_up_trainer.py")
 INPUTS = Inputs(TRAINER, TRAINER, "a/model")
 STUDY = Study(
     title="heights",
@@ -154,7 +155,7 @@ def test_switches_of_the_script_take_no_value(tmp_path):
 
 
 def test_commands_of_verl_runs(tmp_path):
-    study = replace(STUDY, trainer="verl", script="", config_name="kk_quickstart", settings={"trainer.test_freq": 2},
+    study = replace(STUDY, trainer="verl", script="", config="kk_quickstart", settings={"trainer.test_freq": 2},
                     arms={"grpo": {"algorithm": "grpo"}}, primary="")  # fmt: skip
     command = run_command(study, INPUTS, "grpo", 3, tmp_path / "it's" / "seed-3")
     assert command[2:5] == ["train", "--config-name", "kk_quickstart"]
@@ -180,13 +181,28 @@ def test_tables(tmp_path):
     assert "| tr_grpo (primary) | +0.100 p=0.25 " in text
 
 
-def test_a_model_of_the_study_s_own_is_made_by_its_script(tmp_path):
-    script = tmp_path / "warm_start.py"
-    script.write_text("import pathlib, sys\npathlib.Path(sys.argv[0] + '.words').write_text(' '.join(sys.argv[1:]))\n")
-    study = replace(STUDY, warm_start={"most_people": 4}, warm_start_script=str(script))
-    assert make_inputs(study, tmp_path).model == str(tmp_path / "warm_start")
-    words = script.with_name("warm_start.py.words").read_text()
-    assert words == f"puzzles --out {tmp_path / 'warm_start'} --most-people 4"
-    script.write_text("raise SystemExit(2)")
-    with pytest.raises(ValueError, match="exit code 2"):
-        make_inputs(study, tmp_path)
+def test_recipes_of_verl_runs_are_given_as_files(tmp_path):
+    study = replace(STUDY, trainer="verl", config=str(tmp_path / "small.yaml"))
+    assert run_command(study, INPUTS, "grpo", 3, tmp_path)[3:5] == ["--recipe", str(tmp_path / "small.yaml")]
+
+
+def test_data_and_model_are_prepared_by_the_study_s_commands_in_their_order(tmp_path):
+    script, out = tmp_path / "make it.py", tmp_path / "the out"
+    script.write_text(
+        "import pathlib, sys\n"
+        "out = pathlib.Path(sys.argv[1])\n"
+        "out.mkdir(parents=True, exist_ok=True)\n"
+        "[(out / f'{name}.parquet').write_text(' '.join(sys.argv[2:])) for name in ('train', 'test')]\n"
+    )
+    commands = [f"python '{script}' {{out}}/data {number} of two" for number in ("one", "two")]
+    data = {"train": "{out}/data/train.parquet", "test": "{out}/data/test.parquet"}
+    study = replace(STUDY, prepare=commands, data=data, model="{out}/model")
+    inputs = make_inputs(study, out)
+    assert inputs == Inputs(out / "data" / "train.parquet", out / "data" / "test.parquet", str(out / "model"))
+    assert inputs.train.read_text() == "two of two"
+    script.write_text("raise SystemExit(3)")
+    with pytest.raises(ValueError, match=r"prepare failed with exit code 3(.|\n)*one of two"):
+        make_inputs(study, out)
+    with pytest.raises(ValueError, match=r"data.test=.*nowhere.parquet does not exist"):
+        make_inputs(replace(STUDY, data=STUDY.data | {"test": "nowhere.parquet"}), out)
+    assert make_inputs(STUDY, out).model == str(CHECKPOINT), "the tiny model that ships"

@@ -14,7 +14,6 @@ from verl_trgrpo.core import (
     DifficultyOptions,
     OutcomeOptions,
     difficulty_weighted_advantages,
-    expected_accuracy,
     group_relative_advantages,
     outcome_advantages,
     rejection_advantages,
@@ -193,10 +192,7 @@ def by_hand(groups, anchor, scale, correct_from):
         # Of accuracies 8/12, 3/8 and 0 the mean of the last two, or of all
         (DifficultyOptions(window=2), [2 / 3, (2 / 3 + 3 / 8) / 2, 3 / 16]),
         (DifficultyOptions(), [2 / 3, (2 / 3 + 3 / 8) / 2, (2 / 3 + 3 / 8) / 3]),
-        (DifficultyOptions(belief="constant", forgetting=0.1, scale=1.0), [2 / 3, 2 / 3, 0.9 * 2 / 3 + 0.1 * 3 / 8]),
-        (DifficultyOptions(belief="constant", forgetting=1.0), [2 / 3, 2 / 3, 3 / 8]),
         (DifficultyOptions(window=1, correct_from=-0.5), [11 / 12, 1.0, 1 / 2]),
-        (DifficultyOptions(belief="spread", window=2), [2 / 3, 2 / 3, (2 / 3 + 3 / 8) / 2]),
     ],
 )
 def test_ha_dw_over_three_batches_with_a_history(options, expected):
@@ -208,21 +204,9 @@ def test_ha_dw_over_three_batches_with_a_history(options, expected):
         torch.testing.assert_close(advantages, by_formula, rtol=1e-9, atol=1e-12)
 
 
-def test_a_belief_moves_by_eta_times_its_own_spread():
-    """Eq. 9 to 11 by hand: C <- (1 - eta_t) C + eta_t y, eta_t = eta std(last m C), at most 1."""
-    options = DifficultyOptions(belief="spread", window=3, forgetting=2.0)
-    expected, following = expected_accuracy([0.9, 0.2, 0.5, 0.8], 0.1, options)
-    eta = 2.0 * statistics.pstdev([0.9, 0.2, 0.5, 0.8])
-    assert expected == 0.8 and following == pytest.approx([0.5, 0.8, (1 - eta) * 0.8 + eta * 0.1])
-    assert expected_accuracy([0.0, 1.0, 1.0], 0.0, DifficultyOptions("spread", 3, 99.0))[1][-1] == 0.0
-    assert expected_accuracy([0.5, 0.5, 0.5], 1.0, options)[1][-1] == 0.5, "without spread it stays"
-
-
 def test_wrong_options_are_all_named():
-    with pytest.raises(ValueError, match=r"(?s)belief='mean'.*window=0.*forgetting=0.*scale=-1.0.*correct_from=nan"):
-        DifficultyOptions(belief="mean", window=0, forgetting=0, scale=-1.0, correct_from=math.nan)
-    with pytest.raises(ValueError, match="window=1"):
-        DifficultyOptions(belief="spread", window=1, forgetting=5.0)
+    with pytest.raises(ValueError, match=r"(?s)scale=-1.0.*correct_from=nan.*window=0"):
+        DifficultyOptions(window=0, scale=-1.0, correct_from=math.nan)
     with pytest.raises(ValueError, match=r"(?s)positive=-1.*correct_from='x'"):
         OutcomeOptions(positive=-1, correct_from="x")
 

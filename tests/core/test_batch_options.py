@@ -1,9 +1,9 @@
-"""Options of Lopti and NTHR."""
+"""Options of Lopti."""
 
 import pytest
 
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.core import LoptiOptions, NTHROptions
+from verl_trgrpo.core import LoptiOptions
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,6 @@ from verl_trgrpo.core import LoptiOptions, NTHROptions
     [
         (LoptiOptions, {"threshold": 1.0, "quantile": 0.0, "rare_first": "no"}),
         (LoptiOptions, {"threshold": None}),
-        (NTHROptions, {"beta": -1.0, "correct_from": float("nan"), "groups_at_a_time": 1.5}),
     ],
 )
 def test_all_wrong_values_are_named(build, wrong):

@@ -16,12 +16,11 @@ from verl_trgrpo.data.rows import (
     arrow_schema,
     build_row,
     check_rows,
-    load_rows,
     normalize_text,
-    read_rows,
     read_schema,
     row_keys,
 )
+from verl_trgrpo.data.verl_files import load_rows, read_rows
 
 
 def good_row():

@@ -1,13 +1,15 @@
-"""`write_dataset`: what is written, when nothing has to be, and what is not replaced."""
+"""`DataSet`: what is written, when nothing has to be, and what is not replaced."""
 
 import hashlib
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
 
+from verl_trgrpo.common.files import directory_lock
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions, DataFile, build_report, counts, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, DataSet, build_report, counts
 
 
 def row(truth="1"):
@@ -16,23 +18,19 @@ def row(truth="1"):
     )
 
 
-def file(name="train", rows=2):
-    return DataFile(name, [row()] * rows, {"source": counts(rows, {"too long": 1, "never": 0})})
+COUNTS = {"source": counts(2, {"too long": 1, "never": 0})}
 
 
-def write(out, *files, builder="x", inputs=None, force=False, replace_other=False, **made_from):
-    return write_dataset(
-        out,
-        files or (file(),),
-        arrow_schema(),
-        builder=builder,
-        made_from={"seed": 0, **made_from},
-        command=["x.py", "--out", "a b"],
-        inputs=inputs,
-        libraries=["numpy"],
-        force=force,
-        replace_other=replace_other,
-    )
+def data_set(out, builder="x", inputs=None, force=False, replace_other=False, **made_from):
+    made_from = {"seed": 0, **made_from}
+    command = ["x.py", "--out", "a b"]
+    return DataSet(out, builder, made_from, command, inputs or {}, ["numpy"], force, replace_other)
+
+
+def write(out, splits=None, **options):
+    """Build as a builder does; return the manifest, or None if the data set was there."""
+    asked = data_set(out, **options)
+    return None if asked.is_there() else asked.write(splits or {"train": [row()] * 2}, arrow_schema(), COUNTS)
 
 
 def content_of(out):
@@ -56,26 +54,36 @@ def test_files_and_manifest_say_what_was_done(tmp_path):
     assert "--force" in build_report(tmp_path, None)
 
 
-def test_nothing_is_written_twice_unless_it_has_to_be(tmp_path):
-    started = []
+def test_a_data_set_is_there_while_its_files_are_whole_and_nothing_forces_it(tmp_path):
+    out = tmp_path / "out"
+    assert not data_set(out).is_there() and not out.exists()
+    assert write(out) and data_set(out).is_there()
+    assert not data_set(out, force=True).is_there()
+    (out / "train.parquet").write_bytes(b"damaged")
+    assert not data_set(out).is_there()
+    assert write(out) and data_set(out).is_there()
 
-    def files():
-        started.append(1)
-        yield file()
 
-    def again(**options):
-        return write_dataset(
-            tmp_path, files(), arrow_schema(), builder="x", made_from={"seed": 0}, command=["x"], **options
-        )
+def test_what_stands_in_the_way_is_said_before_rows_are_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="is a file"):
+        data_set(tmp_path / "file").is_there()
+    with directory_lock(tmp_path / "busy"), pytest.raises(ValueError, match=f"another process \\({os.getpid()}\\)"):
+        data_set(tmp_path / "busy").is_there()
 
-    assert again() and again() is None and len(started) == 1
-    assert again(force=True) and len(started) == 2
-    (tmp_path / "train.parquet").write_bytes(b"damaged")
-    assert again() and len(started) == 3
+
+def test_what_others_wrote_while_the_rows_were_made_is_not_replaced(tmp_path):
+    late = data_set(tmp_path, seed=1)
+    assert not late.is_there()
+    write(tmp_path)
+    before = content_of(tmp_path)
+    with pytest.raises(ValueError, match=r"seed was 0, now 1.*--force"):
+        late.write({"test": [row()]}, arrow_schema())
+    assert content_of(tmp_path) == before
 
 
 def test_a_file_of_the_old_data_set_does_not_stay_beside_the_new_one(tmp_path):
-    write(tmp_path, file("test_3ppl"))
+    write(tmp_path, {"test_3ppl": [row()]})
     (tmp_path / "notes.txt").write_text("mine")
     write(tmp_path, seed=1, replace_other=True)
     assert {path.name for path in tmp_path.iterdir()} == {"train.parquet", "manifest.json", "notes.txt"}
@@ -99,7 +107,7 @@ def test_what_is_not_the_same_data_set_is_replaced_only_by_force(tmp_path, name)
     prepare(tmp_path)
     before = content_of(tmp_path)
     with pytest.raises(ValueError, match=rf"{named}.*--force"):
-        write(tmp_path, file("test"), seed=1)
+        write(tmp_path, {"test": [row()]}, seed=1)
     assert content_of(tmp_path) == before
     assert write(tmp_path, seed=1, force=True)
 
@@ -118,22 +126,16 @@ def test_inputs_count_by_content_and_are_not_replaced(tmp_path):
         write(tmp_path, inputs={"train": source}, force=True)
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        (DataFile("test", [row(truth="")]), "ground_truth"),
-        (DataFile("test", []), r"test\.parquet"),
-    ],
-)
+@pytest.mark.parametrize(("bad", "reason"), [([row(truth="")], "ground_truth"), ([], r"test\.parquet")])
 def test_rows_that_verl_cannot_use_are_not_written(tmp_path, bad, reason):
     write(tmp_path)
     before = content_of(tmp_path)
     with pytest.raises(ValueError, match=reason):
-        write(tmp_path, file(), bad, seed=1, replace_other=True)
+        write(tmp_path, {"train": [row()], "test": bad}, seed=1, replace_other=True)
     assert content_of(tmp_path) == before
 
 
 def test_the_command_of_options_leaves_out_defaults_and_force(tmp_path):
-    options = BuilderOptions(out=tmp_path, seed=3, force=True)
-    assert options.command("kk") == ["verl-trgrpo", "data", "build", "kk", "--out", str(tmp_path), "--seed", "3"]
-    assert options.arguments(limit=1) == {"seed": 3, "limit": 1}
+    described = BuilderOptions(out=tmp_path, seed=3, force=True).data_set("x", "kk", libraries=["numpy"], limit=1)
+    assert described.command == ["verl-trgrpo", "data", "build", "kk", "--out", str(tmp_path), "--seed", "3"]
+    assert described.made_from == {"seed": 3, "limit": 1} and described.libraries == ["numpy"] and described.force

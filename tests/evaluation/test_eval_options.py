@@ -8,7 +8,8 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.data.prompts import default_agent_of
-from verl_trgrpo.evaluation.evaluate import PRESETS, EvalOptions, Sampling, evaluate, load_evaluable_rows
+from verl_trgrpo.evaluation.evaluate import evaluate, load_evaluable_rows
+from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
 from verl_trgrpo.runs.run_directory import write_config
 
 

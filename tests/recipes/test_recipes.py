@@ -10,9 +10,8 @@ from verl_trgrpo.common.findings import Level
 from verl_trgrpo.runs.compose import seed_overrides
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-# These hold studies, which tests/compare, test_chains.py and test_update_effects.py read.
-STUDIES = ("compare", "chains", "update_effects")
-RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base" and path.parent.name not in STUDIES)
+EXAMPLES = FOLDER.parent / "examples"
+RECIPES = sorted(path for path in FOLDER.glob("*/*.yaml") if path.stem != "base")
 
 
 def name_of(path):
@@ -40,7 +39,7 @@ def test_a_recipe_has_no_findings(recipe):
     assert report.config.trainer.default_local_dir == f"runs/{recipe.parent.name}/{recipe.stem}-tr_grpo"
 
 
-@pytest.mark.parametrize("name", ["kk_quickstart", "small_lm", "small_lm_puzzles"])
+@pytest.mark.parametrize("name", ["kk_quickstart", EXAMPLES / "small_lm.yaml", EXAMPLES / "small_lm_puzzles.yaml"])
 def test_a_demonstration_starts_without_warnings(name):
     report = validate(name, ["platform=cpu", *seed_overrides(1)], need_files=False)
     assert [finding for finding in report.findings if finding.level is not Level.NOT_CHECKED] == []

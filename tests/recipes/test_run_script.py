@@ -44,7 +44,6 @@ def test_help_teaches():
         ([], {}, "deepscaler/"),
         (["knights_and_knaves/llama"], {}, "knights_and_knaves/llama"),
         (["knights_and_knaves/base"], {}, "knights_and_knaves/base"),
-        (["compare/kk_tiny"], {}, "compare/kk_tiny"),
         ([PUZZLES, "--dryrun"], {}, "--dryrun"),
         ([PUZZLES, "grpo"], {}, "grpo"),
         ([PUZZLES], {"NNODES": "2"}, "HEAD_IP"),

@@ -27,8 +27,8 @@ def overrides_of(script, tmp_path, *words):
     python.chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     subprocess.run(["bash", FOLDER / script, *words], env=environment, check=True)
-    module, *overrides = (tmp_path / "words").read_text().splitlines()[1:]
-    assert module == "verl.trainer.main_ppo"
+    module, option, name, *overrides = (tmp_path / "words").read_text().splitlines()[1:]
+    assert (module, option, name) == ("verl.trainer.main_ppo", "--config-name", "trgrpo_trainer")
     return overrides
 
 
@@ -37,7 +37,7 @@ def overrides_of(script, tmp_path, *words):
 )
 def test_a_script_composes_what_the_recipe_does(script, algorithm, tmp_path):
     overrides = overrides_of(script, tmp_path)
-    found = flat(composed(overrides, "ppo_trainer").config)
+    found = flat(composed(overrides, "trgrpo_trainer").config)
     source = ROOT / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml"
     recipe = flat(composed([f"algorithm={algorithm}"], source).config)
     differing = {key for key in found.keys() | recipe.keys() if found.get(key) != recipe.get(key)}
@@ -48,7 +48,7 @@ def test_a_script_composes_what_the_recipe_does(script, algorithm, tmp_path):
 
 def test_further_words_come_last_and_win(tmp_path):
     overrides = overrides_of("run_qwen2_5_3b_kk.sh", tmp_path, "trainer.total_epochs=1")
-    assert composed(overrides, "ppo_trainer").config.trainer.total_epochs == 1
+    assert composed(overrides, "trgrpo_trainer").config.trainer.total_epochs == 1
 
 
 def test_the_requirement_is_in_the_form_of_that_repository():

@@ -13,7 +13,7 @@ from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_
 from tests.conftest import composed
 from tests.tasks.test_answer_form import DAPO
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.verl_plugin import reward_manager
+from verl_trgrpo.tasks import reward_manager
 
 ROOM = 32
 OVERLONG = ["+reward.reward_kwargs.max_resp_len=32", "+reward.reward_kwargs.overlong_buffer_cfg={enable: true, len: 16, "

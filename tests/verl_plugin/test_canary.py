@@ -18,7 +18,8 @@ V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
 PRIVATE_ENGINE = "verl_trgrpo/verl_plugin/cpu/private_fsdp_engine.py"
 WRAPPER = "verl_trgrpo/verl_plugin/ppo_loss.py"
-BATCH_UPDATES = "verl_trgrpo/verl_plugin/train_mini_batch.py"
+BATCH_UPDATES = "verl_trgrpo/verl_plugin/lopti.py and verl_trgrpo/experimental/nthr/update.py"
+PARTS = "verl_trgrpo/experimental/multi_reward/replay_buffer.py"
 MANAGER = "verl_trgrpo/tasks/reward_manager.py"
 
 # What is called, with the parameters that are given to it by name or by place, and the file that calls it.
@@ -51,7 +52,7 @@ CALLED = {
     ),
     "verl.experimental.agent_loop.single_turn_agent_loop.SingleTurnAgentLoop.run": (
         ("self", "sampling_params", "priority", "kwargs"),
-        "verl_trgrpo/experimental/igrpo.py",
+        "verl_trgrpo/experimental/igrpo/loop.py",
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
@@ -155,13 +156,13 @@ def test_keys_of_the_queue_begin_with_the_group():
     assert 'f"{uid}_{session_id}_{i}"' in source, f"keys of the TransferQueue have another form; see {V1_TRAINER}"
 
 
-def test_an_estimator_gets_the_field_that_the_buffer_writes_the_parts_of_the_reward_to():
+def test_an_estimator_gets_the_field_that_a_buffer_writes_the_keys_of_responses_to():
     from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
 
     source = inspect.getsource(trainer_base.PPOTrainer._compute_advantage)
     text = 'non_tensor_batch["uid"] = np.array(data.batch.pop("uid")'
-    assert text in source, f"veRL hands its estimators another field than uid; see {V1_TRAINER}"
-    assert '"response_len": response_len' in inspect.getsource(agent_loop_tq), f"tags have changed; see {V1_TRAINER}"
+    assert text in source, f"veRL hands its estimators another field than uid; see {PARTS}"
+    assert '"response_len": response_len' in inspect.getsource(agent_loop_tq), f"tags have changed; see {PARTS}"
 
 
 def test_the_trainer_tells_a_callback_of_each_checkpoint():
@@ -187,7 +188,7 @@ def test_the_single_turn_loop_has_what_its_heir_reads():
         "self.apply_chat_template_kwargs",
         'kwargs["raw_prompt"]',
     ):
-        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/experimental/igrpo.py"
+        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/experimental/igrpo/loop.py"
 
 
 def test_reward_workers_get_the_columns_of_the_row_and_what_the_loop_returned():

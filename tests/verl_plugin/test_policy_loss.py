@@ -15,7 +15,8 @@ from tests.core.strategies import CLIPS, MODES, batches
 from tests.core.strategies import evaluate as losses_of
 from verl_trgrpo.core import ClipRange, TokenStatistic, TokenWeighting, compute_policy_loss, make_shaping
 from verl_trgrpo.core.losses import LOSS_AGG_MODES
-from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig, token_weighting_of
+from verl_trgrpo.verl_plugin.actor import token_weighting_of
+from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 
 def actor(policy_loss, **options):

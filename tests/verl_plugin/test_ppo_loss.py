@@ -13,7 +13,8 @@ from verl.workers.utils import losses
 from tests.core.reference import published_weight
 from tests.verl_plugin.test_policy_loss import actor
 from verl_trgrpo.core import make_shaping
-from verl_trgrpo.verl_plugin.config import TOKEN_INPUTS, TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.actor import TOKEN_INPUTS
+from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 LENGTHS = [(3, 5), (2, 1), (4, 9), (1, 2)]  # prompt and response tokens
 

@@ -21,7 +21,6 @@ from verl_trgrpo.core import (
     DifficultyOptions,
     HighEntropyClip,
     LoptiOptions,
-    NTHROptions,
     available_shapings,
     make_shaping,
 )
@@ -39,9 +38,6 @@ TR_GRPO = GRPO | {
 CLIP_HIGHER = {"clip": (0.2, 0.28, 3.0)}
 DPPO_TV, DPPO_KL = {"clip": (0.15, 0.15, 1e4)}, {"clip": (0.05, 0.05, 1e4)}
 
-# Words for veRL's older trainer only.
-REFUSED = ("remax", "optimal_token_baseline")
-
 
 def shaped(name, **changes):
     return TR_GRPO | {"shaping": make_shaping(name)} | changes
@@ -54,8 +50,6 @@ ALGORITHMS = {
     "dapo": GRPO | CLIP_HIGHER,
     "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
     "ha_dw": GRPO | {"estimator": "ha_dw"},
-    "gdpo": GRPO | {"estimator": "tr_gdpo"},
-    "constrained_grpo": GRPO | {"estimator": "constrained_grpo"},
     "tepo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0)},
     "w_reinforce": GRPO | {"estimator": "w_reinforce"},
     "dppo_tv": GRPO | {"loss_mode": "dppo_tv"} | DPPO_TV,
@@ -70,7 +64,7 @@ ALGORITHMS = {
     "gmpo": GRPO | {"loss_mode": "geo_mean", "clip": (0.4, 0.4, 3.0)},
     **{
         name: GRPO | {"estimator": name}
-        for name in ("rloo", "opo", "reinforce_plus_plus", "reinforce_plus_plus_baseline", *REFUSED)
+        for name in ("rloo", "opo", "reinforce_plus_plus", "reinforce_plus_plus_baseline")
     },
     "grpo_passk": GRPO | {"estimator": "grpo_passk", "divided_by_std": False},
     "tr_grpo": TR_GRPO,
@@ -101,7 +95,6 @@ ALGORITHMS = {
     ),
     "lopti": shaped("uniform", lopti=LoptiOptions(threshold=0.4)),
     "ar_lopti": TR_GRPO | {"shaping": make_shaping("linear", alpha=0.3), "prob_source": "old", "lopti": LoptiOptions()},
-    "nthr": shaped("uniform", nthr=NTHROptions()),
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 
@@ -117,7 +110,7 @@ def actor_of(config):
     return omega_conf_to_dataclass(config.actor_rollout_ref.actor)
 
 
-@pytest.mark.parametrize("first", ["ppo_loss", "config"])
+@pytest.mark.parametrize("first", ["ppo_loss", "config", "actor", "lopti"])
 def test_one_import_registers_everything_whichever_comes_first(first):
     """These modules import veRL, which imports the plugin, before they are complete; `import verl` is the easy case."""
     printed = run_fresh(
@@ -187,7 +180,7 @@ def kind_of(word):
         "loss": settings[f"{LOSS}.loss_mode"] not in ("vanilla", "tr_grpo"),
         "estimator": settings["algorithm.adv_estimator"] != "grpo",
         "weights": settings.get(f"{LOSS}.shaping.name", "uniform") != "uniform",
-        "update": any(key.startswith((f"{LOSS}.lopti.", f"{LOSS}.nthr.")) for key in settings),
+        "update": any(key.startswith(f"{LOSS}.lopti.") for key in settings),
     }
     return ", ".join(kind for kind, changed in changes.items() if changed) or "settings"
 
@@ -233,13 +226,13 @@ def test_a_loss_without_token_weights_is_refused_where_they_are_configured(word,
         actor_of(compose("ppo_trainer", f"+algorithm={word}", "shaping=sigmoid", f"{LOSS}.loss_mode={loss_mode}"))
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "lopti", "nthr"])
+@pytest.mark.parametrize("algorithm", ["grpo", "lopti"])
 def test_options_of_two_passes_change_the_worker_that_gets_them(algorithm):
     """Built or sent there; runs without them keep veRL's worker."""
     sent = pickle.dumps(actor_of(compose("trgrpo_trainer", f"algorithm={algorithm}")).policy_loss)
     printed = run_fresh(
         f"import pickle\npickle.loads({sent!r})\nfrom verl.workers.engine_workers import TrainingWorker\n"
-        "print('WRAPPED', hasattr(TrainingWorker.train_mini_batch, 'has_batch_updates'))"
+        "print('WRAPPED', hasattr(TrainingWorker.train_mini_batch, 'has_lopti'))"
     )
     assert f"WRAPPED {algorithm != 'grpo'}" in printed.out
 

@@ -11,8 +11,8 @@ from tests.verl_plugin.test_policy_loss import actor, batch
 from tests.verl_plugin.test_ppo_loss import evaluate as evaluate_micro_batch
 from verl_trgrpo.core import make_shaping
 from verl_trgrpo.core.losses import LOSS_AGG_MODES
-from verl_trgrpo.verl_plugin import WEIGHTED, WITHOUT_WEIGHTS
 from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED, WITHOUT_WEIGHTS
 
 KINDS = [name for name in WEIGHTED if name != "vanilla"]
 LOW, HIGH = 0.15, 0.3

@@ -7,15 +7,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_log_probs, response_logits
+from verl_trgrpo.analysis.options import GradientOptions
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_log_probs, rollout_logits
 from verl_trgrpo.common.progress import Progress
-
-if TYPE_CHECKING:
-    from verl_trgrpo.analysis.analyze import AnalyzeOptions
 
 QUARTERS = 4
 
@@ -51,7 +49,7 @@ def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
 
 
 def analyze_gradients(
-    model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
+    model: Any, rollouts: Sequence[Rollout], options: GradientOptions, progress: Progress
 ) -> tuple[dict[str, Any], LogitGradients, torch.Tensor]:
     """Measure the gradients of a model's own rollouts, before and after weighting.
 
@@ -151,7 +149,7 @@ def _closed_form(model: Any, rollouts: Sequence[Rollout], progress: Progress) ->
     found = [
         [column.cpu() for column in logit_gradients(logits, rollout.response)]
         for chunk in progress(pieces, len(pieces), "logits")
-        for rollout, logits in zip(chunk, response_logits(model, chunk), strict=True)
+        for rollout, logits in zip(chunk, rollout_logits(model, chunk), strict=True)
     ]
     return LogitGradients(*map(torch.cat, zip(*found, strict=True)))
 
@@ -171,7 +169,7 @@ def _by_autograd(
     done = 0
     # One at a time: a token's backward pass runs through all that shared its forward pass.
     for rollout in progress(rollouts, len(rollouts), "gradients"):
-        log_probs = response_log_probs(model, [rollout], torch.float64)
+        log_probs = rollout_log_probs(model, [rollout], torch.float64)
         own = sets[:, done : done + len(log_probs)].to(sums)
         for rows, some in zip(sums.split(together), own.split(together), strict=True):
             parts = rows.split([parameter.numel() for parameter in parameters], dim=-1)

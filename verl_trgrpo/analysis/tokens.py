@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from verl_trgrpo import __version__
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, response_logits
+from verl_trgrpo.analysis.options import GradientOptions
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.evaluation.checkpoint import model_label
 
 if TYPE_CHECKING:
-    from verl_trgrpo.analysis.analyze import AnalyzeOptions
     from verl_trgrpo.core import Shaping
 
 _TEMPLATE = Path(__file__).with_name("tokens.html.jinja")
@@ -80,7 +79,7 @@ def token_figures(
     """Compute the figures of every token of `rollouts`."""
     found = []
     for rollout in progress(rollouts, len(rollouts), "responses"):
-        (logits,) = response_logits(model, [rollout])
+        (logits,) = rollout_logits(model, [rollout])
         log_q = torch.log_softmax(logits.double(), dim=-1)
         probs = log_q.gather(-1, rollout.response[:, None])[:, 0].exp()
         weights = shaping(probs.float()).double()
@@ -109,9 +108,15 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def write_tokens(
-    tokenizer: Any, model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
-) -> Path:
-    """Write ``tokens.html`` about some of `rollouts` for the first shaping, and return its path."""
+    path: Path,
+    label: str,
+    tokenizer: Any,
+    model: Any,
+    rollouts: Sequence[Rollout],
+    options: GradientOptions,
+    progress: Progress,
+) -> None:
+    """Write a page about some of `rollouts` for the first shaping; `label` names the model in its title."""
     name = options.shaping[0]
     chosen = choose(rollouts, options.samples, options.tokens)
     shown = token_figures(tokenizer, model, chosen, options.shapings[name], progress)
@@ -125,10 +130,7 @@ def write_tokens(
         figures["their share of |A| w (1 - p)"] = f"{weighted:.1%}"
     else:
         figures["rewards"] = "equal in every group, so that A = 0 and no token has a gradient"
-    path = options.directory / "tokens.html"
-    title = f"Effect of {name} on the tokens of {model_label(options.model[0])}"
-    write_page(path, render_tokens(title, name, shown, figures))
-    return path
+    write_page(path, render_tokens(f"Effect of {name} on the tokens of {label}", name, shown, figures))
 
 
 def render_tokens(title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> str:

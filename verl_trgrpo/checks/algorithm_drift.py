@@ -10,9 +10,10 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
-from verl_trgrpo.runs.compose import OWN_CONFIGS, algorithm_settings, flat, resolved, verl_defaults
+from verl_trgrpo.config import OWN_CONFIGS
+from verl_trgrpo.runs.compose import algorithm_settings, flat, resolved, verl_defaults
 from verl_trgrpo.runs.keys import ACTOR, LOSS
-from verl_trgrpo.verl_plugin import WEIGHTED
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 # The algorithms that others are made from.
 _BASES = ("grpo", "tr_grpo")

@@ -24,7 +24,8 @@ def loss_findings(view: RunView) -> list[Finding]:
     """Check the loss of a configuration whose actor can be built."""
     from verl.utils.config import omega_conf_to_dataclass
 
-    from verl_trgrpo.verl_plugin.config import check_batch_updates, check_kl, clip_range_of
+    from verl_trgrpo.verl_plugin.actor import check_kl, clip_range_of
+    from verl_trgrpo.verl_plugin.lopti import check_lopti
 
     config = view.config
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
@@ -36,7 +37,7 @@ def loss_findings(view: RunView) -> list[Finding]:
     if not isinstance(loss, TokenWeighting):
         return findings
     findings += _input_findings(config, loss)
-    findings += _errors_of(lambda: check_kl(actor)) + _errors_of(lambda: check_batch_updates(actor))
+    findings += _errors_of(lambda: check_kl(actor)) + _errors_of(lambda: check_lopti(actor))
     if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
         findings += _silenced_findings(loss, clip_range_of(actor))
     return findings

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from verl_trgrpo.analysis.analyze import AnalyzeOptions
-from verl_trgrpo.common.findings import Level, raise_invalid, range_errors
+from verl_trgrpo.analysis.options import AnalyzeOptions
+from verl_trgrpo.common.findings import Level, raise_invalid
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
 
 @dataclass(frozen=True)
-class PreviewOptions:
+class PreviewOptions(Options):
     """Select the configuration and how much to sample.
 
     Args:
@@ -28,12 +30,9 @@ class PreviewOptions:
 
     config: tyro.conf.Positional[str]
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
-    prompts: int = 4
-    samples: int = 4
+    prompts: Annotated[int, "[1, inf)"] = 4
+    samples: Annotated[int, "[1, inf)"] = 4
     reward: DefaultReward | None = None
-
-    def __post_init__(self) -> None:
-        raise_invalid(range_errors(vars(self), {"prompts": "[1, inf)", "samples": "[1, inf)"}))
 
 
 def preview(options: PreviewOptions) -> int:
@@ -101,60 +100,42 @@ class ExportOptions:
     Args:
         run: run directory, whose latest checkpoint is taken, or one of its global_step_N.
         out: directory for the model; must be empty or not exist.
-        push: repository on the Hugging Face hub, OWNER/NAME; created if needed.
-        private: create a private repository; an existing public one is refused.
     """
 
     run: tyro.conf.Positional[Path]
     out: Path
-    push: str = ""
-    private: bool = False
-
-    def __post_init__(self) -> None:
-        problems = []
-        if self.push and self.push.count("/") != 1:
-            problems.append(f"--push {self.push!r} is not a repository; give OWNER/NAME")
-        if self.private and not self.push:
-            problems.append("--private needs a repository; name it with --push")
-        raise_invalid(problems)
 
 
 def export(options: ExportOptions) -> int:
-    """Write a run's checkpoint as a Hugging Face directory with a model card; push it to the hub if asked.
+    """Write a run's checkpoint as a Hugging Face directory with a model card.
 
     examples:
       verl-trgrpo export runs/quickstart/tr_grpo-seed0 --out models/quickstart
-      verl-trgrpo export runs/kk/tr_grpo --out models/kk-3b --push my-name/kk-3b-tr-grpo --private
+      verl-trgrpo export runs/kk/tr_grpo/global_step_350 --out models/kk-3b
 
     notes:
-      The model card is made from the run's own record: base model, data, algorithm, versions, final metrics.
-      It shows the last two parts of local paths: read it before you publish.
-      To edit the card first, export without --push, edit it, and run `hf upload OWNER/NAME OUT`.
+      The model card is made from the run's own record: base model, data, algorithm, versions, validation accuracy.
+      It shows the last two parts of local paths: read it before you publish with `hf upload OWNER/NAME OUT`.
       A sharded checkpoint is merged by veRL's merger.
 
     exit codes:
-      0 success, 1 the merger or the hub failed, 2 invalid input, 130 interrupted
+      0 success, 1 the merger failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.evaluation import export
 
     print(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}")
-    if options.push:
-        print(f"hub         {export.push(options.out, options.push, options.private)}")
     return 0
 
 
 def analyze(options: AnalyzeOptions) -> int:
-    """Measure token gradients of a checkpoint's own rollouts, the efficiency of weighted ones, or the sharpness of its loss.
+    """Measure token gradients of a checkpoint's own rollouts, before and after weighting.
 
     examples:
       verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data train.parquet --shaping sigmoid linear:alpha=0.3
       verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data test.parquet --only-tokens
-      verl-trgrpo analyze --model models/start --data train.parquet --efficiency --shaping sigmoid power --max-tokens 512
-      verl-trgrpo analyze --model runs/grpo/global_step_350 runs/tr_grpo/global_step_350 --data train.parquet --sharpness
 
     output, in --out:
       gradients.json, gradients.png, and tokens.html, a page that shows which tokens the weights turn down
-      sharpness.json with --sharpness; efficiency.json and efficiency.png with --efficiency
       docs/analysis.md explains each figure.
 
     exit codes:

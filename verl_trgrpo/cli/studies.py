@@ -6,16 +6,17 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
 from verl_trgrpo.compare.page import ReportOptions
 
 
 @dataclass(frozen=True)
-class CompareOptions:
+class CompareOptions(Options):
     """Select the study and its runs.
 
     Args:
@@ -30,21 +31,20 @@ class CompareOptions:
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     arms: tuple[str, ...] = ()
     out: Path | None = None
-    jobs: int = 1
+    jobs: Annotated[int, "[1, inf)"] = 1
 
-    def __post_init__(self) -> None:
-        problems = range_errors(vars(self), {"jobs": "[1, inf)"})
-        problems += [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
-        raise_invalid(problems)
+    def problems(self) -> list[str]:
+        """Return a message for each arm that is an override."""
+        return [f"--arms: {arm} is an override; put it before --arms" for arm in self.arms if "=" in arm]
 
 
 def compare(options: CompareOptions) -> int:
     """Train every arm of a study with every seed; print a table of means with 95 % intervals and paired tests.
 
     examples:
-      verl-trgrpo compare recipes/compare/kk_tiny.yaml --jobs 2    tiny models
-      verl-trgrpo compare recipes/compare/small_lm.yaml --jobs 2   the main study of docs/results.md
-      verl-trgrpo compare recipes/compare/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
+      verl-trgrpo compare studies/comparisons/kk_tiny.yaml --jobs 2    tiny models
+      verl-trgrpo compare studies/comparisons/small_lm.yaml --jobs 2   the main study of docs/results.md
+      verl-trgrpo compare studies/comparisons/kk_tiny.yaml seeds=[0,1] settings.steps=4 --arms grpo tr_grpo --out runs/try
 
     notes:
       Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json.

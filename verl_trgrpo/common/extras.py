@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-EXTRA_OF = {
-    **dict.fromkeys(
-        [
-            "verl",
-            "hydra",
-            "omegaconf",
-            "ray",
-            "transfer_queue",
-            "tensordict",
-            "transformers",
-            "tokenizers",
-            "huggingface_hub",
-            "datasets",
-            "pyarrow",
-            "pandas",
-            "psutil",
-            "packaging",
-            "pydantic",
-            "annotated_types",
-            "tqdm",
-            "tyro",
-            "yaml",
-        ],
-        "verl",
-    ),
-    **dict.fromkeys(["math_verify", "latex2sympy2_extended"], "rewards"),
-    "reasoning_gym": "puzzles",
-    **dict.fromkeys(["tantivy", "starlette", "uvicorn", "aiohttp"], "search"),
-    **dict.fromkeys(["scipy", "matplotlib", "jinja2"], "reports"),
-    **dict.fromkeys(["gguf", "peft"], "small-lm"),
-    "vllm": "gpu",
+_MODULES = {
+    "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
+    "psutil packaging pydantic annotated_types tqdm tyro yaml",
+    "rewards": "math_verify latex2sympy2_extended",
+    "puzzles": "reasoning_gym",
+    "search": "tantivy starlette uvicorn aiohttp",
+    "reports": "scipy matplotlib jinja2",
+    "small-lm": "gguf peft",
+    "gpu": "vllm",
 }
+EXTRA_OF = {module: extra for extra, modules in _MODULES.items() for module in modules.split()}
 
 
 def missing_extra(error: BaseException) -> str | None:

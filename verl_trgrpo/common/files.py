@@ -81,16 +81,8 @@ def replaced_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterator[Path]:
-    """Yield an empty directory to fill; when the block ends normally, move its entries into `directory`.
-
-    A new `directory` appears in one step. In an existing one, entries are replaced one after the other and other entries
-    stay. After an exception `directory` is as before. Files that a killed process left (``.NAME.building``) are removed by
-    the next call. The lock file ``.NAME.lock`` stays.
-
-    Args:
-        directory: created if needed.
-        replaces: names of old entries to remove if the new ones do not include them.
+def directory_lock(directory: Path) -> Iterator[Path]:
+    """Hold the lock under which `directory` is built (``.NAME.lock`` beside it, which stays); yield its absolute path.
 
     Raises:
         ValueError: `directory` cannot be written, or another process is building it.
@@ -107,6 +99,25 @@ def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterato
             raise ValueError(
                 f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
             ) from error
+        yield target
+
+
+@contextlib.contextmanager
+def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterator[Path]:
+    """Yield an empty directory to fill; when the block ends normally, move its entries into `directory`.
+
+    A new `directory` appears in one step. In an existing one, entries are replaced one after the other and other entries
+    stay. After an exception `directory` is as before. Files that a killed process left (``.NAME.building``) are removed by
+    the next call.
+
+    Args:
+        directory: created if needed.
+        replaces: names of old entries to remove if the new ones do not include them.
+
+    Raises:
+        ValueError: as `directory_lock`.
+    """
+    with directory_lock(directory) as target:
         stage = target.parent / f".{target.name}.building"
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir()

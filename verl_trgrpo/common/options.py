@@ -1,4 +1,4 @@
-"""Command-line options from the fields of a dataclass, by tyro, and exit codes of programs."""
+"""Options as dataclasses that check their values, command lines from their fields (by tyro), and exit codes of programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,51 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
-Options = TypeVar("Options")
+from verl_trgrpo.common.findings import raise_invalid, range_errors
+
+Given = TypeVar("Given")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Check values on construction: a number is in the interval of its annotation, such as ``Annotated[float, "(0, 1]"]``.
+
+    None is fine where the annotation allows it. A class that needs more checks defines `problems`; its ``where`` is put
+    before each message.
+
+    Raises:
+        InvalidInputError: all problems at once.
+    """
+
+    where: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        found = _intervals(type(self))
+        ranges = {
+            name: text for name, (text, optional) in found.items() if not (optional and getattr(self, name) is None)
+        }
+        raise_invalid([self.where + message for message in [*range_errors(vars(self), ranges), *self.problems()]])
+
+    def problems(self) -> list[str]:
+        """Return a message for each problem other than a number outside its interval."""
+        return []
+
+
+@functools.cache
+def _intervals(options_class: type) -> dict[str, tuple[str, bool]]:
+    """Return the interval of each field that has one, and whether its annotation allows None."""
+    found = {}
+    for name, hint in get_type_hints(options_class, include_extras=True).items():
+        if isinstance(text := getattr(hint, "__metadata__", (None,))[0], str):
+            found[name] = (text, type(None) in get_args(hint.__origin__))
+    return found
 
 
 def parse_options(
-    options_class: type[Options], prog: str, description: str = "", argv: Sequence[str] | None = None
-) -> Options:
+    options_class: type[Given], prog: str, description: str = "", argv: Sequence[str] | None = None
+) -> Given:
     """Parse command-line words into a dataclass; the field ``val_per_set`` is the flag ``--val-per-set``.
 
     Help texts are the lines under ``Args:`` in the docstrings of the class and its bases. A field annotated with
@@ -23,7 +60,7 @@ def parse_options(
     A bool, whose default is False, takes none.
 
     Args:
-        options_class: a dataclass. Its module must import the types that inherited fields are annotated with.
+        options_class: a dataclass.
         prog: name of the command for its help.
         description: help text; tyro keeps the line breaks of indented lines only. Empty: the docstring of the class.
         argv: command-line words; those of this process if None.
@@ -36,6 +73,9 @@ def parse_options(
 
     # tyro prints a ValueError of a class in a box, but passes on what a function raises. That function needs a parameter.
     has_fields = bool(dataclasses.fields(options_class))  # type: ignore[arg-type]
+    # An annotation that is a string belongs to the module of its class, which is not that of a class that inherits the field.
+    hints = get_type_hints(options_class, include_extras=True)
+    options_class.__init__.__annotations__.update(hints)  # type: ignore[misc]
     return tyro.cli(
         functools.partial(options_class) if has_fields else options_class,
         prog=prog,

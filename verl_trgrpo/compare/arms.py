@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,16 @@ class Run:
 
     @property
     def last_step(self) -> int:
-        return self.steps[-1].number
+        return self.steps[-1].number if self.steps else -1
+
+    def until(self, step: float) -> Run:
+        """Return the run with its steps up to `step`, values that are not finite left out; without steps if it ended before."""
+        steps = (
+            Step(each.number, {name: value for name, value in each.metrics.items() if math.isfinite(value)})
+            for each in self.steps
+            if each.number <= step <= self.last_step
+        )
+        return replace(self, steps=tuple(steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +117,24 @@ def _below(path: Path) -> list[Run]:
 
 def _search(path: Path, depth: int) -> Iterator[Run]:
     """Yield every run at or below a path; directories inside a run are not searched."""
-    if steps := read_steps(path):
-        yield _run(path, steps)
+    if run := read_run(path):
+        yield run
     elif depth and path.is_dir():
         for child in sorted(path.iterdir()):
             if not child.name.startswith("."):
                 yield from _search(child, depth - 1)
 
 
-def _run(path: Path, steps: Sequence[Step]) -> Run:
-    """Build a run; arm and seed come from ``run.json``, else from ``ARM-seedN`` or ``ARM/seed-N``, else from the options."""
+def read_run(path: Path) -> Run | None:
+    """Read the metrics and the record of one run; None where there are no metrics.
+
+    Arm and seed come from ``run.json``, else from ``ARM-seedN`` or ``ARM/seed-N``, else from the options.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    if not (steps := read_steps(path)):
+        return None
     full = path.resolve()
     label, seed = full.stem if full.is_file() else full.name, None
     if match := _SEED.fullmatch(label):

@@ -151,22 +151,24 @@ def compare_runs(
     metric: str | None = None,
     primary: str = "",
     margin: float | None = None,
+    upto: int | None = None,
 ) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:
     """Return the figures of all runs, by arm and seed, and their comparison.
 
     Figures that are not finite are left out: a gradient norm that was NaN once has no mean. Runs without a seed are not paired.
 
     Args:
-        arms: runs by arm, with the steps to compare; a run without steps has no figures.
+        arms: runs by arm; a run without steps has no figures.
         baseline, primary, margin: see `compare`.
         metric: see `run_figures`.
+        upto: compare the finite values of the steps up to this one, and leave out runs that ended before; None for all.
     """
     figures: dict[str, dict[int, dict[str, float]]] = {arm: {} for arm in arms}
     outcomes: dict[str, dict[int, dict[tuple[str, str], float]]] = {arm: {} for arm in arms}
     unknown = itertools.count(-1, -1)
     for arm, runs in arms.items():
         for run in runs:
-            seed = next(unknown) if run.seed is None else run.seed
+            seed, run = next(unknown) if run.seed is None else run.seed, run if upto is None else run.until(upto)
             own = {name: value for name, value in run_figures(run.steps, metric).items() if math.isfinite(value)}
             figures[arm][seed] = own
             if OUTCOME in own:

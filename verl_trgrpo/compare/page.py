@@ -5,27 +5,27 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.pages import render_page, write_page
 from verl_trgrpo.compare.arms import Arm, Run, group_arms, last_common_step, read_runs
-from verl_trgrpo.compare.comparison import Comparison, compare_runs
+from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.responses import DIRECTORY, VERDICTS, Samples, read_samples
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
-from verl_trgrpo.runs.metrics import Step
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Options):
     """Runs to report, and the page to write.
 
     Args:
@@ -40,11 +40,12 @@ class ReportOptions:
     baseline: str | None = None
     metric: str | None = None
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for each problem of runs and page."""
         messages = [] if self.runs else ["no runs were given; name at least one directory"]
         if self.out.is_dir():
             messages.append(f"--out {self.out}: is a directory; name a file, such as {self.out / 'report.html'}")
-        raise_invalid(messages)
+        return messages
 
 
 def build_report(options: ReportOptions) -> list[str]:
@@ -66,7 +67,8 @@ def build_report(options: ReportOptions) -> list[str]:
     primary, margin = study.get("primary", ""), study.get("margin")
 
     arms, upto = group_arms(runs, baseline), last_common_step(runs)
-    comparison = compare_arms(arms, baseline, options.metric, upto, primary, margin)
+    by_arm = {arm.label: arm.runs for arm in arms}
+    _, comparison = compare_runs(by_arm, baseline, options.metric, primary, margin, upto)
     remarks = notes(arms, baseline, upto)
     page = render_page(
         _TEMPLATE,
@@ -94,27 +96,6 @@ def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], b
         known = sorted(name for name in names if name.startswith("val-"))
         messages.append(f"--metric {options.metric}: no run logged it; they have {', '.join(known) or 'no validation'}")
     raise_invalid(messages)
-
-
-def compare_arms(
-    arms: Sequence[Arm],
-    baseline: str,
-    metric: str | None = None,
-    upto: int = 0,
-    primary: str = "",
-    margin: float | None = None,
-) -> Comparison:
-    """Compare arms over the steps up to `upto`; runs that ended before are left out, and so are values that are not finite."""
-
-    def cut(run: Run) -> Run:
-        steps = (
-            Step(step.number, {name: value for name, value in step.metrics.items() if math.isfinite(value)})
-            for step in run.steps
-            if step.number <= upto <= run.last_step
-        )
-        return replace(run, steps=tuple(steps))
-
-    return compare_runs({arm.label: [*map(cut, arm.runs)] for arm in arms}, baseline, metric, primary, margin)[1]
 
 
 def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:

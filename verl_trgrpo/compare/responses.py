@@ -72,15 +72,14 @@ def _number(value: Any) -> float | None:
 
 
 class ResponsePair(NamedTuple):
-    """Responses to one prompt at the first validation, None if there is only one validation, and at the last."""
+    """Responses to one prompt at the first validation, None if there is only one validation, and at the last.
 
+    `kind` has both verdicts, such as "wrong to right"; "right" for a single validation.
+    """
+
+    kind: str
     before: DumpedResponse | None
     after: DumpedResponse
-
-    @property
-    def kind(self) -> str:
-        """Verdicts before and after, such as "wrong to right"; "right" for a single validation."""
-        return " to ".join(VERDICTS[response.right] for response in (self.before, self.after) if response)
 
 
 class Samples(NamedTuple):
@@ -106,20 +105,15 @@ def read_samples(directory: Path, most: int = 4) -> Samples | None:
     Raises:
         ValueError: a line is damaged.
     """
-    files = dump_files(directory)
-    if not files:
+    if not (files := dump_files(directory)):
         return None
-    first, last = min(files), max(files)
-    after = _by_prompt(files[last])
-    if first == last:
-        pairs = [ResponsePair(None, response) for response in after.values()]
-    else:
-        before = _by_prompt(files[first])
-        pairs = [ResponsePair(response, after[key]) for key, response in before.items() if key in after]
+    before, after = (_by_prompt(files[step]) for step in (min(files), max(files)))
+    shared = [(before[key] if len(files) > 1 else None, after[key]) for key in before if key in after]
+    pairs = [ResponsePair(" to ".join(VERDICTS[one.right] for one in pair if one), *pair) for pair in shared]
     if not pairs:
         return None
     counts = dict(Counter(pair.kind for pair in pairs).most_common())
-    return Samples(first, last, counts, random.Random(0).sample(pairs, min(most, len(pairs))))
+    return Samples(min(files), max(files), counts, random.Random(0).sample(pairs, min(most, len(pairs))))
 
 
 def _by_prompt(path: Path) -> dict[tuple[str, str], DumpedResponse]:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.compare.study import Study, run_directory
+from verl_trgrpo.compare.study import OUT, Study, is_file_name, run_directory
 from verl_trgrpo.runs.run_directory import provenance, read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which a run acquires in addition.
@@ -32,46 +33,30 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(study: Study, out: Path) -> Inputs:
-    """Return a study's inputs; data and a model of its own are built in `out` if needed.
+    """Run the commands that a study prepares data and model with, and return its inputs; `out` is its output directory.
 
     Raises:
-        ValueError: they cannot be built as specified.
+        ValueError: a command failed, or a data file is not there.
     """
-    from verl_trgrpo.demos.puzzles import CHECKPOINT, FILES, build_dataset
+    from verl_trgrpo.demos.puzzles import CHECKPOINT
 
-    model = study.model or str(CHECKPOINT)
-    files = {"train": out / "data" / FILES[0], "test": out / "data" / FILES[1]}
-    if study.small_lm:
-        from verl_trgrpo.demos.small_lm import TASKS, TRAINER_MEMORY, VERL_MEMORY, prepare_model
-
-        task = TASKS[study.small_lm]
-        memory = VERL_MEMORY if study.trainer == "verl" else TRAINER_MEMORY
-        model = str(prepare_model(out / "small_lm", out / "small_lm" / "model", task.adapter, memory).resolve())
-        task.build_dataset(out / "data")
-    elif study.puzzles:
-        build_dataset(out / "data", study.puzzles.get("seed", 0), study.puzzles["train"], study.puzzles["test"])
-    else:
-        files = {name: Path(file) for name, file in study.data.items()}
-    if study.warm_start:
-        model = str(_warm_start(study, out / "warm_start").resolve())
-    return Inputs(files["train"].resolve(), files["test"].resolve(), model)
-
-
-def _warm_start(study: Study, out: Path) -> Path:
-    """Train the study's own model in a process of its own, which does nothing if the model is in `out` already."""
-    command = [sys.executable, study.warm_start_script, "puzzles", "--out", str(out)]
-    for name, value in study.warm_start.items():
-        command += [f"--{name.replace('_', '-')}", str(value)]
-    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
-    if code:
-        raise ValueError(f"the warm start failed with exit code {code}, see above: {shlex.join(command)}")
-    return out
+    for command in study.prepare:
+        words = [word.replace(OUT, str(out)) for word in shlex.split(command)]
+        if words[:1] == ["python"]:
+            words[0] = sys.executable
+        code = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+        if code:
+            raise ValueError(f"prepare failed with exit code {code}, see above: {shlex.join(words)}")
+    files = {name: Path(file.replace(OUT, str(out))).resolve() for name, file in study.data.items()}
+    raise_invalid([f"data.{name}={file} does not exist" for name, file in files.items() if not file.is_file()])
+    model = study.model.replace(OUT, str(out)) or str(CHECKPOINT)
+    return Inputs(files["train"], files["test"], model)
 
 
 def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:
     """Return the arguments of ``python`` that train one arm with one seed in `run_dir`, or resume it."""
     settings = {**study.settings, **study.arms[arm]}
-    if study.trainer == "minimal":
+    if study.trainer == "script":
         flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
         words = []
         for name, value in flags.items():
@@ -89,11 +74,12 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
         *seed_overrides(seed),
         *(f"{name}={value}" for name, value in settings.items()),
     ]
-    return ["-m", "verl_trgrpo", "train", "--config-name", study.config_name, *overrides]
+    flag = "--recipe" if is_file_name(study.config) else "--config-name"
+    return ["-m", "verl_trgrpo", "train", flag, study.config, *overrides]
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
-    """Train the runs that are not finished; records unpacked from an archive of docs/results count as finished.
+    """Train the runs that are not finished; records unpacked from an archive count as finished.
 
     Runs are started seed by seed through all arms, `jobs` at a time, so that a study that is stopped early has complete seeds.
     An interrupted run resumes from its latest checkpoint.

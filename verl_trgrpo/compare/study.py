@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.demos import TaskName
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
 
-TRAINERS = ("minimal", "verl")
+TRAINERS = ("script", "verl")
+# In a study, its output directory.
+OUT = "{out}"
 
 
 @dataclass
@@ -28,16 +30,14 @@ class Study:
         baseline: arm that the others are compared with.
         primary: arm whose final accuracy is the primary outcome; its tests are not corrected, all others are.
         margin: largest difference in mean final accuracy that does not matter; if given, equivalence is tested.
-        trainer: ``minimal`` (`script` with one ``--flag value`` per setting) or ``verl`` (``verl-trgrpo train`` with Hydra
-            overrides).
-        script: the single-file trainer, relative to the study's file.
-        config_name: primary configuration, for ``verl``.
-        puzzles: puzzles to generate: counts by number of people for ``train`` and ``test``, and ``seed``; or
-        data: Parquet files ``train`` and ``test``, relative to the study's file; or
-        small_lm: ``word_problems`` or ``puzzles``: data and model of ``verl-trgrpo small-lm``.
-        warm_start: options of ``warm_start_script puzzles`` to train a model for the study; or
-        model: directory or hub name; empty for the tiny model that ships with the package.
-        warm_start_script: ``recipes/demos/warm_start.py``, relative to the study's file.
+        trainer: ``script`` (a Python file that takes one ``--flag value`` per setting) or ``verl`` (``verl-trgrpo train`` with
+            Hydra overrides).
+        script: the trainer's file, relative to the study's file.
+        config: primary configuration, or recipe file relative to the study's file, for ``verl``.
+        prepare: commands that build data or model before the first run, such as ``python make.py --out {out}``. They run one
+            after the other in the working directory of the comparison; ``{out}`` is the study's output directory.
+        data: Parquet files ``train`` and ``test``, relative to the study's file unless they begin with ``{out}``.
+        model: directory or hub name; ``{out}`` as above. Empty for the tiny model that ships with the package.
         settings: settings of every run.
         accuracy: validation metric; empty for the mean over data sources.
         hypotheses: expectations written before the runs, shown below the tables.
@@ -49,15 +49,12 @@ class Study:
     baseline: str = MISSING
     primary: str = ""
     margin: float | None = None
-    trainer: str = "minimal"
+    trainer: str = "script"
     script: str = ""
-    config_name: str = "trgrpo_trainer"
-    puzzles: dict[str, Any] = field(default_factory=dict)
+    config: str = DEFAULT_CONFIG
+    prepare: list[str] = field(default_factory=list)
     data: dict[str, str] = field(default_factory=dict)
-    small_lm: str = ""
-    warm_start: dict[str, Any] = field(default_factory=dict)
     model: str = ""
-    warm_start_script: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
     accuracy: str = ""
     hypotheses: list[str] = field(default_factory=list)
@@ -77,20 +74,10 @@ class Study:
             messages.append(f"seeds={self.seeds}: not distinct integers from 0; give each seed once")
         if self.trainer not in TRAINERS:
             messages.append(f"trainer={self.trainer!r}: unknown trainer; choose one of {', '.join(TRAINERS)}")
-        if self.trainer == "minimal" and not Path(self.script).is_file():
-            messages.append(f"script={self.script!r}: not a file; name recipes/minimal/train.py")
-        if self.small_lm and self.small_lm not in (tasks := get_args(TaskName)):
-            messages.append(f"small_lm={self.small_lm!r}: unknown task; choose one of {', '.join(tasks)}")
-        if [bool(self.puzzles), bool(self.data), bool(self.small_lm)].count(True) != 1:
-            messages.append("give exactly one of puzzles (to generate), data (Parquet files) and small_lm")
-        elif not self.small_lm and not {"train", "test"} <= {*self.puzzles, *self.data}:
-            messages.append("puzzles and data need train and test")
-        if [bool(self.warm_start), bool(self.model), bool(self.small_lm)].count(True) > 1:
-            messages.append("give at most one of warm_start (to train), model and small_lm")
-        if self.warm_start and not Path(self.warm_start_script).is_file():
-            messages.append(
-                f"warm_start_script={self.warm_start_script!r}: not a file; name recipes/demos/warm_start.py"
-            )
+        if self.trainer == "script" and not Path(self.script).is_file():
+            messages.append(f"script={self.script!r}: not a file; name a trainer, such as studies/trainer.py")
+        if {*self.data} != {"train", "test"}:
+            messages.append(f"data has {', '.join(self.data) or 'nothing'}: name train and test, Parquet files")
         raise_invalid(messages)
 
 
@@ -106,21 +93,21 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
         ValueError: the file is not a study, or has unknown keys or wrong values, all of which are reported.
     """
     if not path.is_file():
-        raise ValueError(f"{path} is not a file; name a study, such as recipes/compare/kk_tiny.yaml")
+        raise ValueError(f"{path} is not a file; name a study, such as studies/comparisons/kk_tiny.yaml")
     try:
         loaded: Any = OmegaConf.merge(OmegaConf.structured(Study), OmegaConf.load(path))
-        for name in ("script", "warm_start_script"):
-            if loaded[name]:
-                loaded[name] = str((path.parent / loaded[name]).resolve())
+        if loaded.script:
+            loaded.script = str((path.parent / loaded.script).resolve())
+        if is_file_name(loaded.config):
+            loaded.config = str((path.parent / loaded.config).resolve())
         for name, file in loaded.data.items():
-            loaded.data[name] = str((path.parent / file).resolve())
+            loaded.data[name] = file if file.startswith(OUT) else str((path.parent / file).resolve())
         study: Any = OmegaConf.to_object(OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides))))
     except (YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path} is not a study: {error}") from None
     if unknown := [arm for arm in arms if arm not in study.arms]:
         raise ValueError(f"{path} has no arm {', '.join(unknown)}; it has {', '.join(study.arms)}")
-    puzzles = {key: _by_size(value) for key, value in study.puzzles.items()}
-    return replace(study, puzzles=puzzles, arms={arm: study.arms[arm] for arm in arms or study.arms})
+    return replace(study, arms={arm: study.arms[arm] for arm in arms or study.arms})
 
 
 def run_directory(out: Path, arm: str, seed: int) -> Path:
@@ -128,6 +115,6 @@ def run_directory(out: Path, arm: str, seed: int) -> Path:
     return out / "runs" / arm / f"seed-{seed}"
 
 
-def _by_size(counts: Any) -> Any:
-    """Convert keys, numbers of people, to integers: overrides give strings. The last one wins."""
-    return {int(size): count for size, count in counts.items()} if isinstance(counts, dict) else counts
+def is_file_name(config: str) -> bool:
+    """Return whether a configuration is a file's and not a primary configuration's name."""
+    return config.endswith((".yaml", ".yml"))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from verl_trgrpo.common.files import write_json, write_text
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.compare.arms import Run
+from verl_trgrpo.compare.arms import Run, read_run
 from verl_trgrpo.compare.comparison import (
     FIGURES,
     OUTCOME,
@@ -22,8 +22,6 @@ from verl_trgrpo.compare.comparison import (
 )
 from verl_trgrpo.compare.statistics import Estimate
 from verl_trgrpo.compare.study import Study, run_directory
-from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.run_directory import read_record
 
 
 class Table(NamedTuple):
@@ -139,14 +137,11 @@ def as_markdown(tables: Sequence[Table]) -> str:
 
 def finished_runs(study: Study, out: Path) -> dict[str, list[Run]]:
     """Read the finished runs of a study in `out`, by arm."""
-    found: dict[str, list[Run]] = {arm: [] for arm in study.arms}
-    for arm in study.arms:
-        for seed in study.seeds:
-            path = run_directory(out, arm, seed)
-            record = read_record(path)
-            if record.get("finished"):
-                found[arm].append(Run(arm, seed, path, tuple(MetricsLog(path).read()), record))
-    return found
+    places = {arm: [run_directory(out, arm, seed) for seed in study.seeds] for arm in study.arms}
+    return {
+        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.get("finished")]
+        for arm, paths in places.items()
+    }
 
 
 def study_comparison(study: Study, out: Path) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:

@@ -11,75 +11,13 @@ from __future__ import annotations
 import logging
 import statistics
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.core.options import DifficultyOptions, OutcomeOptions
 
 logger = logging.getLogger(__name__)
-
-# Values of DifficultyOptions.belief.
-BELIEFS = ("window", "spread", "constant")
-
-
-@dataclass(frozen=True)
-class DifficultyOptions:
-    """Hold the options of HA-DW.
-
-    Args:
-        belief: how the accuracy C that is expected of the policy follows from past batches, one of ``BELIEFS``; see
-            ``expected_accuracy``.
-        window: number of batches that are remembered, at least 1, and at least 2 with ``spread``.
-        forgetting: eta; with ``constant`` in (0, 1], with ``spread`` above 0. ``window`` does not use it.
-        scale: lambda > 0, a factor of all weights. The paper's best is 1.3, the authors' code has 1.5.
-        correct_from: a response is right if its reward is at least this.
-
-    Raises:
-        ValueError: a value out of range; all are listed.
-    """
-
-    belief: str = "window"
-    window: int = 10
-    forgetting: float = 0.1
-    scale: float = 1.3
-    correct_from: float = 1.0
-
-    def __post_init__(self) -> None:
-        messages = []
-        if self.belief not in BELIEFS:
-            messages.append(f"belief={self.belief!r} is unknown; choose one of {', '.join(BELIEFS)}")
-        least = 2 if self.belief == "spread" else 1
-        if type(self.window) is not int or self.window < least:
-            messages.append(
-                f"window={self.window!r} is not an integer of at least {least}, which belief={self.belief} needs"
-            )
-        ranges = {
-            "forgetting": "(0, inf)" if self.belief == "spread" else "(0, 1]",
-            "scale": "(0, inf)",
-            "correct_from": "(-inf, inf)",
-        }
-        raise_invalid([*messages, *range_errors(vars(self), ranges)])
-
-
-@dataclass(frozen=True)
-class OutcomeOptions:
-    """Hold the options of W-REINFORCE.
-
-    Args:
-        positive: lambda >= 0, the advantage of right responses; wrong ones have -1.
-        correct_from: a response is right if its reward is at least this.
-
-    Raises:
-        ValueError: a value out of range; all are listed.
-    """
-
-    positive: float = 0.1
-    correct_from: float = 1.0
-
-    def __post_init__(self) -> None:
-        raise_invalid(range_errors(vars(self), {"positive": "[0, inf)", "correct_from": "(-inf, inf)"}))
 
 
 @torch.no_grad()
@@ -132,36 +70,6 @@ def rejection_advantages(
     return at_valid_tokens(torch.where((lowest == highest)[groups], 0.0, returns), response_mask)
 
 
-def expected_accuracy(
-    history: Sequence[float], accuracy: float, options: DifficultyOptions
-) -> tuple[float, list[float]]:
-    """Return the accuracy C that HA-DW compares a batch with, and the history for the next batch.
-
-    ``window`` is the authors' public code (github.com/yangfengkai/HA-DW) and the paper's Appendix F: C is the mean accuracy
-    of the last batches, the present one among them. ``spread`` is the paper's Eq. 9 to 11: C is what past batches have
-    left, and moves by C <- (1 - eta_t) C + eta_t y, where eta_t is eta times the standard deviation of the last `window`
-    values of C, here at most 1. The paper's window and eta were not seen, nor how it begins: here C is the mean of all
-    batches until the window is full. C of ``spread`` hardly moves any more once its spread is small. ``constant`` takes
-    eta itself for eta_t. The first batch is compared with its own accuracy.
-
-    Args:
-        history: accuracies (``window``) or values of C (``spread``, ``constant``) of past batches, oldest first.
-        accuracy: y in [0, 1], the share of right responses in the present batch.
-        options: belief, window and eta.
-    """
-    if options.belief == "window":
-        accuracies = [*history, accuracy][-options.window :]
-        return statistics.fmean(accuracies), accuracies
-    expected = history[-1] if history else accuracy
-    if options.belief == "constant":
-        share = options.forgetting
-    elif len(history) < options.window:
-        share = 1 / (len(history) + 1)
-    else:
-        share = min(1.0, options.forgetting * statistics.pstdev(history))
-    return expected, [*history, (1 - share) * expected + share * accuracy][-options.window :]
-
-
 @torch.no_grad()
 def difficulty_weighted_advantages(
     token_level_rewards: torch.Tensor,
@@ -176,8 +84,9 @@ def difficulty_weighted_advantages(
 
     This is the weight of arXiv 2601.08521, Eq. 12 to 16, with D = -sgn(A) sgn(q - C) and M = |q - C|. On prompts that are
     harder than expected (q < C) good responses weigh more (up to e) and bad ones less; on easier prompts the other way
-    round. The authors' public code and summaries of the paper were read. That code has mean rewards for q and C, which
-    rewards of 0 and 1 make the same.
+    round. C, the accuracy expected of the policy, is the mean of the last batches' accuracies, the present one among them, as in
+    the authors' public code (github.com/yangfengkai/HA-DW) and the paper's Appendix F. That code and summaries of the paper were
+    read. It has mean rewards for q and C, which rewards of 0 and 1 make the same.
 
     A response whose tokens a rollout correction has rejected counts in q and C as it does in GRPO's mean and standard deviation:
     it is a sample of the policy, and without it q would be the rate of a selection. Groups without any token do not count: with
@@ -186,11 +95,11 @@ def difficulty_weighted_advantages(
     Other arguments and errors are those of ``group_relative_advantages``.
 
     Args:
-        options: the way to C, scale lambda and the reward that counts as right.
+        options: window of C, scale lambda and the reward that counts as right.
         history: what the call for the batch before returned; empty before the first.
 
     Returns:
-        the advantages, and the history for the next batch (see ``expected_accuracy``).
+        the advantages, and the accuracies of the last batches for the next one, oldest first.
     """
     returns, groups = _grouped_returns(token_level_rewards, response_mask, index)
     advantages = normalized_in_groups(returns, groups, epsilon, normalize_by_std)
@@ -198,10 +107,10 @@ def difficulty_weighted_advantages(
     if not present.any():
         return at_valid_tokens(advantages, response_mask), list(history)
     accuracy = float((returns[present] >= options.correct_from).double().mean())
-    expected, following = expected_accuracy(history, accuracy, options)
+    accuracies = [*history, accuracy][-options.window :]
     rates = success_rates(returns, groups, options.correct_from, present)
-    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (rates - expected))
-    return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), following
+    weights = options.scale * torch.exp(-torch.sign(advantages).double() * (rates - statistics.fmean(accuracies)))
+    return at_valid_tokens((advantages * weights).to(advantages.dtype), response_mask), accuracies
 
 
 @torch.no_grad()

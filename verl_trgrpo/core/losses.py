@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from verl_trgrpo.common.findings import raise_invalid, range_errors
-from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics
-from verl_trgrpo.core.shaping import REMEDIES, Shaping, make_shaping
+from verl_trgrpo.common.findings import raise_invalid
+from verl_trgrpo.core.metrics import Clipping, TokenStatistic, token_metrics, weight_sums
+from verl_trgrpo.core.options import ClipRange, HighEntropyClip
+from verl_trgrpo.core.shaping import Shaping, make_shaping
 from verl_trgrpo.core.tokens import MAX_LOG_RATIO, Tokens, check_shapes, masked
 
 LOSS_AGG_MODES = (
@@ -25,6 +26,9 @@ LOSS_AGG_MODES = (
     "seq-mean-token-mean",
     "seq-mean-token-sum-norm",
 )
+
+# Values of token losses without gradient, where they are constants, and what was clipped; (batch, response_length) each.
+_Surrogate = tuple[torch.Tensor, torch.Tensor, Clipping]
 
 _CHOICES = {
     "placement": ("outside", "inside"),
@@ -94,70 +98,6 @@ class TokenWeighting:
         mean = (weights * valid).sum() / valid.sum().clamp(min=1)
         # Weights that are all 0 (a floor of 0 allows it) cannot be scaled to mean 1 and stay as they are.
         return weights / torch.where(mean > 0, mean, 1.0)
-
-
-@dataclass(frozen=True)
-class HighEntropyClip:
-    """Hold a clip range of its own for the tokens of high entropy, as the public code of ASPO has it.
-
-    The defaults are those of github.com/wizard-III/Archer2.0 at b08d963 (``verl/workers/actor/dp_actor.py``): the quantile is
-    that of each response's entropies, so it does not depend on micro-batches, and tokens above it are clipped by 0.4 instead
-    of 0.2 on both sides. (Its names ``high_entropy_mask`` and ``low_entropy_mask`` are the wrong way round.)
-
-    Args:
-        quantile: of the entropies of a response's generated tokens; tokens above it are those of high entropy; in (0, 1).
-        low: their eps_low, in [0, 1].
-        high: their eps_high, >= 0.
-
-    Raises:
-        ValueError: a value out of range; all are listed.
-    """
-
-    quantile: float = 0.8
-    low: float = 0.4
-    high: float = 0.4
-
-    def __post_init__(self) -> None:
-        ranges = {"quantile": "(0, 1)", "low": "[0, 1]", "high": "[0, inf]"}
-        raise_invalid([f"high_entropy_clip.{message}" for message in range_errors(vars(self), ranges)])
-
-    def applies(self, tokens: Tokens) -> torch.Tensor:
-        """Return True for the tokens of high entropy, (batch, response_length).
-
-        Raises:
-            ValueError: the entropy is missing.
-        """
-        if tokens.entropy is None:
-            raise ValueError(
-                f"high_entropy_clip needs the entropy, which this run does not compute; {REMEDIES['entropy']}"
-            )
-        entropy = tokens.entropy.masked_fill(~tokens.valid, torch.nan)
-        return entropy > entropy.nanquantile(self.quantile, -1, keepdim=True)
-
-
-@dataclass(frozen=True)
-class ClipRange:
-    """Hold the clip range of the importance ratio r, with veRL's defaults.
-
-    Args:
-        low: eps_low, the ratio is clipped below 1 - low; in [0, 1].
-        high: eps_high, the ratio is clipped above 1 + high; >= 0.
-        dual: c of dual clip (arXiv 1912.09729), upper bound of the ratio for A < 0; > 1.
-        high_entropy: another low and high for tokens of high entropy, only for the surrogate ``aspo``; None for all alike.
-
-    Raises:
-        ValueError: a value out of range; all are listed, under veRL's names.
-    """
-
-    low: float = 0.2
-    high: float = 0.2
-    dual: float = 3.0
-    high_entropy: HighEntropyClip | None = None
-
-    def __post_init__(self) -> None:
-        values = {"clip_ratio_low": self.low, "clip_ratio_high": self.high, "clip_ratio_c": self.dual}
-        ranges = {"clip_ratio_low": "[0, 1]", "clip_ratio_high": "[0, inf]", "clip_ratio_c": "(1, inf]"}
-        raise_invalid(range_errors(values, ranges))
 
 
 @dataclass(frozen=True)
@@ -248,15 +188,25 @@ def compute_policy_loss(
         ref_log_prob=ref_log_prob,
         success_rate=success_rate,
     )
+    valid, log_ratio, advantages = tokens.valid, tokens.log_ratio, tokens.advantages
+    high_entropy = clip.high_entropy.applies(tokens) if clip.high_entropy else None
     with torch.no_grad():
-        shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
-        scale = _correction(tokens, rollout_is_weights)
-        weights = weighting.normalized(shaped, tokens.valid)
-        values, constant, clipping = _SURROGATES[surrogate](tokens, weights, scale, weighting.placement, clip)
-    token_losses = _Differentiable.apply(tokens.log_ratio, values, constant)
-    loss = aggregate_loss(token_losses, response_mask=tokens.valid, loss_agg_mode=loss_agg_mode, **global_batch_info)
-    del token_losses, values, constant, weights, scale  # they should not count into the peak memory of the metrics
-    return PolicyLoss(loss, token_metrics(tokens, shaped, weighting.shaping.bounds, clipping))
+        weights = weighting.shaping.weigh(tokens, weighting.prob_source)
+        sums = weight_sums(tokens, weights, weighting.shaping.bounds)
+        # What is no longer needed should not count into the peak memory.
+        del tokens
+        weights = weighting.normalized(weights, valid)
+        values, constant, clipping = _SURROGATES[surrogate](
+            log_ratio.detach(), advantages, weights, weighting.placement, clip, high_entropy
+        )
+        if rollout_is_weights is not None:
+            check_shapes(log_prob=log_prob, rollout_is_weights=rollout_is_weights)
+            values.mul_(masked(rollout_is_weights, ~valid))
+        del weights
+    token_losses = _Differentiable.apply(log_ratio, values, constant)
+    loss = aggregate_loss(token_losses, response_mask=valid, loss_agg_mode=loss_agg_mode, **global_batch_info)
+    del token_losses, values
+    return PolicyLoss(loss, token_metrics(sums, log_ratio, clipping))
 
 
 def token_weights(tokens: Tokens, weighting: TokenWeighting) -> torch.Tensor:
@@ -282,43 +232,54 @@ class _Differentiable(torch.autograd.Function):
 
 
 def _ppo_surrogate(
-    tokens: Tokens, weights: torch.Tensor, scale: torch.Tensor | None, placement: str, clip: ClipRange
-) -> tuple[torch.Tensor, torch.Tensor, Clipping]:
+    log_ratio: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    placement: str,
+    clip: ClipRange,
+    high_entropy: torch.Tensor | None,
+) -> _Surrogate:
     """Return the values of PPO's token losses with dual clip, where they are constants, and what was clipped.
 
     With x = r (``outside``) or x = w r (``inside``), and c(x) the value that min, clip and dual clip select, the loss of a
     token is -A w c(r) or -A c(w r). Where c(x) is a bound, it is a constant. Where c(x) = x, both are -A w r, whose
     derivative by log r is the loss itself.
     """
-    ratio = tokens.log_ratio.detach().exp()
+    ratio = log_ratio.exp()
     x = weights * ratio if placement == "inside" else ratio
-    losses = _bounded_ratio(x, tokens.advantages, clip)
+    losses = _bounded_ratio(x, advantages, clip)
     # Not `!=`: the gradient of a ratio that is NaN has to be NaN.
     constant = (x < losses).logical_or_(x > losses)
-    beyond = constant & (tokens.advantages != 0)
-    dual_clipped = beyond & (tokens.advantages < 0) & (x > clip.dual)
+    beyond = constant & (advantages != 0)
+    dual_clipped = beyond & (advantages < 0) & (x > clip.dual)
     beyond_uniform = beyond
     if placement == "inside":
-        beyond_uniform = (_bounded_ratio(ratio, tokens.advantages, clip) != ratio) & (tokens.advantages != 0)
+        beyond_uniform = (_bounded_ratio(ratio, advantages, clip) != ratio) & (advantages != 0)
     else:
         losses.mul_(weights)
-    losses.mul_(tokens.advantages).neg_()
-    if scale is not None:
-        losses.mul_(scale)
-    return losses, constant, Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform)
+    return (
+        losses.mul_(advantages).neg_(),
+        constant,
+        Clipping(beyond & ~dual_clipped, dual_clipped, beyond, beyond_uniform),
+    )
 
 
 def _aspo_surrogate(
-    tokens: Tokens, weights: torch.Tensor, scale: torch.Tensor | None, placement: str, clip: ClipRange
-) -> tuple[torch.Tensor, torch.Tensor, Clipping]:
+    log_ratio: torch.Tensor,
+    advantages: torch.Tensor,
+    weights: torch.Tensor,
+    placement: str,
+    clip: ClipRange,
+    high_entropy: torch.Tensor | None,
+) -> _Surrogate:
     """Return the values of ASPO's token losses, where they are constants, and what was clipped; weights are always outside.
 
     With c = 1/r for A > 0 and r for A < 0, within its bounds, the loss of a token is the number -A w c, and so is its
     derivative by log r where the hard clip does not apply. That of PPO is -A w r for both signs, which damps itself for bad
     tokens and feeds itself for good ones.
     """
-    positive = tokens.advantages > 0
-    flipped = torch.where(positive, -tokens.log_ratio.detach(), tokens.log_ratio.detach()).exp()
+    positive = advantages > 0
+    flipped = torch.where(positive, -log_ratio, log_ratio).exp()
 
     # For A > 0, r > 1 + high is 1/r < 1 / (1 + high).
     def within(clip_range: ClipRange | HighEntropyClip) -> torch.Tensor:
@@ -326,17 +287,15 @@ def _aspo_surrogate(
         return torch.where(positive, good, flipped.clamp(1 - clip_range.low, clip.dual))
 
     bounded = within(clip)
-    if clip.high_entropy is not None:
-        bounded = torch.where(clip.high_entropy.applies(tokens), within(clip.high_entropy), bounded)
-    clipped = (flipped < bounded) & (tokens.advantages != 0)
-    dual_clipped = (flipped > bounded) & (tokens.advantages != 0)
-    losses = bounded.mul_(weights).mul_(tokens.advantages).neg_()
-    if scale is not None:
-        losses.mul_(scale)
+    if clip.high_entropy is not None and high_entropy is not None:
+        bounded = torch.where(high_entropy, within(clip.high_entropy), bounded)
+    clipped = (flipped < bounded) & (advantages != 0)
+    dual_clipped = (flipped > bounded) & (advantages != 0)
+    losses = bounded.mul_(weights).mul_(advantages).neg_()
     return losses, clipped, Clipping(clipped, dual_clipped, clipped, clipped)
 
 
-_SURROGATES: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor, Clipping]]] = {
+_SURROGATES: dict[str, Callable[..., _Surrogate]] = {
     "ppo": _ppo_surrogate,
     "aspo": _aspo_surrogate,
 }
@@ -351,14 +310,6 @@ def _bounded_ratio(ratio: torch.Tensor, advantages: torch.Tensor, clip: ClipRang
     upper = torch.full_like(ratio, 1 + clip.high).masked_fill_(negative, clip.dual)
     bounded = torch.minimum(ratio, upper, out=upper)
     return bounded.masked_fill_(negative & (ratio < 1 - clip.low), 1 - clip.low)
-
-
-def _correction(tokens: Tokens, rollout_is_weights: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the weights of a rollout correction, 0 outside the mask; None without one."""
-    if rollout_is_weights is None:
-        return None
-    check_shapes(log_prob=tokens.log_prob, rollout_is_weights=rollout_is_weights)
-    return masked(rollout_is_weights, ~tokens.valid)
 
 
 def aggregate_loss(
@@ -397,14 +348,14 @@ def aggregate_loss(
     if loss_agg_mode == "token-sum":
         return token_losses.sum() * dp_size
     if loss_agg_mode == "token-mean":
-        count = _global_count("batch_num_tokens", batch_num_tokens, response_mask.count_nonzero(), dp_size)
+        count = _global_count("batch_num_tokens", batch_num_tokens, response_mask, dp_size)
         return token_losses.sum() / count * dp_size
 
     lengths = response_mask.count_nonzero(dim=-1)
     sequence_losses = token_losses.sum(dim=-1)
     if loss_agg_mode == "seq-mean-token-mean":
         sequence_losses = sequence_losses / lengths.clamp(min=1)
-    count = _global_count("global_batch_size", global_batch_size, lengths.count_nonzero(), dp_size)
+    count = _global_count("global_batch_size", global_batch_size, lengths, dp_size)
     loss = sequence_losses.sum() / count * dp_size
     if loss_agg_mode == "seq-mean-token-sum-norm":
         loss = loss / (response_mask.shape[-1] if loss_scale_factor is None else loss_scale_factor)
@@ -412,11 +363,11 @@ def aggregate_loss(
 
 
 def _global_count(name: str, given: int | torch.Tensor | None, local: torch.Tensor, dp_size: int) -> int | torch.Tensor:
-    """Return the divisor: the global count where given, else the local one; at least 1, as 0 tokens have no loss."""
+    """Return the divisor: the global count where given, else that of `local`; at least 1, as 0 tokens have no loss."""
     if given is None:
         if dp_size > 1:
             raise ValueError(f"{name} is required when dp_size={dp_size} > 1; pass the count over all ranks")
-        return local.clamp(min=1)
+        return local.count_nonzero().clamp(min=1)
     return given.clamp(min=1) if isinstance(given, torch.Tensor) else max(given, 1)
 
 

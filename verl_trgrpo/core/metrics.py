@@ -20,7 +20,7 @@ class TokenStatistic(float):
 
     Averaging the means of micro-batches over-counts tokens of short ones; adding the sums does not.
 
-    Args:
+    Attributes:
         kind: ``ratio`` is sums[0] / sums[1]; ``std`` is the standard deviation of a quantity x from
             sums = (sum of x, sum of x squared, count). Both are 0 if they divide by 0.
         sums: the additive parts.
@@ -69,47 +69,51 @@ class Clipping(NamedTuple):
 
 
 @torch.no_grad()
-def token_metrics(
-    tokens: Tokens, weights: torch.Tensor, bounds: tuple[float, float], clipping: Clipping
-) -> dict[str, float | TokenStatistic]:
-    """Compute the metrics that ``PolicyLoss`` lists, over the valid tokens of a micro-batch.
+def weight_sums(tokens: Tokens, weights: torch.Tensor, bounds: tuple[float, float]) -> list[torch.Tensor]:
+    """Return the sums over valid tokens of which the metrics of weights are made, for ``token_metrics``.
 
     The gradient proxy of a token is |A| w (1 - p): its gradient norm at the logits is between this and sqrt(2) times it.
 
     Args:
         tokens: of the micro-batch.
-        weights: (batch, response_length) weights before normalisation, 1 outside the mask; overwritten.
+        weights: (batch, response_length) weights before normalisation, 1 outside the mask.
         bounds: (L, U), smallest and largest weight of the shaping.
-        clipping: masks of what the surrogate clipped.
     """
     lower, upper = (weights.new_tensor(bound) for bound in bounds)
-    at_lower, at_upper = ((at & tokens.valid).count_nonzero() for at in (weights <= lower, weights >= upper))
-    # Outside the mask A and log r are 0, and w - 1, too. In place: each tensor more would count into the peak memory.
+    # First, and one after the other: on a GPU a count copies its mask to 64-bit integers.
+    counts = [
+        tokens.valid.count_nonzero(),
+        (weights <= lower).logical_and_(tokens.valid).count_nonzero(),
+        (weights >= upper).logical_and_(tokens.valid).count_nonzero(),
+    ]
+    # Outside the mask A is 0, and w - 1, too. In place: each tensor more would count into the peak memory.
     proxy = tokens.probs.neg_().add_(1).mul_(tokens.advantages).abs_().flatten()
     # Not sums of w: weights are near 1, and their small spread would be lost in rounding.
-    shifted = weights.sub_(1).flatten()
-    sums = [
-        tokens.valid.count_nonzero(),
-        tokens.log_ratio.detach().sum(),
-        *(mask.count_nonzero() for mask in clipping),
-        proxy.sum(),
-        torch.dot(proxy, shifted),
-        proxy.masked_fill_(
-            tokens.log_prob.flatten() >= math.log(LOW_PROB), 0.0
-        ).sum(),  # from here on that of rare tokens
-        torch.dot(proxy, shifted),
-        shifted.sum(),
-        torch.dot(shifted, shifted),
-        at_lower,
-        at_upper,
-    ]
+    shifted = (weights - 1).flatten()
+    sums = [proxy.sum(), torch.dot(proxy, shifted)]
+    proxy.masked_fill_(tokens.log_prob.flatten() >= math.log(LOW_PROB), 0.0)  # leaves that of rare tokens
+    return [*counts, *sums, proxy.sum(), torch.dot(proxy, shifted), shifted.sum(), torch.dot(shifted, shifted)]
+
+
+@torch.no_grad()
+def token_metrics(
+    sums: Sequence[torch.Tensor], log_ratio: torch.Tensor, clipping: Clipping
+) -> dict[str, float | TokenStatistic]:
+    """Compute the metrics that ``PolicyLoss`` lists, over the valid tokens of a micro-batch.
+
+    Args:
+        sums: what ``weight_sums`` returns.
+        log_ratio: (batch, response_length) log r, 0 outside the mask.
+        clipping: masks of what the surrogate clipped.
+    """
+    more = [log_ratio.detach().sum(), *(mask.count_nonzero() for mask in clipping)]
     # One transfer from the device for all of them: one for each would stall an accelerator a dozen times.
-    n, log_ratio, n_clipped, n_dual, n_zero, n_zero_uniform, g, dg, g_low, dg_low, s, s2, n_lower, n_upper = (
-        torch.stack([x.double() for x in sums]).tolist()
-    )
+    n, n_lower, n_upper, g, dg, g_low, dg_low, s, s2, total, n_clipped, n_dual, n_zero, n_zero_uniform = torch.stack(
+        [x.double() for x in (*sums, *more)]
+    ).tolist()
     return {
         "pg_clipfrac": n_clipped / max(n, 1),
-        "ppo_kl": -log_ratio / max(n, 1),
+        "ppo_kl": -total / max(n, 1),
         "pg_clipfrac_lower": n_dual / max(n, 1),
         "tr_weight_mean": TokenStatistic("ratio", (n + s, n)),
         "tr_weight_std": TokenStatistic("std", (s, s2, n)),

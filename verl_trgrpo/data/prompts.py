@@ -22,9 +22,6 @@ from verl_trgrpo.common.text import first_line
 SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
 """veRL's agent loops: the default of rows without an agent_name, and the one whose prompts list the run's tools."""
 
-DRAFT_AGENT = "trgrpo_igrpo"
-"""This project's agent loop of iGRPO, named in agent_loops.yaml."""
-
 logger = logging.getLogger(__name__)
 
 _MODEL, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"

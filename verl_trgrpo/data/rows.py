@@ -1,4 +1,4 @@
-"""Rows of veRL data files: their columns, how they are read, what can be wrong with one, and when two ask the same.
+"""Rows of veRL data files: their columns, what can be wrong with one, and when two ask the same.
 
 | column | type | use in veRL |
 |---|---|---|
@@ -11,9 +11,6 @@
 
 A ground truth is a string, a list of strings, or {target: list of strings}, depending on the task's reward. If prompts contain
 instructions, `extra_info.question` is the question alone, which decontamination compares.
-
-The functions of this module read any veRL data file, not only those that this package builds: `read_rows` streams the rows
-as they are, `load_rows` returns them checked.
 """
 
 from __future__ import annotations
@@ -93,7 +90,7 @@ def build_row(
     extra_info: Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one row with a rule-based reward and further `columns`; `write_dataset` adds its index and split."""
+    """Return one row with a rule-based reward and further `columns`; `DataSet.write` adds its index and split."""
     return {
         "data_source": data_source,
         "prompt": prompt,
@@ -150,31 +147,6 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
         raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
 
 
-def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet, JSON or JSON Lines file one by one; nothing is checked.
-
-    Args:
-        path: of the file.
-        columns: those to read; missing ones are left out. None for all.
-
-    Raises:
-        UnreadableError: the file does not exist, is of another kind, or is damaged.
-    """
-    import pyarrow.parquet as pq
-
-    if path.suffix in (".json", ".jsonl"):
-        from verl_trgrpo.data.verl_files import open_as_verl  # which imports this module
-
-        file = open_as_verl(path)
-        yield from file.read(file.schema.names if columns is None else columns)
-        return
-    names = read_schema(path)[0].names
-    present = names if columns is None else [name for name in columns if name in names]
-    with naming_damage(path), pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=1000, columns=present):
-            yield from batch.to_pylist()
-
-
 @contextmanager
 def naming_damage(path: Path) -> Iterator[None]:
     """Raise an UnreadableError with the name of the file for what reading or converting its rows raises."""
@@ -186,39 +158,6 @@ def naming_damage(path: Path) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise UnreadableError(f"{path} is damaged ({first_line(error)}); get it again") from error
-
-
-def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "prompt") -> list[Row]:
-    """Return all rows of a data file, checked.
-
-    Args:
-        path: of the file.
-        default_agent: agent loop of the rows without an agent_name.
-        prompt_key: name of the column of the prompts.
-
-    Raises:
-        ValueError: the file cannot be read, has no rows, or has rows that veRL or a reward cannot use (the first few are
-            named).
-    """
-    columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
-    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
-    if not rows:
-        raise ValueError(f"{path}: it has no rows; build it again")
-    try:
-        check_rows(rows)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return [
-        Row(
-            position,
-            row["data_source"],
-            [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
-            ground_truth_of(row),
-            dict(extra_info_of(row)),
-            row.get("agent_name") or default_agent,
-        )
-        for position, row in enumerate(rows)
-    ]
 
 
 def ground_truth_of(row: RawRow) -> Any:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from verl_trgrpo.common.files import json_lines
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.rows import extra_info_of, read_rows
+from verl_trgrpo.data.rows import extra_info_of
+from verl_trgrpo.data.verl_files import read_rows
 
 FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
 

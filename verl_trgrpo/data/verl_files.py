@@ -1,4 +1,4 @@
-"""Open data files as veRL's `RLHFDataset` does, through the library `datasets`, and check what it makes of their columns."""
+"""Read data files, open them as veRL's `RLHFDataset` does through the library `datasets`, and check their columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import first_line
-from verl_trgrpo.data.rows import REQUIRED_COLUMNS, UnreadableError, naming_damage, read_schema
+from verl_trgrpo.data.prompts import SINGLE_TURN
+from verl_trgrpo.data.rows import (
+    COLUMNS,
+    REQUIRED_COLUMNS,
+    Row,
+    UnreadableError,
+    check_rows,
+    extra_info_of,
+    ground_truth_of,
+    naming_damage,
+    read_schema,
+)
 
 if TYPE_CHECKING:  # these imports take a second
     import pyarrow as pa
@@ -77,6 +88,53 @@ class DataFile:
         with naming_damage(self.path):
             for part in self.tables(columns):
                 yield from part.to_pylist()
+
+
+def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet, JSON or JSON Lines file one by one; nothing is checked.
+
+    Args:
+        path: of the file.
+        columns: those to read; missing ones are left out. None for all.
+
+    Raises:
+        UnreadableError: the file does not exist, is of another kind, or is damaged.
+    """
+    file = open_as_verl(path) if _KINDS.get(path.suffix) == "json" else DataFile(path, *read_schema(path))
+    yield from file.read(file.schema.names if columns is None else columns)
+
+
+def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "prompt") -> list[Row]:
+    """Return all rows of a data file, checked.
+
+    Args:
+        path: of the file.
+        default_agent: agent loop of the rows without an agent_name.
+        prompt_key: name of the column of the prompts.
+
+    Raises:
+        ValueError: the file cannot be read, has no rows, or has rows that veRL or a reward cannot use (the first few are
+            named).
+    """
+    columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
+    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
+    if not rows:
+        raise ValueError(f"{path}: it has no rows; build it again")
+    try:
+        check_rows(rows)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return [
+        Row(
+            position,
+            row["data_source"],
+            [{"role": message["role"], "content": message["content"]} for message in row["prompt"]],
+            ground_truth_of(row),
+            dict(extra_info_of(row)),
+            row.get("agent_name") or default_agent,
+        )
+        for position, row in enumerate(rows)
+    ]
 
 
 def open_as_verl(path: Path) -> DataFile:

@@ -1,22 +1,17 @@
 """Write the files of a data set and their manifest, all together or not at all.
 
-A builder is a module of a task with an options class, a generator of files, and one call::
+A builder is a module of a task with an options class, and a function that asks, makes and writes::
 
     @dataclass(frozen=True, kw_only=True)
     class MyOptions(BuilderOptions):
-        limit: int | None = None
-
-    def data_files(options, progress=no_progress) -> Iterator[DataFile]:
-        yield DataFile("train", [build_row(...), ...])
-        yield DataFile("test", [build_row(...), ...])
+        limit: Annotated[int | None, "[1, inf)"] = None
 
     def build(options, progress=no_progress):
-        return write_dataset(
-            options.out, data_files(options, progress), arrow_schema(), builder="my_task",
-            made_from=options.arguments(), command=options.command("my-task"), force=options.force,
-        )
-
-As a generator, `data_files` does no work before `write_dataset` has found that the data set is not there yet.
+        data_set = options.data_set("my_task", "my-task")
+        if data_set.is_there():
+            return None
+        rows = [build_row(...), ...]
+        return data_set.write({"train": rows[100:], "test": rows[:100]}, arrow_schema())
 """
 
 from __future__ import annotations
@@ -24,15 +19,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
-from verl_trgrpo.common.findings import raise_invalid, range_errors
-from verl_trgrpo.common.options import command_line
+from verl_trgrpo.common.files import directory_lock, file_sha256, read_json, staged_directory, write_json
+from verl_trgrpo.common.options import Options, command_line
 from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.data.rows import SCHEMA_VERSION, check_rows
 
@@ -40,23 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-
-# Options that count rows, where a builder has them and they are not left out (None).
-_COUNTS = dict.fromkeys(("train", "test", "limit", "val_per_set"), "[1, inf)")
-
-
-class DataFile(NamedTuple):
-    """One file of a data set.
-
-    Args:
-        name: name of the split, such as train; rows of all other files are for testing.
-        rows: see `build_row`.
-        counts: what was read, kept and dropped, by source; see `counts`.
-    """
-
-    name: str
-    rows: Sequence[Mapping[str, Any]]
-    counts: Mapping[str, Mapping[str, Any]] = {}
 
 
 def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
@@ -66,8 +44,8 @@ def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuilderOptions:
-    """Options that every builder has; a builder's own class adds fields and extends `problems`.
+class BuilderOptions(Options):
+    """Options that every builder has; a builder's own class adds fields.
 
     Args:
         out: directory for the files.
@@ -79,44 +57,26 @@ class BuilderOptions:
     seed: int = 0
     force: bool = False
 
-    def __post_init__(self) -> None:
-        raise_invalid(self.problems())
+    def data_set(self, builder: str, task: str, **more: Any) -> DataSet:
+        """Return the data set that the fields describe.
 
-    def problems(self) -> list[str]:
-        """Return a message for each invalid field."""
-        return range_errors({name: value for name, value in vars(self).items() if value is not None}, _COUNTS)
-
-    def arguments(self, **more: Any) -> dict[str, Any]:
-        """Return the fields that the rows depend on, by name, and `more`."""
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("out", "force")}
-        return own | more
-
-    def command(self, task: str) -> list[str]:
-        """Return the words of the command that builds the data set of `task` with these options."""
-        return command_line(f"verl-trgrpo data build {task}", replace(self, force=False))
+        Args:
+            builder: name of the builder.
+            task: word of the command that runs it, ``verl-trgrpo data build TASK``.
+            **more: `inputs` and `libraries` of the data set, and further arguments that the rows depend on.
+        """
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("out", "force")}
+        given = {name: more.pop(name) for name in ("inputs", "libraries") if name in more}
+        command = command_line(f"verl-trgrpo data build {task}", replace(self, force=False))
+        return DataSet(self.out, builder, own | more, command, force=self.force, **given)
 
 
-def write_dataset(
-    out: Path,
-    files: Iterable[DataFile],
-    schema: pa.Schema,
-    *,
-    builder: str,
-    made_from: Mapping[str, Any],
-    command: Sequence[str],
-    inputs: Mapping[str, Path] | None = None,
-    libraries: Sequence[str] = (),
-    force: bool = False,
-    replace_other: bool = False,
-) -> dict[str, Any] | None:
-    """Write a data set, unless it is already there, made from the same.
-
-    The files, ``NAME.parquet``, and ``manifest.json`` appear at the end, when all are written (see `staged_directory`).
+@dataclass(frozen=True)
+class DataSet:
+    """A data set to build: a builder asks whether it is there, makes its rows, and writes them.
 
     Args:
         out: directory of the files.
-        files: the files; a generator is not started if the data set is already there or refused.
-        schema: Arrow schema of each file.
         builder: short name of the builder.
         made_from: all that the rows depend on except `inputs`, JSON types only, without paths: same values, same files.
         command: words of the command that builds the data set, for the manifest.
@@ -124,59 +84,92 @@ def write_dataset(
         libraries: names of installed packages that the rows depend on.
         force: write even if `out` has the same data set, one made from something else, or data files of unknown origin.
         replace_other: also without `force`, replace a data set of the same builder that was made from something else.
-
-    Returns:
-        the manifest, or None if the data set was already there.
-
-    Raises:
-        ValueError: `out` cannot be written, holds one of the inputs or what only `force` replaces; rows that veRL cannot
-            use; a file without rows; or an error of `files`.
     """
-    inputs = inputs or {}
-    if inside := [path.name for path in inputs.values() if path.resolve().parent == out.resolve()]:
-        raise ValueError(f"out={out} holds the input {', '.join(inside[:5])}; choose another directory")
-    if inputs:
-        made_from = {**made_from, "source": {name: [path.name, file_sha256(path)] for name, path in inputs.items()}}
-    identity = {
-        "builder": builder,
-        "schema_version": SCHEMA_VERSION,
-        "package_version": __version__,
-        "library_versions": {name: version(name) for name in sorted({*libraries, "pyarrow"})},
-        "arguments": json.loads(json.dumps(made_from)),  # tuples become lists, as in the manifest
-    }
-    found = read_json(out / MANIFEST)
-    own = [*found["files"], MANIFEST] if found.get("builder") == builder else []
-    if not force:
-        if identity.items() <= found.items() and _is_intact(out, found):
-            return None
-        _refuse_to_replace(out, builder, own, {} if replace_other else found, identity["arguments"])
-    with staged_directory(out, replaces=own) as stage:
-        facts: dict[str, Any] = {}
-        read: dict[str, Any] = {}
-        for name, rows, its_counts in files:
-            facts[f"{name}.parquet"] = _write_file(stage / f"{name}.parquet", rows, schema)
-            read.update(its_counts)
-        manifest = {**identity, "command": shlex.join(command), "counts": read, "files": facts}
-        write_json(stage / MANIFEST, manifest)
-    return manifest
 
+    out: Path
+    builder: str
+    made_from: Mapping[str, Any]
+    command: Sequence[str]
+    inputs: Mapping[str, Path] = field(default_factory=dict)
+    libraries: Sequence[str] = ()
+    force: bool = False
+    replace_other: bool = False
 
-def _refuse_to_replace(
-    out: Path, builder: str, own: Sequence[str], found: Mapping[str, Any], asked: Mapping[str, Any]
-) -> None:
-    """Raise a ValueError if `out` has data files that `builder` did not write, or a data set of other arguments."""
-    here = [*out.glob("*.parquet"), *out.glob(MANIFEST)]
-    if foreign := sorted(path.name for path in here if path.name not in own):
-        raise ValueError(
-            f"out={out} has {', '.join(foreign[:5])}, not written by {builder}; choose another directory, or replace "
-            "with --force"
-        )
-    before = found.get("arguments") if own else None
-    if isinstance(before, dict) and before != asked:
-        raise ValueError(
-            f"out={out} has a data set of other arguments ({'; '.join(changes(before, asked))}); choose another "
-            "directory, or replace with --force"
-        )
+    def is_there(self) -> bool:
+        """Return whether `out` has this data set, made from the same; False with `force`.
+
+        Raises:
+            ValueError: `out` cannot be written, holds one of the inputs or what only `force` replaces, or another process is
+                building it.
+        """
+        if inside := [path.name for path in self.inputs.values() if path.resolve().parent == self.out.resolve()]:
+            raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
+        found = self._found()
+        if not self.force and self._identity.items() <= found.items() and _is_intact(self.out, found):
+            return True
+        with directory_lock(self.out):  # before the rows are made, which may take long
+            self._check_replaceable()
+        return False
+
+    def write(
+        self,
+        splits: Mapping[str, Iterable[Mapping[str, Any]]],
+        schema: pa.Schema,
+        counts: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """Write ``SPLIT.parquet`` for each split and ``manifest.json``, which appear when all are written; return the manifest.
+
+        Args:
+            splits: rows by name of the split (see `build_row`); those of all splits but train are for testing.
+            schema: Arrow schema of each file.
+            counts: what was read, kept and dropped, by source; see `counts`.
+
+        Raises:
+            ValueError: as `is_there`; rows that veRL cannot use; a split without rows.
+        """
+        with staged_directory(self.out, replaces=self._own_files()) as stage:
+            self._check_replaceable()  # once more: meanwhile others may have written
+            files = {f"{split}.parquet": rows for split, rows in splits.items()}
+            facts = {name: _write_file(stage / name, rows, schema) for name, rows in files.items()}
+            manifest = {**self._identity, "command": shlex.join(self.command), "counts": counts or {}, "files": facts}
+            write_json(stage / MANIFEST, manifest)
+        return manifest
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """Return the part of the manifest in which equal data sets are equal."""
+        source = {name: [path.name, file_sha256(path)] for name, path in self.inputs.items()}
+        made_from = {**self.made_from, **({"source": source} if source else {})}
+        return {
+            "builder": self.builder,
+            "schema_version": SCHEMA_VERSION,
+            "package_version": __version__,
+            "library_versions": {name: version(name) for name in sorted({*self.libraries, "pyarrow"})},
+            "arguments": json.loads(json.dumps(made_from)),  # tuples become lists, as in the manifest
+        }
+
+    def _found(self) -> dict[str, Any]:
+        return read_json(self.out / MANIFEST)
+
+    def _own_files(self) -> list[str]:
+        found = self._found()
+        return [*found["files"], MANIFEST] if found.get("builder") == self.builder else []
+
+    def _check_replaceable(self) -> None:
+        """Raise a ValueError if `out` has data files that the builder did not write, or a data set of other arguments."""
+        own = self._own_files()
+        here = [] if self.force else [*self.out.glob("*.parquet"), *self.out.glob(MANIFEST)]
+        if foreign := sorted(path.name for path in here if path.name not in own):
+            raise ValueError(
+                f"out={self.out} has {', '.join(foreign[:5])}, not written by {self.builder}; choose another directory, or "
+                "replace with --force"
+            )
+        before, asked = self._found().get("arguments"), self._identity["arguments"]
+        if own and not (self.force or self.replace_other) and isinstance(before, dict) and before != asked:
+            raise ValueError(
+                f"out={self.out} has a data set of other arguments ({'; '.join(changes(before, asked))}); choose another "
+                "directory, or replace with --force"
+            )
 
 
 def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
@@ -185,7 +178,7 @@ def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     return all(path.is_file() and file_sha256(path) == digest for path, digest in files.items())
 
 
-def _write_file(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:
+def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:
     """Write rows with index and split added; equal rows give equal bytes under one version of pyarrow."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -202,7 +195,7 @@ def _write_file(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema
 
 
 def build_report(out: Path, manifest: Mapping[str, Any] | None) -> str:
-    """Return what `write_dataset` read, dropped and wrote, as lines for a terminal."""
+    """Return what a builder read, dropped and wrote, as lines for a terminal; `manifest` is None if it wrote nothing."""
     if manifest is None:
         return f"{out} already has this data set, built with the same arguments; --force builds it again\n"
     lines = []

@@ -1,26 +1,23 @@
-"""Knights-and-Knaves puzzles of the quickstart and of the small language model, none of them seen in a warm start.
+"""Knights-and-Knaves puzzles of the quickstart, none of them seen in the warm start of its model.
 
-Puzzles are split by a hash of their canonical key, which is the same under all names and orders: the warm starts show one half,
-and the data sets of the demonstrations are made from the other.
+Puzzles are split by a hash of their canonical key, which is the same under all names and orders: warm starts show one half, and
+the data sets of demonstrations are made from the other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.data.write import DataFile, write_dataset
-from verl_trgrpo.tasks.knights_and_knaves.logic import permute
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
+from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits, kk_schema, puzzle_row
 
 # The quickstart's model: weights in bf16, tokenizer, and manifest.json, which says how it was made.
-CHECKPOINT = Path(__file__).parent / "checkpoints" / "puzzles"
+CHECKPOINT = Path(__file__).parent / "checkpoint"
 # Longest response of that model.
 MAX_RESPONSE_TOKENS = 176
 
@@ -28,12 +25,6 @@ MAX_RESPONSE_TOKENS = 176
 TRAIN = {3: 1024}
 TEST = {3: 256}
 FILES = ("train.parquet", "test.parquet")
-
-# The small language model's puzzles have two people. Of each half so many puzzles are used; of the held-out ones the first
-# belong to the test file, the others to the train file. Within a file puzzles come back with other names, in another order and
-# in other words.
-PEOPLE, HALF, TEST_PUZZLES = 2, 40, 20
-SMALL_LM_ROWS = {"test": 256, "train": 1024}
 
 
 @dataclass(frozen=True)
@@ -90,74 +81,20 @@ def build_dataset(
     counts = {
         name: {f"{n}ppl": count for n, count in split.items()} for name, split in (("train", train), ("test", test))
     }
-    manifest = write_dataset(
+    data_set = DataSet(
         directory,
-        _quickstart_files(seed, train, test),
-        kk_schema(extra_info=()),
         builder="quickstart",
         made_from={**counts, "seed": seed},
         command=["verl-trgrpo", "quickstart"],
         libraries=["reasoning-gym", "numpy"],
         replace_other=True,
     )
-    return manifest is not None
-
-
-def _quickstart_files(seed: int, train: Mapping[int, int], test: Mapping[int, int]) -> Iterator[DataFile]:
+    if data_set.is_there():
+        return False
     splits = generate_splits(dict(sorted(train.items())), dict(sorted(test.items())), seed, exclude=WARM_START)
+    rows = {}
     for split, puzzles in splits.items():
         random.Random(f"{split}.parquet/{seed}").shuffle(puzzles)
-        yield DataFile(split, [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in puzzles])
-
-
-def build_small_lm_dataset(directory: Path) -> bool:
-    """Write the small language model's ``train.parquet``, ``test.parquet`` and a manifest unless they are there.
-
-    Returns:
-        True if the files were built.
-
-    Raises:
-        ValueError: the directory cannot be written or has data files of another origin.
-    """
-    manifest = write_dataset(
-        directory,
-        _small_lm_files(),
-        kk_schema(extra_info=("statements",)),
-        builder="small-lm-puzzles",
-        made_from={**SMALL_LM_ROWS, "people": PEOPLE, "warm_start_puzzles": HALF, "test_puzzles": TEST_PUZZLES},
-        command=["verl-trgrpo", "small-lm", "--task", "puzzles"],
-        libraries=["reasoning-gym", "numpy"],
-        replace_other=True,
-    )
-    return manifest is not None
-
-
-def _small_lm_files() -> Iterator[DataFile]:
-    held_out = [*generate_puzzles(PEOPLE, HALF, 0, exclude=WARM_START)]
-    for split, puzzles in (("test", held_out[:TEST_PUZZLES]), ("train", held_out[TEST_PUZZLES:])):
-        shown = islice(variants(puzzles, random.Random(split)), SMALL_LM_ROWS[split])
-        yield DataFile(split, [puzzle_row(puzzle, extra_info=("statements",)) for puzzle in shown])
-
-
-def variants(puzzles: Sequence[Puzzle], rng: random.Random) -> Iterator[Puzzle]:
-    """Yield variations of puzzles with their quiz, without end, no two with the same words, each puzzle equally often."""
-    seen: set[str] = set()
-    while True:
-        for puzzle in puzzles:
-            varied = vary(puzzle, rng)
-            quiz = quiz_text(varied.names, varied.statements, rng)
-            if quiz not in seen:
-                seen.add(quiz)
-                yield replace(varied, quiz=quiz)
-
-
-def vary(puzzle: Puzzle, rng: random.Random) -> Puzzle:
-    """Return the same puzzle with people in another order, other names, and operands swapped where order is free.
-
-    The quiz is left empty.
-    """
-    n_people = len(puzzle.names)
-    labels = rng.sample(range(n_people), n_people)
-    statements = permute(puzzle.statements, labels, arrange=rng.shuffle)
-    solution = tuple(is_knight for _, is_knight in sorted(zip(labels, puzzle.solution, strict=True)))
-    return replace(puzzle, quiz="", names=choose_names(n_people, rng), statements=statements, solution=solution)
+        rows[split] = [puzzle_row(puzzle, terse=True, extra_info=()) for puzzle in puzzles]
+    data_set.write(rows, kk_schema(extra_info=()))
+    return True

@@ -1,147 +1,29 @@
-"""Evaluate a checkpoint: the options with their presets, and the way from them to a report."""
+"""Evaluate a checkpoint: the way from the options to a report."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
+
+from omegaconf import OmegaConf
 
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
-from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
+from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of
-from verl_trgrpo.data.rows import Row, load_rows
+from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of, prompt_settings
+from verl_trgrpo.data.rows import Row
 from verl_trgrpo.data.sources import draw
-from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, fingerprint, merged_model, model_label
+from verl_trgrpo.data.verl_files import load_rows
+from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
+from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
 REPORT, TABLE = "report.json", "report.txt"
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Samples per prompt, temperature (0: greedy), top-p, and maximum number of tokens of a response."""
-
-    k: int
-    temperature: float
-    top_p: float
-    max_tokens: int
-
-
-# docs/evaluation.md has the sources of the numbers.
-PRESETS = {
-    "greedy": Sampling(1, 0.0, 1.0, 4096),
-    "aime": Sampling(16, 0.6, 0.95, 32768),
-    "kk": Sampling(1, 0.0, 1.0, 4096),
-    "search_qa": Sampling(1, 0.0, 1.0, 4500),
-}
-
-_COUNTS = ("k", "max_tokens", "limit", "tensor_parallel")
-_RANGES = {
-    **dict.fromkeys(_COUNTS, "[1, inf)"),
-    "temperature": "[0, 10]",
-    "top_p": "(0, 1]",
-    "seed": f"[0, {2**32})",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalOptions:
-    """One evaluation.
-
-    Args:
-        model: veRL checkpoint (global_step_N or its actor directory), Hugging Face directory, or name on the hub.
-        data: test files (.parquet, .json, .jsonl).
-        preset: sampling of a protocol; the next four override it.
-        k: samples per prompt.
-        temperature: 0 is greedy, which allows one sample only.
-        top_p: nucleus sampling, above 0 and at most 1.
-        max_tokens: of a response; with searches, observations count, too.
-        seed: of sampling, of the limit and of the intervals.
-        limit: at most this many rows of each file, drawn with the seed; all if left out.
-        out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
-        tensor_parallel: accelerators that share one copy of the model.
-        search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
-        template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs; if left out, those of the run
-            that made the checkpoint.
-        reward: data source whose reward scores the rows whose own data source has none.
-    """
-
-    model: str
-    data: tuple[Path, ...]
-    preset: Literal["greedy", "aime", "kk", "search_qa"] = "greedy"
-    k: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    seed: int = 0
-    limit: int | None = None
-    out: Path | None = None
-    tensor_parallel: int = 1
-    search: tuple[str, ...] = ()
-    template: tuple[str, ...] = ()
-    reward: DefaultReward | None = None
-
-    def __post_init__(self) -> None:
-        sampling = self.sampling
-        messages = [f"data={path} is not a file; check the path" for path in self.data if not path.is_file()]
-        if not self.data or len({path.resolve() for path in self.data}) < len(self.data):
-            messages.append("data is empty or has a file twice; give each test file once")
-        if not self.model:
-            messages.append("model is empty; give a directory or a model on the hub")
-        given = {name: value for name, value in {**vars(self), **asdict(sampling)}.items() if value is not None}
-        messages += range_errors(given, _RANGES)
-        if sampling.temperature == 0.0 and sampling.k > 1:
-            messages.append(f"k={sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature")
-        try:
-            if self.search:
-                from verl_trgrpo.tasks.search_qa.search_options import read_options
-
-                read_options(self.search_settings)
-        except ValueError as error:
-            messages += messages_of(error)
-        raise_invalid(messages)
-
-    @property
-    def sampling(self) -> Sampling:
-        """Return the preset's values, or those that were given instead."""
-        chosen = asdict(PRESETS[self.preset])
-        return Sampling(**{n: value if getattr(self, n) is None else getattr(self, n) for n, value in chosen.items()})
-
-    @property
-    def directory(self) -> Path:
-        """Return `out`, or ``runs/eval/MODEL-PRESET``; for a veRL checkpoint with the name of its run."""
-        return self.out or Path("runs") / "eval" / f"{model_label(self.model)}-{self.preset}"
-
-    @property
-    def search_settings(self) -> dict[str, Any]:
-        """Return `search` as a mapping, in which numbers are numbers."""
-        from omegaconf import OmegaConf
-
-        return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
-
-    def prompt_settings(self, model: str) -> DictConfig:
-        """Return the settings that decide the prompts, with the tokenizer of `model`: those of the checkpoint's run, if any.
-
-        Raises:
-            ValueError: the record of the run is damaged.
-        """
-        from omegaconf import OmegaConf
-
-        from verl_trgrpo.data.prompts import prompt_settings
-
-        found = prompt_settings(config_of_run(self.model) or OmegaConf.create(), model)
-        if self.template:
-            options = OmegaConf.from_dotlist([*self.template])
-            OmegaConf.update(found, "data.apply_chat_template_kwargs", options, merge=False, force_add=True)
-        return found
 
 
 def evaluate(options: EvalOptions, progress: Progress = no_progress) -> tuple[str, int]:
@@ -212,10 +94,6 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
 
 def _prompt_arguments(options: EvalOptions, model: str) -> dict[str, Any]:
     """Return the settings of the prompts where they are not the default, so that earlier evaluations can be continued."""
-    from omegaconf import OmegaConf
-
-    from verl_trgrpo.data.prompts import prompt_settings
-
     settings = options.prompt_settings(model)
     plain = prompt_settings(OmegaConf.create(), model)
     return {} if settings == plain else {"prompts": OmegaConf.to_container(settings, resolve=True)}

@@ -19,7 +19,7 @@ from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.evaluate import EvalOptions
+from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, ResponseStore
 from verl_trgrpo.tasks.answer_form import CUT_OFF, THINKING_OPENED
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT

@@ -19,8 +19,9 @@ from verl_trgrpo.core import group_metrics
 from verl_trgrpo.data.prompts import default_agent_of, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
-from verl_trgrpo.evaluation.evaluate import EvalOptions, load_evaluable_rows
+from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
 from verl_trgrpo.evaluation.generation import Job, make_responses
+from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.evaluation.response_store import Response, open_store
 from verl_trgrpo.runs.keys import REWARD, ROLLOUT
 from verl_trgrpo.tasks.registry import import_external_modules

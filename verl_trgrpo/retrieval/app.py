@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 from starlette.applications import Starlette
@@ -27,9 +27,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from verl_trgrpo.retrieval.index import Hit, Index, as_unicode
-
-if TYPE_CHECKING:
-    from verl_trgrpo.retrieval.server import ServerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +38,7 @@ MAX_TOPK = 100
 MAX_QUERIES = 512
 # An index reads the first 128 words of a query.
 MAX_QUERY_CHARS = 4096
+MAX_BODY_BYTES = 4 << 20
 # Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
 MAX_PENDING = 4 * MAX_QUERIES
 
@@ -100,18 +98,17 @@ def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, A
 class _Service:
     """Answers requests from an index, in a pool of threads."""
 
-    def __init__(self, options: ServerOptions, index: Index) -> None:
-        self._options, self._index = options, index
-        self._pool = ThreadPoolExecutor(options.threads, thread_name_prefix="search")
+    def __init__(self, index: Index, threads: int, deadline: float, token: str | None) -> None:
+        self._index, self._deadline = index, deadline
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
         self._lock, self._pending = threading.Lock(), 0
-        token = options.token()
         self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
         try:
-            return JSONResponse(await asyncio.wait_for(self._answer(request), self._options.deadline))
+            return JSONResponse(await asyncio.wait_for(self._answer(request), self._deadline))
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise HTTPException(504, f"no answer within the deadline of {self._options.deadline:g} s") from error
+            raise HTTPException(504, f"no answer within the deadline of {self._deadline:g} s") from error
         except ClientDisconnect as error:
             raise HTTPException(400, "the client disconnected") from error
         except RuntimeError as error:
@@ -141,13 +138,13 @@ class _Service:
 
     async def _body(self, request: Request) -> bytes:
         """Read the body to its end, even if it is too large: a client that is cut off would not see the reason."""
-        limit, size, body = self._options.max_body_bytes, 0, bytearray()
+        size, body = 0, bytearray()
         async for piece in request.stream():
             size += len(piece)
-            if size <= limit:
+            if size <= MAX_BODY_BYTES:
                 body += piece
-        if size > limit:
-            raise HTTPException(413, f"the body is larger than {limit} bytes")
+        if size > MAX_BODY_BYTES:
+            raise HTTPException(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
         return bytes(body)
 
     async def _search(self, queries: list[str], topk: int) -> list[list[Hit]]:
@@ -174,9 +171,16 @@ class _Service:
             self._pending -= queries
 
 
-def create_app(options: ServerOptions, index: Index) -> Starlette:
-    """Build the application, which searches in `index`."""
-    service = _Service(options, index)
+def create_app(index: Index, threads: int, deadline: float, token: str | None) -> Starlette:
+    """Build the application.
+
+    Args:
+        index: to search in.
+        threads: searches at a time.
+        deadline: seconds for a request, reading its body included.
+        token: bearer token that requests must carry; None for none.
+    """
+    service = _Service(index, threads, deadline, token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

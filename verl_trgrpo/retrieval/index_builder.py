@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import json_lines, staged_directory, write_json
-from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, read_manifest
 
@@ -21,7 +21,7 @@ _BYTES_PER_THREAD = 512_000_000
 
 
 @dataclass(frozen=True)
-class IndexOptions:
+class IndexOptions(Options):
     """Build an index of a corpus of passages.
 
     Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}; any other line stops the build.
@@ -37,11 +37,12 @@ class IndexOptions:
 
     corpus: Path
     out: Path
-    threads: int = 1
+    threads: Annotated[int, "[1, 256]"] = 1
     force: bool = False
 
-    def __post_init__(self) -> None:
-        messages = range_errors(vars(self), {"threads": "[1, 256]"})
+    def problems(self) -> list[str]:
+        """Return a message for each problem of corpus and directory."""
+        messages = []
         if not self.corpus.is_file():
             messages.append(f"corpus={self.corpus} is not a file; check the path")
         if self.out.exists() and not self.out.is_dir():
@@ -50,7 +51,7 @@ class IndexOptions:
             messages.append(f"out={self.out} holds files that are not an index; choose another directory")
         elif read_manifest(self.out) is not None and not self.force:
             messages.append(f"out={self.out} holds an index; choose another directory, or replace it with --force")
-        raise_invalid(messages)
+        return messages
 
 
 def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict[str, Any]:

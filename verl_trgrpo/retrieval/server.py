@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from verl_trgrpo.common.findings import messages_of, raise_invalid, range_errors
+from verl_trgrpo.common.findings import findings_of
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Index, check_complete
 
@@ -33,17 +34,9 @@ _HEALTHY_WITHIN = 60
 # Begins the line that the command prints when connections are accepted; the address follows.
 READY = "listening on "
 
-_RANGES = {
-    "port": "[0, 65535]",
-    "workers": "[1, 256]",
-    "threads": "[1, 256]",
-    "max_body_bytes": "[1024, 1073741824]",
-    "deadline": "(0, 3600]",
-}
-
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(Options):
     """Serve an index over HTTP in Search-R1's protocol.
 
     If the environment variable VERL_TRGRPO_SEARCH_TOKEN is set, requests need that bearer token.
@@ -54,7 +47,6 @@ class ServerOptions:
         port: Port; 0 takes a free one.
         workers: Processes that share the port.
         threads: Searches at a time in each worker.
-        max_body_bytes: Largest request.
         deadline: Seconds for a request, reading its body included, after which the answer is 504.
         allow_anonymous: Let other machines in without a token, if host lets them reach the server.
         stop_with_stdin: Stop when standard input ends, for a program that starts the server and must not leave it behind.
@@ -62,29 +54,24 @@ class ServerOptions:
 
     index: Path
     host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = 1
-    threads: int = 4
-    max_body_bytes: int = 4 << 20
-    deadline: float = 10.0
+    port: Annotated[int, "[0, 65535]"] = 8000
+    workers: Annotated[int, "[1, 256]"] = 1
+    threads: Annotated[int, "[1, 256]"] = 4
+    deadline: Annotated[float, "(0, 3600]"] = 10.0
     allow_anonymous: bool = False
     stop_with_stdin: bool = False
 
-    def __post_init__(self) -> None:
-        messages = range_errors(vars(self), _RANGES)
-        try:
-            check_complete(self.index)
-        except ValueError as error:
-            messages += messages_of(error)
-        try:
-            if self.token() is None and not self.allow_anonymous and not _is_loopback(self.host):
-                messages.append(
-                    f"host={self.host} can be reached from other machines and there is no token; set the environment "
-                    f"variable {TOKEN_VARIABLE}, or let everybody in with --allow-anonymous"
-                )
-        except ValueError as error:
-            messages += messages_of(error)
-        raise_invalid(messages)
+    def problems(self) -> list[str]:
+        """Return a message for each problem of index, host and token."""
+        found = [*findings_of(lambda: check_complete(self.index), ""), *findings_of(self._check_access, "")]
+        return [finding.message for finding in found]
+
+    def _check_access(self) -> None:
+        if self.token() is None and not self.allow_anonymous and not _is_loopback(self.host):
+            raise ValueError(
+                f"host={self.host} can be reached from other machines and there is no token; set the environment "
+                f"variable {TOKEN_VARIABLE}, or let everybody in with --allow-anonymous"
+            )
 
     def token(self) -> str | None:
         """Return the bearer token that requests must carry, or None.
@@ -176,7 +163,7 @@ def _app(options: ServerOptions) -> Starlette:
             os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=end_with_parent, daemon=True).start()
-    return create_app(options, Index(options.index))
+    return create_app(Index(options.index), options.threads, options.deadline, options.token())
 
 
 def _end_with_stdin() -> None:

@@ -15,15 +15,13 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
 from verl_trgrpo.runs.hydra_messages import one_line
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
 # Sections of every configuration of a training.
 _SECTIONS = ("actor_rollout_ref", "algorithm", "critic", "data", "reward", "trainer")
-
-# This package's configurations.
-OWN_CONFIGS = Path(__file__).parent.parent / "config"
 
 # Experiment names that do not name a run: veRL's own default, and that of this package's configurations.
 _UNNAMED = ("gsm8k", "trgrpo")
@@ -108,7 +106,7 @@ def compose(
 def _added_shaping(choices: Mapping[str, str]) -> str | None:
     """Return the shaping of a run whose algorithm has none of its own."""
     algorithm, shaping = choices.get("algorithm"), choices.get("shaping")
-    if not shaping or not (OWN_CONFIGS / "algorithm" / f"{algorithm}.yaml").is_file():
+    if not shaping or not any((place / "algorithm" / f"{algorithm}.yaml").is_file() for place in CONFIG_DIRECTORIES):
         return None
     own = algorithm_settings(str(algorithm))
     return None if "actor_rollout_ref.actor.policy_loss.shaping.name" in own else shaping
@@ -117,7 +115,7 @@ def _added_shaping(choices: Mapping[str, str]) -> str | None:
 def defaults_of(choices: Mapping[str, str]) -> DictConfig:
     """Return the configuration of veRL and this package with these options of their groups, without any other setting."""
     files = {group: f"{group.partition('@')[0]}/{choice}.yaml" for group, choice in choices.items()}
-    roots = (_verl_configs(), OWN_CONFIGS)
+    roots = (_verl_configs(), *CONFIG_DIRECTORIES)
     found = [
         group for group, file in files.items() if ".." not in file and any((root / file).is_file() for root in roots)
     ]
@@ -287,7 +285,7 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, YAMLError):
             cause = cause.__cause__
-        folders = (folder, OWN_CONFIGS, _verl_configs())
+        folders = (folder, *CONFIG_DIRECTORIES, _verl_configs())
         configurations = [path.stem for place in folders for path in place.iterdir()]
         if isinstance(cause, YAMLError):
             message = _yaml_error(cause)

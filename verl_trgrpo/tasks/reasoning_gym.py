@@ -17,13 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path  # noqa: F401  # of an inherited option, for the command line
-from typing import Any
+from typing import Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import did_you_mean, first_line, shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
-from verl_trgrpo.data.write import BuilderOptions, DataFile, write_dataset
+from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judge
 from verl_trgrpo.tasks.math.equality import compare
@@ -196,8 +195,8 @@ class ReasoningGymOptions(BuilderOptions):
     """
 
     task: str
-    train: int = 2000
-    test: int = 200
+    train: Annotated[int, "[1, inf)"] = 2000
+    test: Annotated[int, "[1, inf)"] = 200
     config: tuple[str, ...] = ()
 
     @property
@@ -206,9 +205,8 @@ class ReasoningGymOptions(BuilderOptions):
         return {name: _value(text) for name, _, text in (part.partition("=") for part in self.config)}
 
     def problems(self) -> list[str]:
-        """Return a message for each invalid field."""
-        messages = super().problems()
-        messages += [f"config={part}: must be NAME=VALUE" for part in self.config if "=" not in part]
+        """Return a message for each problem of the task and its configuration."""
+        messages = [f"config={part}: must be NAME=VALUE" for part in self.config if "=" not in part]
         from reasoning_gym.factory import DATASETS  # slow import
 
         if self.task not in DATASETS:
@@ -224,37 +222,32 @@ class ReasoningGymOptions(BuilderOptions):
 
 
 def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
 
     Raises:
         ValueError: the task has too few different questions, or its verifier refuses its own answer to a row.
     """
-    return write_dataset(
-        options.out,
-        data_files(options, progress),
-        arrow_schema(),
-        builder="reasoning_gym_task",
-        made_from=options.arguments(),
-        command=options.command("reasoning-gym"),
-        libraries=["reasoning-gym", "numpy"],
-        force=options.force,
-    )
+    data_set = options.data_set("reasoning_gym_task", "reasoning-gym", libraries=["reasoning-gym", "numpy"])
+    if data_set.is_there():
+        return None
+    seen: set[str] = set()  # no question occurs twice in both splits
+    splits = {split: make_rows(options, split, seen, progress) for split in ("test", "train")}
+    return data_set.write(splits, arrow_schema())
 
 
-def data_files(options: ReasoningGymOptions, progress: Progress = no_progress) -> Iterator[DataFile]:
-    """Yield test and train file; no question occurs twice in both."""
-    seen: set[str] = set()
-    for split, count in (("test", options.test), ("train", options.train)):
-        seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
-        config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
-        entries = _different(_dataset(options.task, json.dumps(config)), seen, count)
-        rows = [_row(options, entry) for entry in progress(islice(entries, count), count, split)]
-        if len(rows) < count:
-            raise ValueError(
-                f"{options.task} gave only {len(rows)} of {count} different {split} questions; ask for fewer"
-            )
-        check_verifier(options.task, [row["reward_model"]["ground_truth"] for row in rows[:PROBED_ROWS]])
-        yield DataFile(split, rows)
+def make_rows(
+    options: ReasoningGymOptions, split: str, seen: set[str], progress: Progress = no_progress
+) -> list[dict[str, Any]]:
+    """Return the rows of a split, whose questions are not in `seen`, and add these."""
+    count = options.train if split == "train" else options.test
+    seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
+    config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
+    entries = _different(_dataset(options.task, json.dumps(config)), seen, count)
+    rows = [_row(options, entry) for entry in progress(islice(entries, count), count, split)]
+    if len(rows) < count:
+        raise ValueError(f"{options.task} gave only {len(rows)} of {count} different {split} questions; ask for fewer")
+    check_verifier(options.task, [row["reward_model"]["ground_truth"] for row in rows[:PROBED_ROWS]])
+    return rows
 
 
 def check_verifier(task: str, truths: Sequence[str]) -> None:

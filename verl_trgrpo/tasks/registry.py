@@ -89,28 +89,31 @@ _tasks: dict[str, Task] = {
     "reasoning_gym/*": Task(f"{_GYM}score_reasoning_gym", f"{_GYM}reference_response"),
 }
 
-# Names that other projects write, regardless of case, hyphens and underscores (`math500` is MATH-500, too). A reward that is
-# registered under one of them takes precedence, and of several patterns the last that matches.
-_FOREIGN: dict[str, Task] = {
-    # DeepScaleR's script leaves the name empty; its other users call the files aime_dsr, math_dsr and so on.
-    **dict.fromkeys(("", "deepscaler*", "*_dsr"), _MATH),
-    # veRL's examples and its own rewards, PRIME
-    **dict.fromkeys(("*/gsm8k", "gsm8k*", "*/MATH", "MATH-lighteval", "*/MATH-lighteval", "hiyouga/math12k"), _MATH),
-    "numina_*": _MATH,
-    # SimpleRL-Zoo, Open-Reasoner-Zero, Skywork-OR1, Big-Math, OpenR1, DeepMath
-    **dict.fromkeys(("simplerl/*", "simplelr*", "orz", "orz_math*", "train-math-*"), _MATH),
-    **dict.fromkeys(("Big-Math*", "OpenR1-Math*", "DeepMath*"), _MATH),
-    # Competitions and test sets: aime24, AIME-2025, HuggingFaceH4/aime_2024, amc23, MATH-500, OlympiadBench, HMMT25
-    **dict.fromkeys(("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*", "hmmt*", "*/hmmt*"), _MATH),
-    **dict.fromkeys(("MATH-500*", "*/MATH-500*", "OlympiadBench*", "*/OlympiadBench*"), _MATH),
-    **dict.fromkeys(("minerva*", "*/minerva*"), _MINERVA),
-    # DAPO
-    **dict.fromkeys(("math_dapo*", "DAPO-Math*", "*/DAPO-Math*"), _DAPO),
-    # Logic-RL
-    "K-and-K/knights-and-knaves": _KK,
-    # Search-R1
-    **dict.fromkeys(("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"), _SEARCH),
-}
+# Names that other projects write, regardless of case, hyphens and underscores (`math500` is MATH-500, too); the first pattern
+# that matches decides. A reward that is registered under one of them takes precedence.
+_FOREIGN: list[tuple[str, Task]] = [
+    (pattern, task)
+    for patterns, task in [
+        (("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"), _SEARCH),  # Search-R1
+        (("K-and-K/knights-and-knaves",), _KK),  # Logic-RL
+        (("math_dapo*", "DAPO-Math*", "*/DAPO-Math*"), _DAPO),  # DAPO
+        (("minerva*", "*/minerva*"), _MINERVA),  # Minerva
+        (
+            ("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*"),
+            _MATH,
+        ),  # aime24, HuggingFaceH4/aime_2024, amc23
+        (("hmmt*", "*/hmmt*", "OlympiadBench*", "*/OlympiadBench*"), _MATH),  # HMMT25, Hothan/OlympiadBench
+        (("MATH-500*", "*/MATH-500*"), _MATH),  # HuggingFaceH4/MATH-500
+        (("simplerl/*", "simplelr*"), _MATH),  # SimpleRL-Zoo
+        (("orz", "orz_math*"), _MATH),  # Open-Reasoner-Zero
+        (("train-math-*",), _MATH),  # Skywork-OR1
+        (("Big-Math*", "OpenR1-Math*", "DeepMath*"), _MATH),  # data sets of these names
+        (("numina_*",), _MATH),  # PRIME
+        (("*/gsm8k", "gsm8k*", "*/MATH", "MATH-lighteval", "*/MATH-lighteval", "hiyouga/math12k"), _MATH),  # veRL
+        (("", "deepscaler*", "*_dsr"), _MATH),  # DeepScaleR's script leaves the name empty; its users have aime_dsr
+    ]
+    for pattern in patterns
+]
 
 DefaultReward = Literal["kk", "math", "math_dapo", "minerva", "search_qa"]
 """The data sources of this package whose reward can score those that have none."""
@@ -189,7 +192,7 @@ def reference_response_of(data_source: Any, default: DefaultReward | None = None
 
 def known_data_sources() -> tuple[str, ...]:
     """Return the registered names and those of other projects, sorted; `*` stands for any characters."""
-    return tuple(sorted({*_tasks, *_FOREIGN} - {""}))
+    return tuple(sorted({*_tasks, *(pattern for pattern, _ in _FOREIGN)} - {""}))
 
 
 def options_of(reward: RewardFunction) -> set[str]:
@@ -225,7 +228,7 @@ def _find_task(data_source: Any, default: DefaultReward | None = None) -> Task |
     if task := _tasks.get(data_source):
         return task
     matching = [task for name, task in _tasks.items() if "*" in name and fnmatchcase(data_source, name)]
-    matching += reversed([task for name, task in _FOREIGN.items() if fnmatchcase(_plain(data_source), _plain(name))])
+    matching += [task for pattern, task in _FOREIGN if fnmatchcase(_plain(data_source), _plain(pattern))]
     return next(iter(matching), None if default is None else _tasks[default])
 
 

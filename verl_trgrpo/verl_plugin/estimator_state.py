@@ -1,7 +1,7 @@
 """Save what the advantage estimator of a run remembers with each checkpoint, and restore it when the run resumes.
 
 For ``trainer.checkpoint_callback_class``, which veRL reads since 0.9.1 and calls in the trainer's process after each save. A
-resumed run then goes on with the history of HA-DW, or the multipliers of Constrained GRPO, of an uninterrupted one.
+resumed run then goes on with the history of HA-DW of an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 from omegaconf import DictConfig
 from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
+from verl.utils.import_utils import load_class_from_fqn
 
 from verl_trgrpo.common.files import read_json, write_json
-from verl_trgrpo.verl_plugin import ESTIMATOR_STATE
 from verl_trgrpo.verl_plugin.advantage_estimator import find_estimator
 
 logger = logging.getLogger(__name__)
+
+ESTIMATOR_STATE = "estimator_state.json"
+"""File in the directory of a checkpoint."""
 
 
 class EstimatorStateCallback(CheckpointCallback):
@@ -32,6 +35,8 @@ class EstimatorStateCallback(CheckpointCallback):
     def __init__(self, config: DictConfig) -> None:
         super().__init__(config)
         self._name = str(config.algorithm.adv_estimator)
+        if options := config.algorithm.get("_target_"):
+            load_class_from_fqn(options)  # an estimator that is found only when asked for registers with its options
         estimator = find_estimator(self._name)
         self._state = estimator.state if estimator and estimator.remembers else None
         if self._state is not None:

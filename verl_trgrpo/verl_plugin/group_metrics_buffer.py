@@ -1,4 +1,4 @@
-"""Provide veRL's replay buffer with metrics of groups and rewards, and hand the parts of rewards to estimators that read them.
+"""Provide veRL's replay buffer with metrics of groups and rewards.
 
 For ``trainer.v1.sampler.custom_sampler``, the extension point of veRL's v1 trainer: the metrics that ``sample`` returns beside
 the batch are logged with the step. veRL hands the settings of dynamic sampling (``algorithm.filter_groups``) and of the refill of
@@ -7,38 +7,84 @@ both work as in veRL.
 
 With ``sampler_kwargs.success_rate`` a batch gets the column of that name, which reaches the workers with all others; the
 configuration sets it if the shaping asks for this input.
-
-veRL's v1 trainer hands an advantage estimator the score and the label of the group of each response, and not the parts of its
-reward. For an estimator that reads them, ``uid``, the field with that label, gets the group and the parts, after the keys of the
-batch have been read. Nothing else of the trainer reads that field of training rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import transfer_queue
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, ReplayBuffer, ReplayBufferAsync
 
-from verl_trgrpo.core import ConstraintOptions, group_metrics
+from verl_trgrpo.core import group_metrics
 from verl_trgrpo.core.advantages import group_numbers, success_rates
-from verl_trgrpo.verl_plugin.advantage_estimator import constraint_metrics, find_estimator, label_with, without_target
+
+NEEDS_REWARDS = (
+    "needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs with "
+    "reward.reward_model.enable_resource_pool=true"
+)
 
 
-def replay_buffer(**arguments: Any) -> ReplayBuffer:
+class Rewards(NamedTuple):
+    """Hold the rewards of a drawn batch.
+
+    Args:
+        groups: label of the group of each response.
+        scores: reward of each response.
+        infos: what the reward function returned beside the scores; empty where the agent loop hands nothing on.
+    """
+
+    groups: list[str]
+    scores: list[float]
+    infos: list[Mapping[str, Any]]
+
+
+class GroupMetrics:
+    """Add metrics, and the column ``success_rate`` if it is asked for, to what a replay buffer of veRL's returns."""
+
+    sampler_kwargs: Mapping[str, Any]
+
+    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
+        batch, metrics = super().sample(global_steps, partition_id, batch_size)  # type: ignore[misc]
+        if batch.partition_id == "val" or not batch.keys:
+            return batch, metrics
+        return batch, metrics | self.look_at(batch, rewards_of(batch))
+
+    def look_at(self, batch: Any, rewards: Rewards | None) -> dict[str, Any]:
+        """Return metrics of a training batch, and put what the run reads of its rewards into its fields.
+
+        Args:
+            batch: veRL's ``KVBatchMeta``.
+            rewards: of the batch; None where they are not known yet.
+
+        Raises:
+            ValueError: the shaping takes rewards, which are not known yet.
+        """
+        asked = self.sampler_kwargs.get("success_rate")
+        if rewards is None:
+            if asked:
+                raise ValueError(f"the shaping, which takes success_rate, {NEEDS_REWARDS}")
+            return {}
+        if asked:
+            right = self.sampler_kwargs.get("correct_from", 1.0)
+            rates = success_rates(torch.tensor(rewards.scores), group_numbers(rewards.groups), right)
+            put(batch, "success_rate", rates.float()[:, None])
+        return group_metrics(rewards.groups, rewards.scores, rewards.infos)
+
+
+def replay_buffer(added: type[GroupMetrics] = GroupMetrics, **arguments: Any) -> Any:
     """Build the buffer of veRL's trainer mode, with metrics of groups and rewards.
 
     Args:
+        added: what the buffer has beside veRL's.
         **arguments: of veRL's ``ReplayBuffer``. Of ``sampler_kwargs``, ``poll_interval`` is the time in seconds between two polls
             for finished rollouts, which veRL does not let one configure (its own is 2); ``filter_groups``,
-            ``sync_refill_failed_groups``, ``batch_size``, ``adv_estimator`` and ``constrained_grpo`` are the values of veRL's
-            ``algorithm.filter_groups``, ``trainer.v1.sampler.sync_refill_failed_groups``, ``data.train_batch_size``,
-            ``algorithm.adv_estimator`` and ``algorithm.constrained_grpo``. ``success_rate`` adds the column to training batches;
-            ``correct_from`` (1.0) is the reward from which on a response is right.
+            ``sync_refill_failed_groups`` and ``batch_size`` are the values of veRL's ``algorithm.filter_groups``,
+            ``trainer.v1.sampler.sync_refill_failed_groups`` and ``data.train_batch_size``. ``success_rate`` adds the column to
+            training batches; ``correct_from`` (1.0) is the reward from which on a response is right.
     """
     given = arguments.get("sampler_kwargs") or {}
     sync = arguments["trainer_mode"] == "sync"
@@ -54,65 +100,26 @@ def replay_buffer(**arguments: Any) -> ReplayBuffer:
     if sync and ("filter_groups_metric" in arguments or "sync_refill_failed_groups" in arguments):
         # As veRL's trainer sets them, which then fetches single prompts.
         arguments |= {"train_batch_size": given["batch_size"], "gen_batch_size": 1}
-    return (_Buffer if sync else _AsyncBuffer)(**arguments)
+    base = ReplayBuffer if sync else ReplayBufferAsync
+    return type(added.__name__, (added, base), {})(**arguments)
 
 
-class _Buffer(ReplayBuffer):
-    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        return _with_metrics(self.sampler_kwargs, *super().sample(global_steps, partition_id, batch_size))
-
-
-class _AsyncBuffer(ReplayBufferAsync):
-    def sample(self, global_steps: int, partition_id: str, batch_size: int) -> tuple[Any, dict[str, Any]]:
-        return _with_metrics(self.sampler_kwargs, *super().sample(global_steps, partition_id, batch_size))
-
-
-def _with_metrics(options: Mapping[str, Any], batch: Any, metrics: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Add metrics of groups, and what the shaping or the estimator of the run reads of them to the fields of the batch.
-
-    Raises:
-        ValueError: these need rewards, which are not known yet.
-    """
-    if batch.partition_id == "val" or not batch.keys:
-        return batch, metrics
-    name = options.get("adv_estimator")
-    estimator = find_estimator(name)
-    state = estimator.state if estimator and estimator.reads_parts else None
+def rewards_of(batch: Any) -> Rewards | None:
+    """Return the rewards of a batch of the queue; None where a reward model that shares the GPUs scores it later."""
     fields = ["rm_scores", "extra_fields"]
     data = transfer_queue.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
-    if "rm_scores" not in data:  # a reward model that shares the GPUs scores later
-        if options.get("success_rate") or state is not None:
-            reader = f"adv_estimator={name}" if state is not None else "the shaping, which takes success_rate,"
-            raise ValueError(
-                f"{reader} needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs "
-                "with reward.reward_model.enable_resource_pool=true"
-            )
-        return batch, metrics
-    groups = [key.rsplit("_", 2)[0] for key in batch.keys]  # keys are UID_SESSION_INDEX
-    rewards = [float(scores.sum()) for scores in list(data["rm_scores"])]
-    if options.get("success_rate"):
-        rates = success_rates(torch.tensor(rewards), group_numbers(groups), options.get("correct_from", 1.0))
-        _put(batch, "success_rate", rates.float()[:, None])
+    if "rm_scores" not in data:
+        return None
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
-    infos = [extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)]
-    metrics = metrics | group_metrics(groups, rewards, infos)
-    if state is not None:
-        parts = [_numbers(info, tag) for info, tag in zip(infos, batch.tags, strict=True)]
-        _put(batch, "uid", NonTensorStack(*map(label_with, groups, parts)))
-        if constraints := options.get("constrained_grpo"):
-            metrics |= constraint_metrics(ConstraintOptions(**without_target(constraints)), parts, state)
-    return batch, metrics
+    return Rewards(
+        groups=[key.rsplit("_", 2)[0] for key in batch.keys],  # keys are UID_SESSION_INDEX
+        scores=[float(scores.sum()) for scores in list(data["rm_scores"])],
+        infos=[extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)],
+    )
 
 
-def _put(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
+def put(batch: Any, field: str, column: torch.Tensor | NonTensorStack) -> None:
+    """Put a column into the queue, one value for each response of a batch."""
     fields = TensorDict({field: column}, batch_size=len(batch.keys))
     transfer_queue.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
-
-
-def _numbers(info: Mapping[str, Any], tag: Mapping[str, Any]) -> dict[str, float]:
-    """Return the parts of a reward that are numbers, and ``response_length``, the number of tokens."""
-    numbers = {
-        name: float(value) for name, value in info.items() if isinstance(value, (bool, int, float, np.number, np.bool_))
-    }
-    return {"response_length": float(tag["response_len"]), **numbers}

@@ -11,8 +11,8 @@ import torch
 from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY, get_policy_loss_fn, register_policy_loss
 
 from verl_trgrpo.core import Tokens, TokenStatistic, compute_policy_loss
-from verl_trgrpo.verl_plugin import WEIGHTED
-from verl_trgrpo.verl_plugin import config as plugin_config
+from verl_trgrpo.verl_plugin import actor as plugin_actor
+from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 # Tensors of a micro-batch, as keyword arguments of compute_policy_loss, and what a loss returns: the scalar and its metrics.
 _Tensors = dict[str, torch.Tensor]
@@ -29,12 +29,12 @@ def _own_loss(
     """
     result = compute_policy_loss(
         **tensors,
-        weighting=plugin_config.token_weighting_of(config.policy_loss),
-        clip=plugin_config.clip_range_of(config),
+        weighting=plugin_actor.token_weighting_of(config.policy_loss),
+        clip=plugin_actor.clip_range_of(config),
         surrogate=surrogate,
         loss_agg_mode=loss_agg_mode,
         rollout_is_weights=is_weights,
-        **plugin_config.token_inputs_of(config),
+        **plugin_actor.token_inputs_of(config),
         **config.global_batch_info,
     )
     # This sum over |advantages| is on the host already; only if it is not finite are the tensors read again.
@@ -65,8 +65,8 @@ def _weighted_verl_loss(
     ``WEIGHTED``. What a loss adds to a token counts with it: the penalty of ``kl_cov`` and of ``dro``. What a loss decides
     before, it decides without the weights: clips, the covariances of ``clip_cov`` and ``kl_cov``, the ratio of ``gspo``.
     """
-    weighting = plugin_config.token_weighting_of(config.policy_loss)
-    tokens = Tokens.of_batch(**tensors, **plugin_config.token_inputs_of(config))
+    weighting = plugin_actor.token_weighting_of(config.policy_loss)
+    tokens = Tokens.of_batch(**tensors, **plugin_actor.token_inputs_of(config))
     shaped = weighting.shaping.weigh(tokens, weighting.prob_source)
     weights = weighting.normalized(shaped, tokens.valid)
     if is_weights is not None:

@@ -25,7 +25,7 @@ from verl.utils.metric import AggregationType, Metric
 from verl.workers.utils import losses
 
 from verl_trgrpo.core import Tokens, TokenStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
-from verl_trgrpo.verl_plugin import config as plugin_config
+from verl_trgrpo.verl_plugin import actor as plugin_actor
 
 _MARK = "has_token_weights"
 
@@ -78,8 +78,8 @@ def _wrap(ppo_loss: Any) -> Any:
         if not isinstance(weighting, TokenWeighting):
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _token_metrics(metrics)
-        plugin_config.weighted_loss_mode(config.policy_loss.loss_mode)
-        plugin_config.check_kl(config)
+        plugin_actor.weighted_loss_mode(config.policy_loss.loss_mode)
+        plugin_actor.check_kl(config)
         entropy = model_output.get("entropy")
         if entropy is not None:
             if not config.entropy_coeff:  # a term of 0 would still be differentiated
@@ -89,7 +89,7 @@ def _wrap(ppo_loss: Any) -> Any:
         weights_kl = config.use_kl_loss and weighting.kl != "plain"
         own = copy.copy(config)  # shallow: the counters of the global batch stay shared
         object.__setattr__(own, "use_kl_loss", config.use_kl_loss and not weights_kl)
-        object.__setattr__(own, plugin_config.TOKEN_INPUTS, inputs)
+        object.__setattr__(own, plugin_actor.TOKEN_INPUTS, inputs)
         loss, metrics = ppo_loss(own, model_output, data, dp_group)
         if weights_kl:
             kl_loss = _weighted_kl_loss(config, model_output, inputs, data)

@@ -12,8 +12,9 @@ logger = logging.getLogger(__name__)
 # These modules register on import. They import one another as modules, not names: whichever of them a program imports first
 # imports veRL, which imports this one before the first is complete.
 try:
-    from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss, ppo_loss, register_resolvers
+    from verl_trgrpo.verl_plugin import advantage_estimator, policy_loss, ppo_loss
     from verl_trgrpo.verl_plugin.cpu import platform
+    from verl_trgrpo.verl_plugin.resolvers import register_resolvers
 
     register_resolvers()
 except Exception as error:

@@ -6,8 +6,9 @@ ALGORITHM=${ALGORITHM:-tr_grpo}
 MODEL=${MODEL:-Qwen/Qwen2.5-3B-Instruct}
 DATA=${DATA:-data/kk}
 
-python3 -m verl.trainer.main_ppo \
-    +algorithm="$ALGORITHM" \
+# trgrpo_trainer is veRL's ppo_trainer with this project's rewards, metrics and what an estimator remembers.
+python3 -m verl.trainer.main_ppo --config-name trgrpo_trainer \
+    algorithm="$ALGORITHM" \
     data.train_files="$DATA/train.parquet" \
     data.val_files="$DATA/test.parquet" \
     data.train_batch_size=64 \
@@ -36,21 +37,6 @@ python3 -m verl.trainer.main_ppo \
     actor_rollout_ref.rollout.tensor_model_parallel_size=1 \
     actor_rollout_ref.rollout.gpu_memory_utilization=0.6 \
     actor_rollout_ref.rollout.max_model_len=4496 \
-    reward.custom_reward_function.path=pkg://verl_trgrpo.tasks \
-    reward.custom_reward_function.name=compute_score \
-    reward.reward_manager.source=importlib \
-    reward.reward_manager.module.path=pkg://verl_trgrpo.tasks.reward_manager \
-    trainer.v1.sampler.custom_sampler.path=pkg://verl_trgrpo.verl_plugin.group_metrics_buffer \
-    trainer.v1.sampler.custom_sampler.name=replay_buffer \
-    '+trainer.v1.sampler.sampler_kwargs.filter_groups=${oc.select:algorithm.filter_groups,null}' \
-    '+trainer.v1.sampler.sampler_kwargs.sync_refill_failed_groups=${oc.select:trainer.v1.sampler.sync_refill_failed_groups,false}' \
-    '+trainer.v1.sampler.sampler_kwargs.batch_size=${data.train_batch_size}' \
-    '+trainer.v1.sampler.sampler_kwargs.success_rate="${verl_trgrpo_asks_for:success_rate,${oc.select:actor_rollout_ref.actor.policy_loss.shaping.name,null}}"' \
-    +trainer.v1.sampler.sampler_kwargs.correct_from=1.0 \
-    '+trainer.v1.sampler.sampler_kwargs.adv_estimator=${algorithm.adv_estimator}' \
-    '+trainer.v1.sampler.sampler_kwargs.constrained_grpo=${oc.select:algorithm.constrained_grpo,null}' \
-    +trainer.v1.sampler.sampler_kwargs.poll_interval=2.0 \
-    trainer.checkpoint_callback_class=verl_trgrpo.verl_plugin.estimator_state.EstimatorStateCallback \
     trainer.logger='["console"]' \
     trainer.project_name=tr_grpo \
     trainer.experiment_name="qwen2.5-3b-kk-$ALGORITHM" \

@@ -97,7 +97,7 @@ def log_probs_of(model: Any, input_ids: torch.Tensor, n_response: int) -> torch.
 @torch.no_grad()
 def make_batch() -> Batch:
     """Puzzles with answers of 21 to about 160 tokens, some of them odd, two with a gap of observed tokens in the mask."""
-    from tests.demos.makers import demonstrations
+    from examples.makers import demonstrations
     from tests.demos.models import load, prompt_text
     from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
 
@@ -238,16 +238,9 @@ def loss_function(*overrides: str) -> Any:
 def advantages_of(rewards: Sequence[float], options: Any) -> list[float]:
     """What veRL's trainer computes of `rewards`, one number for each response, with options like ``config.algorithm``."""
     from verl.protocol import DataProto
-    from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from verl_trgrpo.verl_plugin.advantage_estimator import label_with
-
-    labels = [str(row // 4) for row in range(len(rewards))]
-    if getattr(get_adv_estimator_fn(options.adv_estimator), "reads_parts", False):  # as the replay buffer hands them on
-        parts = [{"acc": one, "format_ok": float(row % 3 > 0), "cut_off": row % 2} for row, one in enumerate(rewards)]
-        labels = [label_with(*row) for row in zip(labels, parts, strict=True)]
-    groups = np.array(labels, dtype=object)
+    groups = np.array([str(row // 4) for row in range(len(rewards))], dtype=object)
     columns = {"token_level_rewards": torch.tensor(rewards)[:, None], "response_mask": torch.ones(len(rewards), 1)}
     data = DataProto.from_dict(columns, {"uid": groups})
     by_std = options.norm_adv_by_std_in_grpo

@@ -14,13 +14,13 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.sources import Record, find_files, load_hub, parse_records, read_records, warn_of_test_files
-from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
@@ -68,8 +68,8 @@ class KkOptions(BuilderOptions):
     """
 
     people: tuple[int, ...] = ()
-    train: int | None = None
-    test: int | None = None
+    train: Annotated[int | None, "[1, inf)"] = None
+    test: Annotated[int | None, "[1, inf)"] = None
     paper: bool = False
     source: str = "generate"
 
@@ -79,8 +79,8 @@ class KkOptions(BuilderOptions):
         return (PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST) if self.paper else (self.people, self.train, self.test)
 
     def problems(self) -> list[str]:
-        """Return a message for each invalid field."""
-        messages = super().problems()
+        """Return a message for each problem of people, counts and source together."""
+        messages = []
         given = [name for name in ("people", "train", "test") if getattr(self, name) not in ((), None)]
         if self.paper and given:
             messages.append(f"paper chooses sizes and counts; omit {', '.join(given)}")
@@ -101,36 +101,29 @@ class KkOptions(BuilderOptions):
 
 
 def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
 
     Raises:
         ValueError: the source cannot give what is requested, or the directory cannot be written.
     """
     files = {} if options.source in ("generate", "hf") else source_files(Path(options.source))
     warn_of_test_files(files.get("train", ()))
-    return write_dataset(
-        options.out,
-        data_files(options, files, progress),
-        kk_schema(),
-        builder="kk",
-        made_from=options.arguments(),
-        command=options.command("kk"),
+    data_set = options.data_set(
+        "kk",
+        "kk",
         inputs={f"{split}/{path.name}": path for split, paths in files.items() for path in paths},
         libraries={"generate": ["reasoning-gym", "numpy"], "hf": ["datasets"]}.get(options.source, []),
-        force=options.force,
     )
+    if data_set.is_there():
+        return None
+    splits, found = make_splits(options, files, progress)
+    return data_set.write({split: map(puzzle_row, puzzles) for split, puzzles in splits.items()}, kk_schema(), found)
 
 
-def data_files(
+def make_splits(
     options: KkOptions, files: Mapping[str, list[Path]], progress: Progress = no_progress
-) -> Iterator[DataFile]:
-    """Yield train and test file of a data set.
-
-    Args:
-        options: contents.
-        files: see `source_files`; empty if the source is not local.
-        progress: shows the work.
-    """
+) -> tuple[Splits, dict[str, dict[str, Any]]]:
+    """Return the puzzles of each split in random order, and the counts of their sources; `files` as of `source_files`."""
     people, train, test = options.sizes
     found: dict[str, dict[str, Any]] = {}
     if options.source == "generate":
@@ -149,7 +142,7 @@ def data_files(
         )
     for split, puzzles in splits.items():
         random.Random(f"order/{split}/{options.seed}").shuffle(puzzles)
-        yield DataFile(split, [puzzle_row(puzzle) for puzzle in puzzles], found if split == "train" else {})
+    return splits, found
 
 
 def _records(options: KkOptions, files: Mapping[str, list[Path]], split: str) -> Iterator[Record]:

@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from verl_trgrpo.common.findings import findings_of
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.rows import CHAT_TAGS, arrow_schema, build_row
@@ -38,7 +39,7 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.math.equality import compare, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
 
@@ -107,17 +108,12 @@ class DeepscalerOptions(BuilderOptions):
 
     source: str = "hf"
     sets: tuple[str, ...] = ()
-    limit: int | None = None
+    limit: Annotated[int | None, "[1, inf)"] = None
     instruction: str = INSTRUCTION
 
     def problems(self) -> list[str]:
-        """Return a message for each invalid field."""
-        messages = super().problems()
-        try:
-            self.places()
-        except ValueError as error:
-            messages.append(str(error))
-        return messages
+        """Return a message if the source lacks a set."""
+        return [finding.message for finding in findings_of(self.places, "")]
 
     def places(self) -> dict[str, Path | HubData]:
         """Return the places of the sets to build.
@@ -132,7 +128,7 @@ class DeepscalerOptions(BuilderOptions):
 
 
 def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
 
     Raises:
         ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.
@@ -142,40 +138,39 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
         _warn_of_left_out(Path(options.source))
     files = {name: place for name, place in places.items() if isinstance(place, Path)}
     warn_of_test_files([file for name, file in files.items() if name == TRAIN])
-    return write_dataset(
-        options.out,
-        data_files(options, places, progress),
-        math_schema(),
-        builder="deepscaler",
-        made_from=options.arguments(
-            hub={name: asdict(place) for name, place in places.items() if isinstance(place, HubData)}
-        ),
-        command=options.command("deepscaler"),
+    data_set = options.data_set(
+        "deepscaler",
+        "deepscaler",
         inputs=files,
         libraries=["datasets"] if options.source == "hf" else [],
-        force=options.force,
+        hub={name: asdict(place) for name, place in places.items() if isinstance(place, HubData)},
     )
-
-
-def data_files(
-    options: DeepscalerOptions, places: Mapping[str, Path | HubData], progress: Progress = no_progress
-) -> Iterator[DataFile]:
-    """Yield the file of each set."""
+    if data_set.is_there():
+        return None
+    splits, found = {}, {}
     for name, place in places.items():
-        read = list(parse_records(progress(_read_set(place), None, name), read_problem))
-        problems = [problem for problem in read if problem.answers]
-        repeated = find_repetitions(problems)
-        rest = [problem for position, problem in enumerate(problems) if position not in repeated]
-        if len(rest) > _SIZES.get(name, len(rest)):
-            raise ValueError(
-                f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
-                "a directory named train if it is for training"
-            )
-        chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
-        dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
-        dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
-        rows = [_row(problem, name, options.instruction) for problem in chosen]
-        yield DataFile("train" if name == TRAIN else name, rows, {name: counts(len(chosen), dropped)})
+        problems, found[name] = choose_problems(name, place, options, progress)
+        splits["train" if name == TRAIN else name] = [_row(each, name, options.instruction) for each in problems]
+    return data_set.write(splits, math_schema(), found)
+
+
+def choose_problems(
+    name: str, place: Path | HubData, options: DeepscalerOptions, progress: Progress = no_progress
+) -> tuple[list["Problem"], dict[str, Any]]:
+    """Return the problems of a set that become rows, and the counts of its source."""
+    read = list(parse_records(progress(_read_set(place), None, name), read_problem))
+    problems = [problem for problem in read if problem.answers]
+    repeated = find_repetitions(problems)
+    rest = [problem for position, problem in enumerate(problems) if position not in repeated]
+    if len(rest) > _SIZES.get(name, len(rest)):
+        raise ValueError(
+            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
+            "a directory named train if it is for training"
+        )
+    chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
+    dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
+    dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
+    return chosen, counts(len(chosen), dropped)
 
 
 def _row(problem: "Problem", name: str, instruction: str) -> dict[str, Any]:

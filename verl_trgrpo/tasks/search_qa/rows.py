@@ -12,11 +12,11 @@ all; otherwise the same answer would be right in one row and wrong in the next. 
 comparability with published figures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
@@ -32,7 +32,7 @@ from verl_trgrpo.data.sources import (
     read_records,
     warn_of_test_files,
 )
-from verl_trgrpo.data.write import BuilderOptions, DataFile, counts, write_dataset
+from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 if TYPE_CHECKING:
@@ -105,21 +105,19 @@ class SearchQaOptions(BuilderOptions):
     """
 
     source: str = "hf"
-    limit: int | None = None
+    limit: Annotated[int | None, "[1, inf)"] = None
     train_sets: tuple[SetName, ...] = ("nq", "hotpotqa")
     test_sets: tuple[SetName, ...] = SETS
-    val_per_set: int | None = None
+    val_per_set: Annotated[int | None, "[1, inf)"] = None
 
     def problems(self) -> list[str]:
-        """Return a message for each invalid field."""
-        messages = super().problems()
-        if not self.train_sets and not self.test_sets:
-            messages.append("train_sets and test_sets are both empty; name at least one set")
-        return messages
+        """Return a message if no set is named."""
+        named = self.train_sets or self.test_sets
+        return [] if named else ["train_sets and test_sets are both empty; name at least one set"]
 
 
 def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
-    """Build the data set; return its manifest, or None if it is already there. See `write_dataset`.
+    """Build the data set; return its manifest, or None if it is already there. See `DataSet`.
 
     Raises:
         ValueError: the source cannot be read or lacks a set that is asked for, rows are malformed, or the directory cannot
@@ -130,17 +128,17 @@ def build(options: SearchQaOptions, progress: Progress = no_progress) -> dict[st
     selection = _select(options, parts)
     files = {f"{name}/{split}": path for _, name, split in selection if (path := parts[name, split])}
     warn_of_test_files([files[f"{name}/{split}"] for role, name, split in selection if files and role == "train"])
-    return write_dataset(
-        options.out,
-        data_files(options, selection, parts, progress),
-        search_schema(),
-        builder="search_qa",
-        made_from=options.arguments(parts=[f"{role}: {name}/{split}" for role, name, split in selection]),
-        command=options.command("search-qa"),
+    data_set = options.data_set(
+        "search_qa",
+        "search-qa",
         inputs=files,
         libraries=["datasets"] if options.source == "hf" else [],
-        force=options.force,
+        parts=[f"{role}: {name}/{split}" for role, name, split in selection],
     )
+    if data_set.is_there():
+        return None
+    questions, found = read_questions(options, selection, parts, progress)
+    return data_set.write({split: map(_row, asked) for split, asked in questions.items()}, search_schema(), found)
 
 
 def _select(options: SearchQaOptions, parts: Parts) -> Selection:
@@ -162,10 +160,10 @@ def _select(options: SearchQaOptions, parts: Parts) -> Selection:
     return [(role, name, splits[0]) for role, name, splits in found]
 
 
-def data_files(
+def read_questions(
     options: SearchQaOptions, selection: Selection, parts: Parts, progress: Progress = no_progress
-) -> Iterator[DataFile]:
-    """Yield train, test and val file."""
+) -> tuple[dict[str, list[Question]], dict[str, dict[str, Any]]]:
+    """Return the questions of train, test and val, and the counts of their sources."""
     read: dict[str, dict[str, Any]] = {}
     questions: dict[str, list[Question]] = {role: [] for role, _, _ in selection}
     if options.val_per_set and options.test_sets:
@@ -179,8 +177,7 @@ def data_files(
             questions["val"] += draw(drawn, options.val_per_set, f"val/{name}/{options.seed}")
         dropped = {REPEATED: len(found) - len(kept), NOT_DRAWN: len(kept) - len(drawn)}
         read[f"{name}/{split} for {role}"] = counts(len(drawn), dropped)
-    for file, asked in questions.items():
-        yield DataFile(file, [_row(question) for question in asked], read)
+    return questions, read
 
 
 def _merge_repeated(questions: Sequence[Question]) -> list[Question]:

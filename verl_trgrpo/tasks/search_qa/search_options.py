@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.findings import InvalidInputError, raise_invalid, range_errors
+from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.text import did_you_mean, first_line
 
 SEARCH_AGENT = "trgrpo_search"
@@ -17,12 +18,11 @@ SEARCH_AGENT = "trgrpo_search"
 
 SECTION = "rollout.custom.search"
 
-_COUNTS = ("topk", "max_concurrency", "max_searches", "max_turn_tokens", "max_observation_tokens")
-_RANGES = {**dict.fromkeys(_COUNTS, "[1, inf)"), "deadline": "(0, inf)", "retries": "[0, inf)"}
+Count = Annotated[int, "[1, inf)"]
 
 
 @dataclass(frozen=True)
-class SearchOptions:
+class SearchOptions(Options):
     """Search servers, how they are queried, and the budget of one trajectory.
 
     Args:
@@ -37,22 +37,26 @@ class SearchOptions:
         max_observation_tokens: tokens of one observation; longer ones are cut at a token.
     """
 
+    where = f"{SECTION}: "
     url: Any = "http://127.0.0.1:8000/retrieve"  # a string or several, a union that OmegaConf does not support
-    topk: int = 3
-    deadline: float = 10.0
-    retries: int = 2
-    max_concurrency: int = 64
-    max_searches: int = 4
-    max_turn_tokens: int = 500
-    max_observation_tokens: int = 500
+    topk: Count = 3
+    deadline: Annotated[float, "(0, inf)"] = 10.0
+    retries: Annotated[int, "[0, inf)"] = 2
+    max_concurrency: Count = 64
+    max_searches: Count = 4
+    max_turn_tokens: Count = 500
+    max_observation_tokens: Count = 500
 
     def __post_init__(self) -> None:
         if isinstance(self.url, list):
             object.__setattr__(self, "url", tuple(self.url))  # hashable
-        messages = range_errors(vars(self), _RANGES)
-        if not self.urls or not all(str(url).startswith(("http://", "https://")) for url in self.urls):
-            messages.append(f"url={self.url!r} is not an address; give one like http://127.0.0.1:8000, or several")
-        raise_invalid([f"{SECTION}: {message}" for message in messages])
+        super().__post_init__()
+
+    def problems(self) -> list[str]:
+        """Return a message if `url` is no address."""
+        if self.urls and all(str(url).startswith(("http://", "https://")) for url in self.urls):
+            return []
+        return [f"url={self.url!r} is not an address; give one like http://127.0.0.1:8000, or several"]
 
     @property
     def urls(self) -> Sequence[str]:

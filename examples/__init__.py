@@ -1,0 +1,1 @@
+"""Demonstrations that run from a checkout; no part of the package."""

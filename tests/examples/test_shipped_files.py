@@ -1,0 +1,57 @@
+"""The files that ship are the ones that were made, and the models can do what reinforcement learning is to select."""
+
+import hashlib
+
+import pytest
+import torch
+
+from examples import search_world
+from examples.makers import demonstrations
+from examples.small_lm import TASKS
+from tests.demos.models import continued, load, prompt_text
+from verl_trgrpo.common.files import file_sha256
+from verl_trgrpo.demos import puzzles
+from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
+
+SHIPPED = {
+    puzzles.CHECKPOINT: "f70877bfdb1894b27f1f8352b00c11a611261eb893068c7e20080977698f1bc3",
+    search_world.CHECKPOINT: "298ccb6b9b4281c257555e758a6946018c5eac03f7a7ae0b715ff66a2ad0b865",
+    TASKS["word_problems"].adapter: "b92d3fb2b38a553356fc27a5853015ed67db55389c9a2031faa3c30a925c8004",
+    TASKS["puzzles"].adapter: "3db7bc4268efef5890634a6a53d1c80a81505ecf413138814ec614c2ed353a3d",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Threads of torch wait for each other longer than such a small model takes, when other programs need the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("directory", SHIPPED, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_the_files_are_unchanged(directory):
+    """Numbers in docs/results.md and docs/index.md were measured with them."""
+    lines = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(directory.iterdir())]
+    assert hashlib.sha256("".join(lines).encode()).hexdigest() == SHIPPED[directory]
+
+
+def right(responses, asked):
+    """Share of responses that the reward counts as right."""
+    truths = [format_solution(puzzle.names, puzzle.solution) for puzzle in asked]
+    return sum(compute_score("kk_3ppl", *pair)["acc"] for pair in zip(responses, truths, strict=True)) / len(asked)
+
+
+def test_the_puzzle_model_reasons_without_error_when_it_begins_to_and_rarely_of_its_own_accord():
+    tokenizer, model = load(puzzles.CHECKPOINT)
+    unseen = [*generate_puzzles(3, 32, 77, exclude=puzzles.WARM_START)]
+    prompts = [prompt_text(tokenizer, puzzle) for puzzle in unseen]
+    start, longest = "<think>K", puzzles.MAX_RESPONSE_TOKENS
+    careful = [start + text for text in continued(tokenizer, model, [prompt + start for prompt in prompts], longest)]
+    assert right(careful, unseen) >= 0.9
+    worked_out = [f"<think>{demonstrations.truth_table_reasoning(puzzle)}</think>" for puzzle in unseen]
+    assert sum(map(str.startswith, careful, worked_out)) / 32 >= 0.9
+    assert all(response.endswith("</answer>") for response in careful)
+    assert right(continued(tokenizer, model, prompts, longest), unseen) <= 0.5

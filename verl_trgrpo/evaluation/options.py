@@ -1,0 +1,117 @@
+"""Options of an evaluation, with their presets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_trgrpo.common.findings import messages_of
+from verl_trgrpo.common.options import Options
+from verl_trgrpo.data.prompts import prompt_settings
+from verl_trgrpo.evaluation.checkpoint import config_of_run, model_label
+from verl_trgrpo.tasks.registry import DefaultReward
+from verl_trgrpo.tasks.search_qa.search_options import read_options
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Samples per prompt, temperature (0: greedy), top-p, and maximum number of tokens of a response."""
+
+    k: int
+    temperature: float
+    top_p: float
+    max_tokens: int
+
+
+# docs/evaluation.md has the sources of the numbers.
+PRESETS = {
+    "greedy": Sampling(1, 0.0, 1.0, 4096),
+    "aime": Sampling(16, 0.6, 0.95, 32768),
+    "kk": Sampling(1, 0.0, 1.0, 4096),
+    "search_qa": Sampling(1, 0.0, 1.0, 4500),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(Options):
+    """One evaluation.
+
+    Args:
+        model: veRL checkpoint (global_step_N or its actor directory), Hugging Face directory, or name on the hub.
+        data: test files (.parquet, .json, .jsonl).
+        preset: sampling of a protocol; the next four override it.
+        k: samples per prompt.
+        temperature: 0 is greedy, which allows one sample only.
+        top_p: nucleus sampling, above 0 and at most 1.
+        max_tokens: of a response; with searches, observations count, too.
+        seed: of sampling, of the limit and of the intervals.
+        limit: at most this many rows of each file, drawn with the seed; all if left out.
+        out: directory for responses and report; runs/eval/MODEL-PRESET if left out.
+        tensor_parallel: accelerators that share one copy of the model.
+        search: KEY=VALUE settings of rows that search, as in actor_rollout_ref.rollout.custom.search.
+        template: NAME=VALUE options of the chat template, as in data.apply_chat_template_kwargs; if left out, those of the run
+            that made the checkpoint.
+        reward: data source whose reward scores the rows whose own data source has none.
+    """
+
+    model: str
+    data: tuple[Path, ...]
+    preset: Literal["greedy", "aime", "kk", "search_qa"] = "greedy"
+    k: Annotated[int | None, "[1, inf)"] = None
+    temperature: Annotated[float | None, "[0, 10]"] = None
+    top_p: Annotated[float | None, "(0, 1]"] = None
+    max_tokens: Annotated[int | None, "[1, inf)"] = None
+    seed: Annotated[int, f"[0, {2**32})"] = 0
+    limit: Annotated[int | None, "[1, inf)"] = None
+    out: Path | None = None
+    tensor_parallel: Annotated[int, "[1, inf)"] = 1
+    search: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+    reward: DefaultReward | None = None
+
+    def problems(self) -> list[str]:
+        """Return a message for each problem of model, data, sampling and search."""
+        sampling = self.sampling
+        messages = [f"data={path} is not a file; check the path" for path in self.data if not path.is_file()]
+        if not self.data or len({path.resolve() for path in self.data}) < len(self.data):
+            messages.append("data is empty or has a file twice; give each test file once")
+        if not self.model:
+            messages.append("model is empty; give a directory or a model on the hub")
+        if sampling.temperature == 0.0 and sampling.k > 1:
+            messages.append(f"k={sampling.k} at temperature 0, where all samples are equal; use k=1 or a temperature")
+        try:
+            read_options(self.search_settings)
+        except ValueError as error:
+            messages += messages_of(error)
+        return messages
+
+    @property
+    def sampling(self) -> Sampling:
+        """Return the preset's values, or those that were given instead."""
+        chosen = asdict(PRESETS[self.preset])
+        return Sampling(**{n: value if getattr(self, n) is None else getattr(self, n) for n, value in chosen.items()})
+
+    @property
+    def directory(self) -> Path:
+        """Return `out`, or ``runs/eval/MODEL-PRESET``; for a veRL checkpoint with the name of its run."""
+        return self.out or Path("runs") / "eval" / f"{model_label(self.model)}-{self.preset}"
+
+    @property
+    def search_settings(self) -> dict[str, Any]:
+        """Return `search` as a mapping, in which numbers are numbers."""
+        return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
+
+    def prompt_settings(self, model: str) -> DictConfig:
+        """Return the settings that decide the prompts, with the tokenizer of `model`: those of the checkpoint's run, if any.
+
+        Raises:
+            ValueError: the record of the run is damaged.
+        """
+        found = prompt_settings(config_of_run(self.model) or OmegaConf.create(), model)
+        if self.template:
+            options = OmegaConf.from_dotlist([*self.template])
+            OmegaConf.update(found, "data.apply_chat_template_kwargs", options, merge=False, force_add=True)
+        return found
