@@ -48,8 +48,9 @@ RULES = (
            asked=f"algorithm.adv_estimator == {name!r}", v1=True)
       for name, (column, other) in _NOT_ON_V1.items()),
     _Warning("loss.loss_mode",
-             "not actor.use_dynamic_bsz and actor.ppo_micro_batch_size_per_gpu is not None and actor.ppo_micro_batch_size_per_gpu "
-             "* (trainer.n_gpus_per_node * trainer.nnodes // sequence_parallel) >= actor.ppo_mini_batch_size * rollout.n",
+             "not actor.use_dynamic_bsz and actor.ppo_micro_batch_size_per_gpu is not None and "
+             "actor.ppo_micro_batch_size_per_gpu * (trainer.n_gpus_per_node * trainer.nnodes // sequence_parallel) "
+             ">= actor.ppo_mini_batch_size * rollout.n",
              "with {actor.use_dynamic_bsz} and {actor.ppo_micro_batch_size_per_gpu} veRL adds up the means of micro-batches, so "
              "the gradient grows with their number; set use_dynamic_bsz to false and ppo_micro_batch_size_per_gpu to a GPU's "
              "share of ppo_mini_batch_size times rollout.n", asked="loss.loss_mode == 'geo_mean'"),
