@@ -4,6 +4,7 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.checks.algorithm_drift import drift_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ACTOR = "actor_rollout_ref.actor"
@@ -11,8 +12,7 @@ LOSS = f"{ACTOR}.policy_loss"
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    run = composed(overrides, source)
-    return drift_findings(run.config, run.choices.get("algorithm"))
+    return drift_findings(RunView(composed(overrides, source)))
 
 
 @pytest.mark.parametrize(

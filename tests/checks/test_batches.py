@@ -2,11 +2,14 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.batches import batch_findings, parallel_findings, total_steps, warm_up_findings
+from verl_trgrpo.checks.batches import batch_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ACTOR, ROLLOUT, REF = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
@@ -20,8 +23,17 @@ SOUND = [
 ]  # fmt: skip
 
 
-def findings(*overrides, rows=None):
-    return batch_findings(composed([*SOUND, *overrides]).config, rows)
+@pytest.fixture
+def view(tmp_path):
+    """``view(*overrides, rows=None)``: a run with so many training rows; None for files that are not here."""
+
+    def of(*overrides, rows=None):
+        path = tmp_path / "train.parquet"
+        if rows is not None:
+            pq.write_table(pa.table({"data_source": ["a"] * rows}), path)
+        return RunView(composed([*SOUND, f"data.train_files={path if rows is not None else 'none'}", *overrides]))
+
+    return of
 
 
 @pytest.mark.parametrize(
@@ -36,37 +48,37 @@ def findings(*overrides, rows=None):
         (f"{ACTOR}.ulysses_sequence_parallel_size", 3, Level.ERROR, "4 GPUs"),
     ],
 )
-def test_a_size_that_does_not_divide(key, value, level, part):
-    [finding] = findings(f"{key}={value}")
+def test_a_size_that_does_not_divide(view, key, value, level, part):
+    [finding] = batch_findings(view(f"{key}={value}"))
     assert (finding.where, finding.level) == (key, level)
     assert finding.message.startswith(f"{key}={value}") and part in finding.message
-    assert findings() == []
+    assert batch_findings(view()) == []
 
 
-def test_several_are_found_at_once():
+def test_several_are_found_at_once(view):
     wrong = ["trainer.n_gpus_per_node=3", f"{ROLLOUT}.tensor_model_parallel_size=2"]
     keys = ["data.train_batch_size", f"{ROLLOUT}.tensor_model_parallel_size", f"{ACTOR}.ppo_mini_batch_size"]
-    assert summary(findings(*wrong, rows=7)) == [(key, Level.ERROR) for key in keys]
+    assert summary(batch_findings(view(*wrong, rows=7))) == [(key, Level.ERROR) for key in keys]
 
 
-def test_megatron_is_not_checked():
-    assert summary(findings(f"{ACTOR}.strategy=megatron")) == [(f"{ACTOR}.strategy", Level.NOT_CHECKED)]
+def test_megatron_is_not_checked(view):
+    assert summary(batch_findings(view(f"{ACTOR}.strategy=megatron"))) == [(f"{ACTOR}.strategy", Level.NOT_CHECKED)]
 
 
-def test_steps_are_those_of_whole_batches():
-    config = composed([*SOUND, "trainer.total_epochs=3"]).config
-    assert (total_steps(config, 130), total_steps(config, None)) == (6, None)
-    config.trainer.total_training_steps = 5
-    assert (total_steps(config, None), total_steps(config, 130)) == (5, 5)
-    config.trainer.total_training_steps = 1000
-    assert (total_steps(config, None), total_steps(config, 130)) == (1000, 6)
+@pytest.mark.parametrize(
+    ("asked", "rows", "steps"),
+    [("null", 130, 6), ("null", None, None), (5, None, 5), (5, 130, 5), (1000, None, 1000), (1000, 130, 6)],
+)
+def test_steps_are_those_of_whole_batches(view, asked, rows, steps):
+    given = ["trainer.total_epochs=3", f"trainer.total_training_steps={asked}"]
+    assert view(*given, rows=rows).steps == steps
 
 
-def test_more_steps_than_the_epochs_have_is_a_warning():
+def test_more_steps_than_the_epochs_have_is_a_warning(view):
     key, rows = "trainer.total_training_steps", 64 * 64 + 63
 
     def found(steps, epochs, rows=rows):
-        return findings(f"{key}={steps}", f"trainer.total_epochs={epochs}", rows=rows)
+        return batch_findings(view(f"{key}={steps}", f"trainer.total_epochs={epochs}", rows=rows))
 
     [finding] = found(1000, 1)
     assert (finding.where, finding.level) == (key, Level.WARNING) and finding.message.startswith(f"{key}=1000")
@@ -75,19 +87,18 @@ def test_more_steps_than_the_epochs_have_is_a_warning():
     assert summary(found(1000, 1, rows=7)) == [("data.train_batch_size", Level.ERROR)]
 
 
-def test_a_warm_up_that_is_longer_than_the_run_is_a_warning():
-    key = f"{ACTOR}.optim.lr_warmup_steps"
-    config = composed([f"{key}=50"]).config
-    [finding] = warm_up_findings(config, 50)
+def test_a_warm_up_that_is_longer_than_the_run_is_a_warning(view):
+    key, steps = f"{ACTOR}.optim.lr_warmup_steps", "trainer.total_training_steps"
+    [finding] = batch_findings(view(f"{key}=50", f"{steps}=50"))
     assert finding.where == key and finding.level is Level.WARNING and f"{key}=50" in finding.message
-    assert warm_up_findings(config, 51) == [] and warm_up_findings(config, None) == []
-    assert warm_up_findings(composed().config, 1) == []
+    assert batch_findings(view(f"{key}=50", f"{steps}=51")) == batch_findings(view(f"{key}=50")) == []
+    assert batch_findings(view(f"{steps}=1")) == []
 
 
-def test_a_warm_up_counts_the_updates_of_each_step():
+def test_a_warm_up_counts_the_updates_of_each_step(view):
     mode = ["trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=4"]
-    config = composed([f"{ACTOR}.optim.lr_warmup_steps=50", *mode]).config
-    assert warm_up_findings(config, 20) == [] and len(warm_up_findings(config, 10)) == 1
+    given, steps = [f"{ACTOR}.optim.lr_warmup_steps=50", *mode], "trainer.total_training_steps"
+    assert batch_findings(view(*given, f"{steps}=20")) == [] and len(batch_findings(view(*given, f"{steps}=10"))) == 1
 
 
 TENSOR_PARALLEL, SEQUENCE_PARALLEL = f"{ROLLOUT}.tensor_model_parallel_size", f"{ACTOR}.ulysses_sequence_parallel_size"
@@ -95,7 +106,9 @@ TENSOR_PARALLEL, SEQUENCE_PARALLEL = f"{ROLLOUT}.tensor_model_parallel_size", f"
 
 def split_over_gpus(directory, heads, *overrides):
     (directory / "config.json").write_text(json.dumps(heads))
-    return parallel_findings(composed([f"actor_rollout_ref.model.path={directory}", *overrides]).config)
+    model, sizes = f"actor_rollout_ref.model.path={directory}", [f"{TENSOR_PARALLEL}=1", "trainer.n_gpus_per_node=24"]
+    run = composed([*SOUND, "data.train_batch_size=96", f"{ACTOR}.ppo_mini_batch_size=96", *sizes, model, *overrides])
+    return [each for each in batch_findings(RunView(run)) if "heads" in each.message]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import composed
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.checks.files import model_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
@@ -46,8 +46,8 @@ def arguments(sound_run, tmp_path, model):
 
 def messages_of(arguments) -> list[str]:
     """Return the errors about data and models."""
-    config = composed(arguments, platform="cpu").config
-    found = [*data_findings(RunData(config)), *model_findings(config)]
+    view = RunView(composed(arguments, platform="cpu"))
+    found = [*data_findings(view), *model_findings(view)]
     return [finding.message for finding in found if finding.level is Level.ERROR]
 
 

@@ -1,5 +1,6 @@
 """Stages of the check, and the command that prints its findings."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary, validate
+from tests.conftest import composed
+from tests.launch.launching import save_checkpoint
+from verl_trgrpo.checks.check import check, own_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.cli.main import main
-from verl_trgrpo.common.findings import Level
+from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
@@ -104,10 +109,10 @@ def test_a_recipe_that_is_not_yaml_is_one_line_with_the_place(tmp_path, capsys, 
 
 def test_missing_files_are_named_before_anything_heavy_is_imported(tmp_path):
     program = (
-        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.runs import validate\n"
+        "import sys\nfrom verl_trgrpo.cli.main import main\nfrom verl_trgrpo.checks import check as checks\n"
         "def check(*_):\n"
         "    assert not {'torch', 'verl', 'transformers', 'pyarrow'} & sys.modules.keys()\n    sys.exit(7)\n"
-        f"validate.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
+        f"checks.check = check\nsys.exit(main(['validate', {PUZZLES!r}]))"
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 7 and "data/kk/train.parquet" in ended.stderr, ended.stderr
@@ -118,3 +123,42 @@ def test_what_cannot_be_composed_is_wrong_input(capsys):
     assert main(["validate", "data.train_batch_size=8"]) == 2
     output = capsys.readouterr().err
     assert "recipes/nowhere/x.yaml" in output and "data.train_batch_size=8" in output and "Traceback" not in output
+
+
+class Bringing:
+    """A class of a run that brings a check along."""
+
+    @staticmethod
+    def run_checks(view):
+        return [Finding.warning("trainer.nnodes", f"{view['trainer.nnodes']} and {sorted(view.agents)}")]
+
+
+class BringingLoop:
+    @staticmethod
+    def run_checks(view):
+        return [Finding.error(f"{ROLLOUT}.n", "of the loop")]
+
+
+def test_classes_of_a_run_bring_their_checks_along(sound_run, tmp_path):
+    loops = [{"name": name, "_target_": f"{__name__}.BringingLoop"} for name in ("mine", "other")]
+    (tmp_path / "loops.yaml").write_text(json.dumps(loops))
+    given = [*sound_run, f"{ROLLOUT}.agent.agent_loop_config_path={tmp_path}/loops.yaml"]
+    view = RunView(composed([*given, f"algorithm._target_={__name__}.Bringing"]))
+    assert [found.message for found in own_findings(view)] == ["1 and ['single_turn_agent']"]
+    view = RunView(
+        composed(
+            [*given, f"{ACTOR}.policy_loss._target_={__name__}.Bringing", f"{ROLLOUT}.agent.default_agent_loop=mine"]
+        )
+    )
+    assert [found.where for found in own_findings(view)] == ["trainer.nnodes", f"{ROLLOUT}.n"]
+    report = validate("trgrpo_trainer", [*given, f"{ROLLOUT}.agent.default_agent_loop=mine"])
+    assert (f"{ROLLOUT}.n", Level.ERROR) in summary(report.findings)
+    assert validate("trgrpo_trainer", given).findings == (), "a loop that no row uses is not asked"
+
+
+def test_what_a_machine_lacks_is_an_error_where_it_trains_unless_the_run_is_finished(sound_run, tmp_path):
+    given = [*sound_run, "trainer.logger=vemlp_wandb", "trainer.save_freq=1", "trainer.total_training_steps=3"]
+    for trains, level in ((False, Level.NOT_CHECKED), (True, Level.ERROR)):
+        assert summary(check(composed(given), trains=trains).findings) == [("trainer.logger", level)]
+    save_checkpoint(tmp_path / "run", 3, version=1)
+    assert check(composed(given), trains=True).findings == ()

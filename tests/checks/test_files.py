@@ -11,15 +11,15 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.checks.files import looks_local, missing_files, model_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 MODEL = "actor_rollout_ref.model"
 
 
-def config_of(sound_run, *overrides):
-    return composed([*sound_run, *overrides]).config
+def view_of(sound_run, *overrides, **options):
+    return RunView(composed([*sound_run, *overrides]), **options)
 
 
 def test_everything_that_is_named_must_exist(sound_run):
@@ -29,17 +29,17 @@ def test_everything_that_is_named_must_exist(sound_run):
         "reward.custom_reward_function.path": "nope.py", "data.train_files": ".", "critic.model.path": "./models/none",
     }  # fmt: skip
     more = ["trainer.resume_mode=resume_path", "data.val_files=[]", "algorithm.adv_estimator=gae"]
-    config = config_of(sound_run, *more, *(f"{key}={value}" for key, value in wrong.items()))
-    found = {finding.where: finding for finding in missing_files(config)}
+    view = view_of(sound_run, *more, *(f"{key}={value}" for key, value in wrong.items()))
+    found = {finding.where: finding for finding in missing_files(view)}
     assert found.keys() == {*wrong, "trainer.resume_from_path", "data.val_files"}
     assert all(finding.level is Level.ERROR for finding in found.values())
     assert all(f"{key}={value}" in found[key].message for key, value in wrong.items())
-    assert missing_files(config_of(sound_run)) == []
+    assert missing_files(view_of(sound_run)) == []
 
 
 def test_data_and_models_that_are_not_needed_here_are_not_checked(sound_run):
     wrong = [f"{MODEL}.path=/no/model", "data.train_files=/no/data.parquet"]
-    found = missing_files(config_of(sound_run, *wrong), need_files=False)
+    found = missing_files(view_of(sound_run, *wrong, need_files=False))
     assert summary(found) == [("data.train_files", Level.NOT_CHECKED), (f"{MODEL}.path", Level.NOT_CHECKED)]
 
 
@@ -50,11 +50,11 @@ def test_a_name_with_one_slash_may_be_on_a_hub():
 
 def test_validation_on_training_data_is_a_warning(sound_run, tmp_path):
     (tmp_path / "link.parquet").symlink_to(tmp_path / "train.parquet")
-    config = config_of(sound_run, f"data.val_files=[{tmp_path}/test.parquet,{tmp_path}/link.parquet]")
-    [finding] = data_findings(RunData(config))
+    view = view_of(sound_run, f"data.val_files=[{tmp_path}/test.parquet,{tmp_path}/link.parquet]")
+    [finding] = data_findings(view)
     assert (finding.where, finding.level) == ("data.val_files", Level.WARNING)
     assert f"{tmp_path}/train.parquet" in finding.message
-    assert data_findings(RunData(config_of(sound_run))) == []
+    assert data_findings(view_of(sound_run)) == []
 
 
 def write(path, source, columns=("prompt", "data_source", "reward_model")):
@@ -74,7 +74,7 @@ def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
         *overrides,
         f"data.train_files=[{','.join(map(str, files))}]",
     ]
-    found = [finding.message for finding in data_findings(RunData(composed(overrides, source).config))]
+    found = [finding.message for finding in data_findings(RunView(composed(overrides, source)))]
     return [name for name in ("kk_3ppl", "openai/gsm8k", "cities") if any(f"{name!r}" in message for message in found)]
 
 
@@ -88,7 +88,7 @@ def test_data_sources_without_a_reward_are_errors(sound_run, tmp_path):
 def test_a_default_reward_scores_the_data_sources_without_one(sound_run, tmp_path):
     key = "reward.custom_reward_function.reward_kwargs.default_reward"
     assert sources_refused(sound_run, tmp_path, f"+{key}=math") == []
-    [finding] = data_findings(RunData(config_of(sound_run, f"+{key}=maths")))
+    [finding] = data_findings(view_of(sound_run, f"+{key}=maths"))
     assert (finding.where, finding.level) == (key, Level.ERROR)
     assert f"{key}=maths" in finding.message and "did you mean math?" in finding.message
 
@@ -98,21 +98,21 @@ def test_many_data_sources_without_a_reward_are_counted(sound_run, tmp_path):
     truth = {"ground_truth": "x"}
     rows = [{"prompt": chat, "data_source": f"own_{i:02}", "reward_model": truth} for i in range(12)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    found = data_findings(RunData(config_of(sound_run)))
+    found = data_findings(view_of(sound_run))
     assert len(found) < 12 and "'own_00'" in found[0].message and "7 more" in found[-1].message
 
 
 def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, tmp_path):
     write(tmp_path / "train.parquet", "")
-    assert data_findings(RunData(config_of(sound_run))) == []
+    assert data_findings(view_of(sound_run)) == []
 
 
 @pytest.mark.parametrize("source", [None, ""])
 def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
     for name in ("train", "test"):
         write(tmp_path / f"{name}.parquet", source)
-    config = composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer").config
-    assert summary(data_findings(RunData(config))) == [
+    view = RunView(composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer"))
+    assert summary(data_findings(view)) == [
         ("data.train_files", Level.ERROR),
         ("data.val_files", Level.ERROR),
     ]
@@ -120,7 +120,7 @@ def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
 
 def test_missing_columns_are_named(sound_run, tmp_path):
     write(tmp_path / "train.parquet", "kk_3ppl", columns=["prompt"])
-    [finding] = data_findings(RunData(config_of(sound_run)))
+    [finding] = data_findings(view_of(sound_run))
     assert "data_source, reward_model" in finding.message
 
 
@@ -154,16 +154,16 @@ TRUTHS = {
 def test_an_empty_ground_truth_of_another_type_is_an_error(sound_run, tmp_path, kind):
     rows = [row(reward_model={"ground_truth": truth}) for truth in TRUTHS[kind]]
     write_rows(tmp_path / "train.parquet", rows)
-    [finding] = data_findings(RunData(config_of(sound_run)))
+    [finding] = data_findings(view_of(sound_run))
     assert finding.level is Level.ERROR and "row 1: reward_model.ground_truth" in finding.message
 
 
 def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_run, tmp_path):
     write_rows(tmp_path / "train.parquet", [row(), row(reward_model={"style": "rule", "ground_truth": None})])
     own = "reward.custom_reward_function.path=own.py"
-    assert summary(data_findings(RunData(config_of(sound_run, own)))) == [("data.train_files", Level.WARNING)]
+    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.WARNING)]
     write_rows(tmp_path / "train.parquet", [row(), row(reward_model=None)])
-    assert summary(data_findings(RunData(config_of(sound_run, own)))) == [("data.train_files", Level.ERROR)]
+    assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.ERROR)]
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
@@ -174,7 +174,7 @@ def test_what_rows_lack_is_an_error_with_file_and_row(sound_run, tmp_path, name,
     good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
     write_rows(good, [row()] * 5)
     write_rows(bad, [row(), row(), row(), row(**changes), row()])
-    [finding] = data_findings(RunData(config_of(sound_run, f"{key}=[{good},{bad}]")))
+    [finding] = data_findings(view_of(sound_run, f"{key}=[{good},{bad}]"))
     assert (finding.where, finding.level) == (key, Level.ERROR)
     assert finding.message.startswith(f"{key}={bad} row 3") and part in finding.message
 
@@ -182,21 +182,21 @@ def test_what_rows_lack_is_an_error_with_file_and_row(sound_run, tmp_path, name,
 def test_only_a_run_that_reads_ground_truths_needs_them(sound_run, tmp_path):
     write_rows(tmp_path / "train.parquet", [row(reward_model={"style": "model", "ground_truth": None})])
     judge = ["reward.reward_model.enable=true", "reward.custom_reward_function.path=null"]
-    assert summary(data_findings(RunData(config_of(sound_run)))) == [("data.train_files", Level.ERROR)]
-    assert data_findings(RunData(config_of(sound_run, *judge))) == []
+    assert summary(data_findings(view_of(sound_run))) == [("data.train_files", Level.ERROR)]
+    assert data_findings(view_of(sound_run, *judge)) == []
 
 
 @pytest.mark.parametrize("column", ["prompt", "reward_model", "extra_info"])
 def test_a_string_where_a_struct_belongs_is_an_error(sound_run, tmp_path, column):
     write_rows(tmp_path / "test.parquet", [row(**{column: "x"})])
-    [finding] = data_findings(RunData(config_of(sound_run)))
+    [finding] = data_findings(view_of(sound_run))
     assert (finding.where, finding.level) == ("data.val_files", Level.ERROR)
     assert f"{tmp_path}/test.parquet: {column} is string" in finding.message
 
 
 def test_a_column_of_the_rollout_is_an_error(sound_run, tmp_path):
     write_rows(tmp_path / "train.parquet", [row(responses="x", uid="y")])
-    assert summary(data_findings(RunData(config_of(sound_run)))) == [
+    assert summary(data_findings(view_of(sound_run))) == [
         ("data.train_files", level) for level in (Level.ERROR, Level.WARNING)
     ]
 
@@ -204,26 +204,26 @@ def test_a_column_of_the_rollout_is_an_error(sound_run, tmp_path):
 def test_files_that_do_not_fit_together_are_an_error(sound_run, tmp_path):
     write_rows(tmp_path / "more.parquet", [row(data_source="kk_3ppl", reward_model={"ground_truth": 1.5})])
     [finding] = data_findings(
-        RunData(config_of(sound_run, f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]"))
+        view_of(sound_run, f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]")
     )
     assert finding.level is Level.ERROR and "reward_model.ground_truth" in finding.message
     assert f"data.train_files={tmp_path}/more.parquet" in finding.message
     # Training and validation files are not loaded together.
-    assert data_findings(RunData(config_of(sound_run, f"data.val_files={tmp_path}/more.parquet"))) == []
+    assert data_findings(view_of(sound_run, f"data.val_files={tmp_path}/more.parquet")) == []
 
 
 @pytest.mark.parametrize(("name", "part"), [("a[1].parquet", "pattern"), ("a.arrow", ".parquet, .json, .jsonl")])
 def test_a_path_that_verl_reads_in_another_way_is_an_error(sound_run, tmp_path, name, part):
     shutil.copy(tmp_path / "train.parquet", tmp_path / name)
-    [finding] = data_findings(RunData(config_of(sound_run, f"data.train_files=['{tmp_path}/{name}']")))
+    [finding] = data_findings(view_of(sound_run, f"data.train_files=['{tmp_path}/{name}']"))
     assert finding.level is Level.ERROR and name in finding.message and part in finding.message
 
 
 def test_a_home_directory_is_not_expanded(sound_run, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    [finding] = missing_files(config_of(sound_run, "data.train_files='~/train.parquet'"))
+    [finding] = missing_files(view_of(sound_run, "data.train_files='~/train.parquet'"))
     assert finding.level is Level.ERROR and f"{tmp_path}/train.parquet" in finding.message
-    assert summary(missing_files(config_of(sound_run, "data.train_files='~/x'"), need_files=False)) == [
+    assert summary(missing_files(view_of(sound_run, "data.train_files='~/x'", need_files=False))) == [
         ("data.train_files", Level.NOT_CHECKED)
     ]
 
@@ -234,7 +234,7 @@ AGENT = "actor_rollout_ref.rollout.agent"
 def agents(sound_run, path, names, *overrides):
     """Return the findings about rows with these names of agent loops."""
     write_rows(path, [row(agent_name=name) for name in names])
-    return data_findings(RunData(config_of(sound_run, *overrides)))
+    return data_findings(view_of(sound_run, *overrides))
 
 
 def test_agent_loops_of_rows_are_those_of_the_run(sound_run, tmp_path):
@@ -262,22 +262,22 @@ def test_the_default_agent_loop_is_one_of_the_run_and_files_of_loops_and_tools_c
         f"{AGENT}.agent_loop_config_path": f"{tmp_path}/none.yaml",
         tools: f"{tmp_path}/none.yaml",
     }.items():
-        [finding] = data_findings(RunData(config_of(sound_run, f"{key}={value}")))
+        [finding] = data_findings(view_of(sound_run, f"{key}={value}"))
         assert (finding.where, finding.level) == (key, Level.ERROR) and f"{key}={value}" in finding.message
 
 
 def test_a_data_set_class_of_the_run_reads_the_files_itself(sound_run, tmp_path):
     (tmp_path / "train.parquet").write_text("anything")
     key = "data.custom_cls.path"
-    assert summary(data_findings(RunData(config_of(sound_run, f"{key}=own.py")))) == [(key, Level.NOT_CHECKED)]
+    assert summary(data_findings(view_of(sound_run, f"{key}=own.py"))) == [(key, Level.NOT_CHECKED)]
 
 
 def test_a_model_on_a_hub_is_not_checked_and_a_local_one_is_opened(sound_run, tmp_path):
-    assert model_findings(config_of(sound_run)) == []
-    assert summary(model_findings(config_of(sound_run, f"{MODEL}.path=Qwen/Qwen2.5-3B"))) == [
+    assert model_findings(view_of(sound_run)) == []
+    assert summary(model_findings(view_of(sound_run, f"{MODEL}.path=Qwen/Qwen2.5-3B"))) == [
         (f"{MODEL}.path", Level.NOT_CHECKED)
     ]
     model = shutil.copytree(CHECKPOINT, tmp_path / "model")
     (model / "config.json").write_text("{")
-    [finding] = model_findings(config_of(sound_run, f"{MODEL}.path={model}"))
+    [finding] = model_findings(view_of(sound_run, f"{MODEL}.path={model}"))
     assert finding.level is Level.ERROR and f"{MODEL}.path={model}" in finding.message

@@ -12,7 +12,7 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks import lengths
 from verl_trgrpo.checks.lengths import first_prompt, length_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
@@ -22,11 +22,11 @@ FILTER, NO_FILTER = "data.filter_overlong_prompts=true", "data.filter_overlong_p
 
 
 def findings(*overrides, source="trgrpo_trainer"):
-    return length_findings(RunData(composed(overrides, source).config))
+    return length_findings(RunView(composed(overrides, source)))
 
 
 def shown_prompt(*overrides):
-    return first_prompt(RunData(composed(overrides).config))
+    return first_prompt(RunView(composed(overrides)))
 
 
 def test_lengths_that_do_not_fit_are_errors_at_once():

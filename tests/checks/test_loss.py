@@ -5,6 +5,7 @@ import pytest
 from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks.loss import loss_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ACTOR = "actor_rollout_ref.actor"
@@ -13,7 +14,7 @@ INPUTS = "tests.verl_plugin.input_shapings"
 
 
 def findings(sound_run, *overrides):
-    return loss_findings(composed([*sound_run, *overrides]).config)
+    return loss_findings(RunView(composed([*sound_run, *overrides])))
 
 
 def test_every_mistake_is_an_error_of_its_own(sound_run):

@@ -13,7 +13,7 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.checks import machine
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 GPUS, SEARCH = "trainer.n_gpus_per_node", "actor_rollout_ref.rollout.custom.search.url"
@@ -23,8 +23,7 @@ ONE_GPU = ["+ray_kwargs.ray_init.num_gpus=1", f"{GPUS}=1"]
 
 
 def found(*overrides, trains=True):
-    config = composed(overrides).config
-    return machine.machine_findings(config, RunData(config).agents, trains)
+    return machine.machine_findings(RunView(composed(overrides), trains=trains))
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,13 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.checks import reward_function
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 
 def finding(path, *more):
     overrides = [f"reward.custom_reward_function.path={path}", *more]
-    [found] = reward_function.reward_findings(composed(overrides, platform="cpu").config)
+    [found] = reward_function.reward_findings(RunView(composed(overrides, platform="cpu")))
     return found
 
 
@@ -59,10 +60,8 @@ def test_a_reward_that_cannot_be_loaded_is_an_error(tmp_path, text, reason, with
 
 def test_an_option_that_no_reward_has_is_an_error():
     options = "+reward.custom_reward_function.reward_kwargs"
-    config = composed(
-        [f"{options}={{default_reward: math, default_rewrd: kk, overlong_buffer_cfg: {{len: 3}}}}"]
-    ).config
-    found = reward_function.reward_findings(config)
+    run = composed([f"{options}={{default_reward: math, default_rewrd: kk, overlong_buffer_cfg: {{len: 3}}}}"])
+    found = reward_function.reward_findings(RunView(run))
     assert [finding.where.rpartition(".")[2] for finding in found] == ["default_rewrd", "overlong_buffer_cfg"]
     assert "default_reward?" in found[0].message and "reward.reward_kwargs.overlong_buffer_cfg" in found[1].message
 

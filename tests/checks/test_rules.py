@@ -4,8 +4,9 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.rules import RULES, rule_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.tables import full, rule_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -84,6 +85,30 @@ CASES = (
     (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
      "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
 )  # fmt: skip
+# Settings that have what they need.
+RIGHT = (
+    [],
+    ["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae", "trainer.use_v1=false"],
+    ["+algorithm.filter_groups={enable: true}"],
+    [f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true"],
+    [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
+    ["reward.reward_manager.name=dapo"],
+    ["reward.reward_manager.source=register", "reward.custom_reward_function.path=mine.py"],
+    [f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1", f"{CORRECTION}.rollout_rs_threshold=2"],
+    [f"{CORRECTION}.bypass_mode=true"],
+    [f"{CORRECTION}.loss_type=reinforce", f"{ACTOR}.policy_loss.loss_mode=bypass_mode"],
+    ["+ray_kwargs.ray_init.num_gpus=8", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
+    ["trainer.val_only=true"],
+    ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
+    ["trainer.balance_batch=false", "trainer.use_v1=false"],
+    [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
+    [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
+    [f"{ROLLOUT}.multi_turn.enable=true", "data.train_files=/no/such/file.parquet"],
+    [*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=512"],
+    [f"+{OVERLONG}={{enable: false}}"],
+    [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
+    [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
+)
 
 
 @pytest.mark.parametrize(
@@ -91,37 +116,12 @@ CASES = (
 )
 def test_a_setting_without_what_it_needs_is_reported(rule, case, tiny_run):
     overrides, key, level, part = case
-    config = composed([each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]).config
-    found = rule_findings(RunData(config))
-    assert summary(found) == [(key, level)] and rule.key == key
+    view = RunView(composed([each.replace("{train}", f"{tiny_run}/train.parquet") for each in overrides]))
+    found = rule_findings(view, RULES)
+    assert summary(found) == [(key, level)] and full(rule.key) == key
     assert found[0].message.startswith(f"{key}=") and part in found[0].message and "{" not in found[0].message
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [],
-        ["algorithm.use_pf_ppo=true", "algorithm.adv_estimator=gae", "trainer.use_v1=false"],
-        ["+algorithm.filter_groups={enable: true}"],
-        [f"{ACTOR}.policy_loss.kl=scaled", f"{ACTOR}.use_kl_loss=true"],
-        [f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim.lr=1"],
-        ["reward.reward_manager.name=dapo"],
-        ["reward.reward_manager.source=register", "reward.custom_reward_function.path=mine.py"],
-        [f"{CORRECTION}.rollout_is=token", f"{CORRECTION}.rollout_rs=token_k1", f"{CORRECTION}.rollout_rs_threshold=2"],
-        [f"{CORRECTION}.bypass_mode=true"],
-        [f"{CORRECTION}.loss_type=reinforce", f"{ACTOR}.policy_loss.loss_mode=bypass_mode"],
-        ["+ray_kwargs.ray_init.num_gpus=8", "trainer.n_gpus_per_node=4", "trainer.nnodes=2"],
-        ["trainer.val_only=true"],
-        ["trainer.critic_warmup=20", "algorithm.adv_estimator=gae"],
-        ["trainer.balance_batch=false", "trainer.use_v1=false"],
-        [f"{VALIDATION}={{do_sample: true, temperature: 0.6, n: 4}}"],
-        [f"{ROLLOUT}.multi_turn.enable=true", f"{ROLLOUT}.agent.default_agent_loop=tool_agent"],
-        [f"{ROLLOUT}.multi_turn.enable=true", "data.train_files=/no/such/file.parquet"],
-        [*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=512"],
-        [f"+{OVERLONG}={{enable: false}}"],
-        [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
-        [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
-    ],
-)
+@pytest.mark.parametrize("overrides", RIGHT)
 def test_settings_that_have_what_they_need_are_not(overrides):
-    assert rule_findings(RunData(composed(overrides).config)) == []
+    assert rule_findings(RunView(composed(overrides)), RULES) == []

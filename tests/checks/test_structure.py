@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks.structure import key_findings, section_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import InvalidInputError, Level
 from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.keys import SHAPING
@@ -23,7 +24,7 @@ def recipe(tmp_path, content, *overrides):
 
 def test_every_section_that_is_empty_or_a_value_is_an_error(tmp_path):
     run = recipe(tmp_path, "critic:\nreward: 5\ntrainer: {v1: }\nactor_rollout_ref: {model: , actor: {optim: adam}}")
-    found = section_findings(run)
+    found = section_findings(RunView(run))
     wrong = ["critic", "reward", "trainer.v1", "actor_rollout_ref.model", f"{ACTOR}.optim"]
     assert sorted(summary(found)) == sorted((key, Level.ERROR) for key in wrong)
     assert f"{ACTOR}.optim=adam" in " ".join(finding.message for finding in found)
@@ -31,24 +32,26 @@ def test_every_section_that_is_empty_or_a_value_is_an_error(tmp_path):
 
 def test_deleted_keys_are_errors():
     overrides = ["~critic", "~data.train_batch_size", f"~{ACTOR}.optim"]
-    assert summary(section_findings(compose(overrides=overrides))) == [(word[1:], Level.ERROR) for word in overrides]
+    assert summary(section_findings(RunView(compose(overrides=overrides)))) == [
+        (word[1:], Level.ERROR) for word in overrides
+    ]
 
 
 @pytest.mark.parametrize("given", ["power", "null"])
 def test_a_shaping_in_the_place_of_its_section_is_an_error_with_the_group(given):
-    [finding] = section_findings(composed([f"{SHAPING}={given}"]))
+    [finding] = section_findings(RunView(composed([f"{SHAPING}={given}"])))
     assert finding.where == SHAPING and "shaping=NAME" in finding.message
 
 
 def test_a_section_may_be_a_reference(tmp_path):
     content = "mine: {_target_: verl_trgrpo.core.make_shaping, name: power}\n"
     run = recipe(tmp_path, content + "actor_rollout_ref: {actor: {policy_loss: {shaping: '${mine}'}}}")
-    assert section_findings(run) == []
+    assert section_findings(RunView(run)) == []
 
 
 @pytest.mark.parametrize("source", ["trgrpo_trainer", "ppo_trainer", "ppo_megatron_trainer"])
 def test_what_verl_has_as_null_may_be_null(source):
-    assert section_findings(composed(["critic.enable=null", "trainer.logger=null"], source)) == []
+    assert section_findings(RunView(composed(["critic.enable=null", "trainer.logger=null"], source))) == []
 
 
 TYPOS = """
@@ -72,7 +75,7 @@ MEANT = {
 
 
 def test_unknown_keys_are_errors_with_the_one_that_was_meant(tmp_path):
-    found = {finding.where: finding for finding in key_findings(recipe(tmp_path, TYPOS))}
+    found = {finding.where: finding for finding in key_findings(RunView(recipe(tmp_path, TYPOS)))}
     assert found.keys() == MEANT.keys()
     for key, meant in MEANT.items():
         assert found[key].level is Level.ERROR and key in found[key].message and meant in found[key].message
@@ -86,19 +89,19 @@ actor_rollout_ref:
   model: {override_config: {attn_implementation: sdpa}}
   actor: {policy_loss: {shaping: {name: linear, slope: 0.5}}}
 """
-    assert key_findings(recipe(tmp_path, free)) == []
+    assert key_findings(RunView(recipe(tmp_path, free))) == []
 
 
 def test_a_plus_adds_what_it_gives_and_nothing_else(tmp_path):
     content = "trainer: {total_epoch: 3}"
     run = recipe(tmp_path, content, "+trainer={mine: 1}", "++trainer.own={deep: {er: 2}}", "+data.one.two=2")
-    assert summary(key_findings(run)) == [("trainer.total_epoch", Level.ERROR)]
+    assert summary(key_findings(RunView(run))) == [("trainer.total_epoch", Level.ERROR)]
 
 
 def test_a_group_added_with_a_plus_does_not_hide_the_keys_of_its_section(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("defaults: [ppo_trainer, _self_]\nalgorithm: {gama: 0.9}")
-    assert summary(key_findings(compose(path, ["+algorithm=tr_grpo"]))) == [("algorithm.gama", Level.ERROR)]
+    assert summary(key_findings(RunView(compose(path, ["+algorithm=tr_grpo"])))) == [("algorithm.gama", Level.ERROR)]
 
 
 def test_keys_that_are_not_read_are_warnings(tmp_path):
@@ -117,7 +120,7 @@ data: {tokenizer: some/model}
         "actor_rollout_ref.rollout.custom.serch": "custom.search",
         "data.tokenizer": "actor_rollout_ref.model.tokenizer_path",
     }
-    found = {finding.where: finding for finding in key_findings(recipe(tmp_path, content))}
+    found = {finding.where: finding for finding in key_findings(RunView(recipe(tmp_path, content)))}
     assert found.keys() == wrong.keys()
     for key, place in wrong.items():
         assert found[key].level is Level.WARNING and key in found[key].message and place in found[key].message
@@ -139,14 +142,14 @@ MISPLACED = {
 
 def test_an_overlong_buffer_in_the_wrong_place_names_the_right_one(tmp_path):
     for key, place in MISPLACED.items():
-        [finding] = key_findings(composed([f"+{key}=7"]))
+        [finding] = key_findings(RunView(composed([f"+{key}=7"])))
         assert (
             summary([finding]) == [(key, Level.WARNING)] and f"{key}=7" in finding.message and place in finding.message
         )
         with pytest.raises(InvalidInputError, match=re.escape(f"did you mean +{place}?")):
             compose(overrides=[f"{key}=7"])
     content = OmegaConf.from_dotlist([f"{key}=7" for key in MISPLACED])
-    found = key_findings(recipe(tmp_path, OmegaConf.to_yaml(content)))
+    found = key_findings(RunView(recipe(tmp_path, OmegaConf.to_yaml(content))))
     for key in MISPLACED:
         [finding] = [each for each in found if f"{key}.".startswith(f"{each.where}.")]
         assert "reward." in finding.message
@@ -167,4 +170,4 @@ def test_a_key_that_needs_a_plus_is_not_taken_for_another_one(key):
 
 def test_the_options_of_verls_reward_managers_need_no_plus(tmp_path):
     content = "reward: {reward_kwargs: {max_resp_len: 7, overlong_buffer_cfg: {enable: true, len: 3}}}"
-    assert key_findings(recipe(tmp_path, content)) == []
+    assert key_findings(RunView(recipe(tmp_path, content))) == []

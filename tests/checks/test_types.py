@@ -4,14 +4,14 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.checks.types import type_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
 def findings(overrides, source="trgrpo_trainer"):
-    run = composed(overrides, source)
-    return type_findings(run.config, run.defaults)
+    return type_findings(RunView(composed(overrides, source)))
 
 
 @pytest.mark.parametrize(("source", "platform"), [("search_demo", "accelerator"), ("small_lm", "cpu_bf16")])

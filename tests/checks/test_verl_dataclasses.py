@@ -8,6 +8,7 @@ from tests.checks.validation import summary
 from tests.conftest import composed
 from verl_trgrpo.checks.files import model_findings
 from verl_trgrpo.checks.verl_dataclasses import verl_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
@@ -18,8 +19,7 @@ CRITIC = ["algorithm.adv_estimator=gae", "critic.ppo_micro_batch_size_per_gpu=1"
 
 
 def findings(sound_run, *overrides):
-    run = composed([*sound_run, *overrides])
-    return verl_findings(run.config, run.defaults)
+    return verl_findings(RunView(composed([*sound_run, *overrides])))
 
 
 def test_sound_sections_can_be_built(sound_run):
@@ -96,7 +96,7 @@ def test_a_sound_lora_is_not_an_error_without_vllm(sound_run):
 
 def test_a_critic_on_a_hub_is_not_built(sound_run):
     run = composed([*sound_run, *CRITIC, "critic.model.path=nobody/critic", "critic.ppo_micro_batch_size=3"])
-    assert verl_findings(run.config, run.defaults) == []
-    assert [(found.where, found.level) for found in model_findings(run.config)] == [
+    assert verl_findings(RunView(run)) == []
+    assert [(found.where, found.level) for found in model_findings(RunView(run))] == [
         ("critic.model.path", Level.NOT_CHECKED)
     ]

@@ -181,13 +181,6 @@ def test_a_value_that_is_not_a_number_is_left_out_and_noted(tmp_path):
     assert compare_arms(arms, "grpo", upto=3)["grpo"]["grad_norm"].estimate.mean == 1.0
 
 
-def test_a_validation_that_changed_with_a_resume_is_noted(tmp_path):
-    repeated = [{"step": step, "before": 0.8, "after": 0.3, "differs": step == 2} for step in (2, 4)]
-    write_record(write_run(tmp_path / "grpo-seed0", 0.1, 0), repeated_validations=repeated)
-    [note] = [note for note in notes(arms_of(tmp_path), "grpo", 6) if "resume" in note]
-    assert "grpo seed 0 at step 2 (0.800, then 0.300)." in note
-
-
 def test_one_run_without_weights_or_records_is_enough(tmp_path):
     """Of a single validation, which has neither a best accuracy nor an area."""
     steps = {0: {NORM: 1.0}, 6: {NORM: 1.1, "val-core/kk/acc/mean@1": 0.5}}

@@ -7,6 +7,7 @@ import tyro
 
 from tests.conftest import composed
 from verl_trgrpo.checks.types import type_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.compare.runner import Inputs, run_command
 from verl_trgrpo.compare.study import read_study
 
@@ -37,4 +38,4 @@ def test_the_overrides_of_verl_compose_and_have_sound_types():
             words = run_command(study, INPUTS, arm, 7, Path("/run"))
             run = composed(words[words.index(study.config_name) + 1 :], study.config_name)
             assert run.config.data.seed == 7 and run.choices["algorithm"] == settings["algorithm"]
-        assert type_findings(run.config, run.defaults) == []
+        assert type_findings(RunView(run)) == []

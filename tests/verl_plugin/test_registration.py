@@ -16,6 +16,7 @@ from tests.conftest import composed
 from tests.fresh import run_fresh
 from verl_trgrpo.checks.algorithm_drift import drift_findings
 from verl_trgrpo.checks.loss import loss_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.core import (
     DifficultyOptions,
     HighEntropyClip,
@@ -133,12 +134,9 @@ def test_a_broken_plugin_is_not_silent():
     [*((name, False) for name in ALGORITHMS), *((name, True) for name in ("tr_grpo_published", "dr_grpo", "tr_ha_dw"))],
 )
 def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
-    config = (
-        compose("ppo_trainer", f"+algorithm={algorithm}")
-        if stock
-        else compose("trgrpo_trainer", f"algorithm={algorithm}")
-    )
-    actor = actor_of(config)
+    source, word = ("ppo_trainer", f"+algorithm={algorithm}") if stock else ("trgrpo_trainer", f"algorithm={algorithm}")
+    run = composed([word], source)
+    config, actor = run.config, actor_of(run.config)
     found = {
         "loss_mode": actor.policy_loss.loss_mode,
         "estimator": config.algorithm.adv_estimator,
@@ -150,7 +148,8 @@ def test_the_switch_on_own_and_stock_configuration(algorithm, stock):
     weighting = ALGORITHMS[algorithm].keys() - found.keys()
     assert found | {name: getattr(actor.policy_loss, name) for name in weighting} == ALGORITHMS[algorithm]
     assert weighting or not hasattr(actor.policy_loss, "shaping")
-    findings = [] if algorithm == "tr_grpo_published" else [*drift_findings(config, algorithm), *loss_findings(config)]
+    view = RunView(run)
+    findings = [] if algorithm == "tr_grpo_published" else [*drift_findings(view), *loss_findings(view)]
     assert findings == [], "but for the published placement, which is a warning"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.config import OWN_CONFIGS
@@ -24,13 +25,9 @@ _OPEN = {
 }
 
 
-def drift_findings(config: DictConfig, algorithm: str | None) -> list[Finding]:
-    """Warn about settings that make an algorithm another one, and about a clip that does not hold anything back.
-
-    Args:
-        config: of the run.
-        algorithm: what the run chose of the group ``algorithm``, if anything.
-    """
+def drift_findings(view: RunView) -> list[Finding]:
+    """Warn about settings that make an algorithm another one, and about a clip that does not hold anything back."""
+    config, algorithm = view.config, view.choices.get("algorithm")
     if not algorithm or not _file_of(algorithm).is_file():
         return _clip_findings(config)
     settings = algorithm_settings(algorithm)

@@ -3,75 +3,60 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from omegaconf import DictConfig
-
-from verl_trgrpo.checks.files import decoder_value, model_content
+from verl_trgrpo.checks.view import RunView, decoder_value
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.runs.keys import ACTOR, ROLLOUT
 
 
-def total_steps(config: DictConfig, rows: int | None) -> int | None:
-    """Return the steps of the run, at most.
+def batch_findings(view: RunView) -> list[Finding]:
+    """Check that a step has enough prompts, and that batches, GPUs and attention heads divide each other.
 
-    Args:
-        config: of the run.
-        rows: training prompts; None where they are not known.
-
-    Returns:
-        ``trainer.total_training_steps`` or the steps of all epochs, whichever is smaller; None where neither is known.
+    Some of that veRL meets at step 1.
     """
-    asked, epochs = config.trainer.total_training_steps, _steps_of_epochs(config, rows)
-    known = [steps for steps in (asked, epochs) if steps is not None]
-    return min(known) if known else None
+    return [*_prompt_findings(view), *_split_findings(view), *_head_findings(view), *_warm_up_findings(view)]
 
 
-def _steps_of_epochs(config: DictConfig, rows: int | None) -> int | None:
-    return None if rows is None else rows // config.data.train_batch_size * config.trainer.total_epochs
-
-
-def batch_findings(config: DictConfig, rows: int | None = None) -> list[Finding]:
-    """Check that a step has enough prompts and that batches and GPUs divide each other; some of that veRL meets at step 1."""
-    findings = []
-    prompts = config.data.train_batch_size
-    if rows is not None and rows < prompts:
-        key = "data.train_batch_size"
-        message = f"{key}={prompts}: data.train_files has {rows} rows, less than one step; add rows, or lower it"
-        findings.append(Finding.error(key, message))
-    else:
-        findings += _length_findings(config, rows)
-    if config.actor_rollout_ref.actor.strategy == "megatron":
-        message = f"{ACTOR}.strategy=megatron: how it splits a model over GPUs is not known here"
-        return [*findings, Finding.not_checked(f"{ACTOR}.strategy", message)]
-    findings += _tensor_parallel_findings(config)
-    if _gpus(config) % sequence_parallel(config):
-        key = f"{ACTOR}.ulysses_sequence_parallel_size"
-        message = f"{key}={sequence_parallel(config)}: does not divide the {_gpus(config)} GPUs; choose a divisor"
-        return [*findings, Finding.error(key, message)]  # without a data-parallel size the rest cannot be computed
-    return findings + _update_findings(config) + _micro_batch_findings(config)
-
-
-def _length_findings(config: DictConfig, rows: int | None) -> list[Finding]:
-    asked, possible = config.trainer.total_training_steps, _steps_of_epochs(config, rows)
-    if rows is None or asked is None or possible is None or asked <= possible:
+def _prompt_findings(view: RunView) -> list[Finding]:
+    """Check that the training files have enough prompts for a step, and for the steps that were asked for."""
+    key, prompts, rows, trainer = (
+        "data.train_batch_size",
+        view.config.data.train_batch_size,
+        view.rows,
+        view.config.trainer,
+    )
+    if rows is None:
         return []
-    key, epochs = "trainer.total_training_steps", config.trainer.total_epochs
-    needed = math.ceil(asked / (rows // config.data.train_batch_size))
+    if rows < prompts:
+        message = f"{key}={prompts}: data.train_files has {rows} rows, less than one step; add rows, or lower it"
+        return [Finding.error(key, message)]
+    key, asked, possible = "trainer.total_training_steps", trainer.total_training_steps, view.steps_of_epochs
+    if asked is None or possible is None or asked <= possible:
+        return []
+    needed = math.ceil(asked / (rows // prompts))
     message = (
-        f"{key}={asked}: trainer.total_epochs={epochs} of {rows} rows has {possible} steps, after which veRL stops, without the "
-        f"validation and checkpoint of a last step; set trainer.total_epochs={needed}, or {key}={possible}"
+        f"{key}={asked}: trainer.total_epochs={trainer.total_epochs} of {rows} rows has {possible} steps, after which veRL "
+        f"stops, without the validation and checkpoint of a last step; set trainer.total_epochs={needed}, or {key}={possible}"
     )
     return [Finding.warning(key, message)]
 
 
-def warm_up_findings(config: DictConfig, steps: int | None) -> list[Finding]:
-    """Warn about a learning rate that is never reached, because its warm-up is longer than the run.
+def _split_findings(view: RunView) -> list[Finding]:
+    """Check how updates and micro-batches are split over GPUs."""
+    if view.config.actor_rollout_ref.actor.strategy == "megatron":
+        message = f"{ACTOR}.strategy=megatron: how it splits a model over GPUs is not known here"
+        return [Finding.not_checked(f"{ACTOR}.strategy", message)]
+    findings = _tensor_parallel_findings(view)
+    if view.gpus % view.sequence_parallel:
+        key = f"{ACTOR}.ulysses_sequence_parallel_size"
+        message = f"{key}={view.sequence_parallel}: does not divide the {view.gpus} GPUs; choose a divisor"
+        return [*findings, Finding.error(key, message)]  # without a data-parallel size the rest cannot be computed
+    return findings + _update_findings(view) + _micro_batch_findings(view)
 
-    Args:
-        config: of the run.
-        steps: of the run, at most; None if they are not known.
-    """
+
+def _warm_up_findings(view: RunView) -> list[Finding]:
+    """Warn about a learning rate that is never reached, because its warm-up is longer than the run."""
+    config, steps = view.config, view.steps
     if steps is None:
         return []
     # The schedule counts updates of the weights between two synchronizations of a separate rollout engine.
@@ -88,8 +73,8 @@ def warm_up_findings(config: DictConfig, steps: int | None) -> list[Finding]:
     return [Finding.warning(key, message)]
 
 
-def _tensor_parallel_findings(config: DictConfig) -> list[Finding]:
-    rollout, gpus = config.actor_rollout_ref.rollout, _gpus(config)
+def _tensor_parallel_findings(view: RunView) -> list[Finding]:
+    rollout, gpus = view.config.actor_rollout_ref.rollout, view.gpus
     key = f"{ROLLOUT}.tensor_model_parallel_size"
     size, replicas = rollout.tensor_model_parallel_size, rollout.data_parallel_size
     if gpus % (size * replicas) == 0:
@@ -101,9 +86,10 @@ def _tensor_parallel_findings(config: DictConfig) -> list[Finding]:
     return [Finding.error(key, message)]
 
 
-def _update_findings(config: DictConfig) -> list[Finding]:
+def _update_findings(view: RunView) -> list[Finding]:
+    config = view.config
     actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
-    prompts, mini, groups = config.data.train_batch_size, actor.ppo_mini_batch_size, _data_parallel(config)
+    prompts, mini, groups = config.data.train_batch_size, actor.ppo_mini_batch_size, _data_parallel(view)
     key = f"{ACTOR}.ppo_mini_batch_size"
     findings = []
     if prompts < mini:
@@ -124,9 +110,10 @@ def _update_findings(config: DictConfig) -> list[Finding]:
     return findings
 
 
-def _micro_batch_findings(config: DictConfig) -> list[Finding]:
+def _micro_batch_findings(view: RunView) -> list[Finding]:
+    config = view.config
     actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
-    groups, per_update = _data_parallel(config), actor.ppo_mini_batch_size * rollout.n
+    groups, per_update = _data_parallel(view), actor.ppo_mini_batch_size * rollout.n
     if per_update % groups:
         return []  # reported above
     # veRL fills a step up to a multiple of an update, so this is what one group gets to compute log-probabilities for.
@@ -149,20 +136,16 @@ def _micro_batch_findings(config: DictConfig) -> list[Finding]:
     ]
 
 
-def _gpus(config: DictConfig) -> int:
-    return config.trainer.n_gpus_per_node * config.trainer.nnodes
-
-
-def parallel_findings(config: DictConfig) -> list[Finding]:
+def _head_findings(view: RunView) -> list[Finding]:
     """Check that the attention heads of a local model can be split over the GPUs that share it or its sequences."""
-    model = model_content(config)
-    heads, groups = (decoder_value(model, f"num_{kind}_heads") for kind in ("attention", "key_value"))
+    config = view.config
+    heads, groups = (decoder_value(view.model, f"num_{kind}_heads") for kind in ("attention", "key_value"))
     if not isinstance(heads, int) or config.actor_rollout_ref.actor.strategy == "megatron":
         return []
     groups = groups if isinstance(groups, int) else heads
     sizes = (
         (f"{ROLLOUT}.tensor_model_parallel_size", config.actor_rollout_ref.rollout.tensor_model_parallel_size),
-        (f"{ACTOR}.ulysses_sequence_parallel_size", sequence_parallel(config)),
+        (f"{ACTOR}.ulysses_sequence_parallel_size", view.sequence_parallel),
     )
     findings = []
     for key, size in sizes:
@@ -175,12 +158,5 @@ def parallel_findings(config: DictConfig) -> list[Finding]:
     return findings
 
 
-def sequence_parallel(config: DictConfig) -> int:
-    """Return the number of GPUs that share the tokens of a response."""
-    actor: Any = config.actor_rollout_ref.actor
-    engine = actor.get("fsdp_config") or {}
-    return max(actor.get("ulysses_sequence_parallel_size", 1), engine.get("ulysses_sequence_parallel_size", 1))
-
-
-def _data_parallel(config: DictConfig) -> int:
-    return max(1, _gpus(config) // sequence_parallel(config))
+def _data_parallel(view: RunView) -> int:
+    return max(1, view.gpus // view.sequence_parallel)

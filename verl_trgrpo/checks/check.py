@@ -8,15 +8,17 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.batches import batch_findings, parallel_findings, total_steps, warm_up_findings
 from verl_trgrpo.checks.files import missing_files, model_findings
-from verl_trgrpo.checks.structure import key_findings, section_findings
+from verl_trgrpo.checks.structure import key_findings, located, section_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import count_of
+from verl_trgrpo.data.prompts import own_agent_loops
 from verl_trgrpo.runs.compose import ComposedRun, changed_values, flat, resolved, verl_defaults
-from verl_trgrpo.runs.run_directory import is_finished
+from verl_trgrpo.runs.keys import LOSS
 
-_Checks = Callable[[], list[Finding]]
+Look = Callable[[RunView], list[Finding]]
+"""A check: takes the view of a run and returns what it finds."""
 
 
 @dataclass(frozen=True)
@@ -69,102 +71,86 @@ class Report:
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
     """Run the checks that need neither veRL nor torch, whose imports take many seconds: sections and missing files."""
-    findings = section_findings(run)
-    return findings + outside(findings, missing_files(run.config, need_files))
+    return in_turn(section_findings, missing_files)(RunView(run, need_files))
 
 
-def check(run: ComposedRun, need_files: bool = True) -> Report:
+def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Report:
     """Check a run in stages; a stage with errors ends the check, because later ones rely on it.
 
-    The first stage is about each setting and file by itself, the second about veRL's dataclasses and its ``validate_config``,
-    the third about rules between settings. All findings of a stage are reported at once. Imports veRL, which takes many
-    seconds.
+    All findings of a stage are reported at once. Imports veRL, which takes many seconds.
 
     Args:
         run: the composed run.
         need_files: report missing data and models as "not checked" if False.
+        trains: this machine trains, so that what it lacks is an error, and its Ray cluster and search servers are asked once.
     """
-    # veRL's registries and the user's own modules come with it.
-    import verl  # noqa: F401
+    view, findings = RunView(run, need_files, trains), list[Finding]()
+    for stage, looks in _stages().items():
+        if any(each.level is Level.ERROR for each in findings):
+            findings.append(Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed"))
+        else:
+            findings += [each for look in looks for each in look(view)]
+    findings.sort(key=lambda each: [*Level].index(each.level))
+    if any(each.level is Level.ERROR for each in findings):
+        return Report(run.config, tuple(findings), None)
+    from verl_trgrpo.checks.lengths import first_prompt
 
+    return Report(run.config, tuple(findings), view.steps, view.agents, first_prompt(view))
+
+
+def _stages() -> dict[str, tuple[Look, ...]]:
+    """Return the checks: of each setting and file by itself, of veRL's dataclasses, and of rules between settings."""
+    import verl  # noqa: F401  # veRL's registries and the user's own modules come with it
+
+    from verl_trgrpo.checks.algorithm_drift import drift_findings
+    from verl_trgrpo.checks.batches import batch_findings
     from verl_trgrpo.checks.data_files import data_findings
-    from verl_trgrpo.checks.lengths import first_prompt, length_findings
-    from verl_trgrpo.checks.run_data import RunData
+    from verl_trgrpo.checks.lengths import length_findings
+    from verl_trgrpo.checks.loss import loss_findings
+    from verl_trgrpo.checks.machine import machine_findings
+    from verl_trgrpo.checks.resume import resume_findings
+    from verl_trgrpo.checks.reward_function import reward_findings
+    from verl_trgrpo.checks.rules import RULES
+    from verl_trgrpo.checks.switches import SWITCHES
+    from verl_trgrpo.checks.tables import rule_findings, switch_findings
     from verl_trgrpo.checks.types import type_findings
     from verl_trgrpo.checks.verl_dataclasses import verl_findings
 
-    config, data = run.config, RunData(run.config)
+    tables = (lambda view: rule_findings(view, RULES), lambda view: switch_findings(view, SWITCHES))
+    return {
+        "single settings and files": (
+            in_turn(section_findings, key_findings, type_findings, missing_files, data_findings, model_findings),
+        ),
+        "veRL's dataclasses": (verl_findings,),
+        "rules between settings": (
+            in_turn(*tables), batch_findings, machine_findings, length_findings, loss_findings, drift_findings,
+            reward_findings, resume_findings, own_findings,
+        ),
+    }  # fmt: skip
 
-    def each_setting() -> list[Finding]:
-        findings = section_findings(run)
-        for more in (
-            key_findings(run),
-            type_findings(config, run.defaults),
-            missing_files(config, need_files),
-            data_findings(data),
-            model_findings(config),
-        ):
-            findings += outside(findings, more)
+
+def own_findings(view: RunView) -> list[Finding]:
+    """Run the checks that classes of the run bring along: a static method ``run_checks(view)``, which returns findings.
+
+    The classes are those that ``_target_`` names in ``algorithm``, in the policy loss, and for the agent loops in use in the
+    run's file of agent loops.
+    """
+    loops = own_agent_loops(view.config)
+    names = [view["algorithm._target_"], view[f"{LOSS}._target_"], *(loops.get(name) for name in sorted(view.agents))]
+    found = [located(name) for name in dict.fromkeys(filter(None, names))]
+    return [finding for each in found if hasattr(each, "run_checks") for finding in each.run_checks(view)]
+
+
+def in_turn(*looks: Look) -> Look:
+    """Return the check whose findings are those of `looks`, each about what the earlier ones did not report."""
+
+    def look(view: RunView) -> list[Finding]:
+        findings: list[Finding] = []
+        for each in looks:
+            findings += outside(findings, each(view))
         return findings
 
-    def between_settings() -> list[Finding]:
-        from verl_trgrpo.checks.algorithm_drift import drift_findings
-        from verl_trgrpo.checks.experiments import brought_findings
-        from verl_trgrpo.checks.loss import loss_findings
-        from verl_trgrpo.checks.machine import machine_findings
-        from verl_trgrpo.checks.resume import saving_findings
-        from verl_trgrpo.checks.reward_function import reward_findings
-        from verl_trgrpo.checks.rules import rule_findings
-        from verl_trgrpo.checks.switches import switch_findings
-        from verl_trgrpo.checks.unread import unread_findings
-
-        rows = data.training_rows
-        steps = total_steps(config, rows)
-        findings = rule_findings(data)
-        changed = changed_values(config, run.defaults)
-        for more in (switch_findings(data, changed), unread_findings(run, changed)):
-            findings += outside(findings, more)
-        return [
-            *findings,
-            *batch_findings(config, rows),
-            *parallel_findings(config),
-            *warm_up_findings(config, steps),
-            *machine_findings(config, data.agents, trains=False),
-            *length_findings(data),
-            *loss_findings(config),
-            *brought_findings(data),
-            *drift_findings(config, run.choices.get("algorithm")),
-            *reward_findings(config),
-            *saving_findings(config),
-            *_resume_findings(run, steps),
-        ]
-
-    stages: dict[str, _Checks] = {
-        "single settings and files": each_setting,
-        "veRL's dataclasses": lambda: verl_findings(config, run.defaults),
-        "rules between settings": between_settings,
-    }
-    findings: list[Finding] = []
-    left = list(stages)
-    while left and not any(finding.level is Level.ERROR for finding in findings):
-        findings += stages[left.pop(0)]()
-    findings += [Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed") for stage in left]
-    sound = all(finding.level is not Level.ERROR for finding in findings)
-    order = list(Level)
-    findings.sort(key=lambda finding: order.index(finding.level))
-    if not sound:
-        return Report(config, tuple(findings), None)
-    return Report(config, tuple(findings), total_steps(config, data.training_rows), data.agents, first_prompt(data))
-
-
-def _resume_findings(run: ComposedRun, steps: int | None) -> list[Finding]:
-    """Check what the run resumes from, unless it is finished."""
-    from verl_trgrpo.checks.resume import resume_findings
-
-    try:
-        return [] if is_finished(run.config, run.directory, steps) else resume_findings(run.config)
-    except ValueError as error:  # run.json is damaged
-        return [Finding.error("trainer.default_local_dir", str(error))]
+    return look
 
 
 def outside(findings: list[Finding], more: list[Finding]) -> list[Finding]:

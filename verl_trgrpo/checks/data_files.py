@@ -6,8 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.files import DATA, DATA_SET, OWN_REWARDS, data_files, local_data_files, own_data_set
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import DATA, DATA_SET, OWN_REWARDS, RunView
 from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, agent_loops, tool_schemas
@@ -22,20 +21,20 @@ _MANAGER = f"{AGENT}.agent_loop_manager_class"
 _MAX_SOURCES = 5
 
 
-def data_findings(data: RunData) -> list[Finding]:
+def data_findings(view: RunView) -> list[Finding]:
     """Check existing data files as veRL opens them: columns, rows, rewards, agent loops, and validation on training data."""
-    config = data.config
+    config = view.config
     findings = default_reward_findings(config)
-    if own := own_data_set(config):
+    if own := view.data_set:
         message = f"{DATA_SET}={own}: this class reads the files, so columns, rows and prompts were not checked"
         return [*findings, Finding.not_checked(DATA_SET, message)]
     loops, problems = agent_loop_findings(config)
     findings += problems
     for key in DATA:
-        remote = [file for file in data_files(config, key) if "://" in file]
+        remote = [file for file in view.names(key) if "://" in file]
         findings += [Finding.not_checked(key, f"{key}={file}: is not a local file") for file in remote]
-        findings += split_findings(key, data, loops)
-    training, validation = ({path.resolve() for path in local_data_files(config, key)} for key in DATA)
+        findings += split_findings(key, view, loops)
+    training, validation = ({path.resolve() for path in view.local(key)} for key in DATA)
     if shared := sorted(path for path in training & validation if path.is_file()):
         message = f"data.val_files={shared[0]}: is one of data.train_files; validate with another file"
         findings.append(Finding.warning("data.val_files", message))
@@ -64,14 +63,14 @@ def agent_loop_findings(config: DictConfig) -> tuple[set[str] | None, list[Findi
     return loops, [Finding.error(key, f"{key}={as_plain_yaml(default)}: not an agent loop of the run; {hint}")]
 
 
-def split_findings(key: str, data: RunData, loops: set[str] | None) -> list[Finding]:
+def split_findings(key: str, view: RunView, loops: set[str] | None) -> list[Finding]:
     """Check the files under one key, which veRL loads together; `loops` are the names that rows may have as agent_name."""
-    files = data.files(key)
-    findings = [Finding.error(key, f"{key}={error}") for error in data.unreadable(key)]
+    files = view.files(key)
+    findings = [Finding.error(key, f"{key}={error}") for error in view.unreadable(key)]
     with_agents = any("agent_name" in file.schema.names for file in files.values())
     for file in files.values():
         try:
-            findings += _file_findings(key, file, data.config, loops, with_agents)
+            findings += _file_findings(key, file, view.config, loops, with_agents)
         except UnreadableError as error:
             findings.append(Finding.error(key, f"{key}={error}"))
     compared = concatenation_findings({str(path): file for path, file in files.items()})

@@ -7,9 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.batches import sequence_parallel
-from verl_trgrpo.checks.files import DATA, TRAINING, context_length, decoder_value, model_content, own_data_set
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.view import DATA, TRAINING, RunView, decoder_value
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
@@ -28,15 +26,14 @@ _MOST_GIB = 60
 _AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT)
 
 
-def length_findings(data: RunData) -> list[Finding]:
+def length_findings(view: RunView) -> list[Finding]:
     """Check lengths; the model's context and the prompts count where model and data are on this machine."""
-    config = data.config
     return [
-        *_context_findings(config),
-        *_dynamic_batch_findings(config),
-        *_logits_findings(config),
-        *_search_findings(config),
-        *_prompt_findings(data),
+        *_context_findings(view),
+        *_dynamic_batch_findings(view),
+        *_logits_findings(view),
+        *_search_findings(view.config),
+        *_prompt_findings(view),
     ]
 
 
@@ -44,9 +41,15 @@ def _longest(config: DictConfig) -> int:
     return config.data.max_prompt_length + config.data.max_response_length
 
 
-def _context_findings(config: DictConfig) -> list[Finding]:
-    data, key, response = config.data, f"{ROLLOUT}.max_model_len", "data.max_response_length"
-    longest, limit, context = _longest(config), config.actor_rollout_ref.rollout.max_model_len, context_length(config)
+def _context_length(view: RunView) -> int | None:
+    """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
+    length = decoder_value(view.model, "max_position_embeddings")
+    return length if isinstance(length, int) else None
+
+
+def _context_findings(view: RunView) -> list[Finding]:
+    config, data, key, response = view.config, view.config.data, f"{ROLLOUT}.max_model_len", "data.max_response_length"
+    longest, limit, context = _longest(config), config.actor_rollout_ref.rollout.max_model_len, _context_length(view)
     findings = []
     if limit is not None and longest > limit:
         message = (
@@ -68,8 +71,9 @@ def _context_findings(config: DictConfig) -> list[Finding]:
     return findings
 
 
-def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
+def _dynamic_batch_findings(view: RunView) -> list[Finding]:
     """Check that a micro-batch by tokens holds the longest sequence."""
+    config = view.config
     actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
     limits = []
     if actor.use_dynamic_bsz:
@@ -78,7 +82,7 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
         limits.append((f"{ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
     if ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
         limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
-    parallel, longest = sequence_parallel(config), _longest(config)
+    parallel, longest = view.sequence_parallel, _longest(config)
     return [
         Finding.error(
             key,
@@ -90,17 +94,18 @@ def _dynamic_batch_findings(config: DictConfig) -> list[Finding]:
     ]
 
 
-def _logits_findings(config: DictConfig) -> list[Finding]:
+def _logits_findings(view: RunView) -> list[Finding]:
     """Check that the logits of a micro-batch and their gradients, both in bfloat16, may fit a GPU; nothing else is counted."""
+    config = view.config
     actor, model = config.actor_rollout_ref.actor, config.actor_rollout_ref.model
-    vocabulary = decoder_value(model_content(config), "vocab_size")
+    vocabulary = decoder_value(view.model, "vocab_size")
     if not isinstance(vocabulary, int) or actor.strategy == "megatron" or model.use_fused_kernels:
         return []
     if actor.use_dynamic_bsz:
         name, tokens = "ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu
     else:
         name = "ppo_micro_batch_size_per_gpu"
-        tokens = (actor[name] or 0) * _longest(config) // sequence_parallel(config)
+        tokens = (actor[name] or 0) * _longest(config) // view.sequence_parallel
     size = tokens * vocabulary * 2 * 2 / 2**30
     if size <= _MOST_GIB:
         return []
@@ -133,18 +138,18 @@ def _search_findings(config: DictConfig) -> list[Finding]:
     return [Finding.warning(key, message)]
 
 
-def _prompt_findings(data: RunData) -> list[Finding]:
+def _prompt_findings(view: RunView) -> list[Finding]:
     """Compare prompts with their limit, counted as veRL does.
 
     Of a file with more than 4,000 prompts, as many that are evenly spread are tokenized. Prompts with images or sounds are not,
     and neither are those of agent loops that are not known here.
     """
-    if own_data_set(data.config):
+    if view.data_set:
         return []  # the check of files says so
-    prompts = data.prompts
+    prompts = view.prompts
     if isinstance(prompts, str):
-        return _not_compared(data.config, prompts)
-    return [finding for key in DATA for finding in _split_findings(key, data.files(key).values(), prompts, data.config)]
+        return _not_compared(view.config, prompts)
+    return [finding for key in DATA for finding in _split_findings(key, view.files(key).values(), prompts, view.config)]
 
 
 def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
@@ -222,13 +227,13 @@ def _length(row: dict[str, Any], prompts: RolloutPrompts, config: DictConfig) ->
     return prompts.filter_length(row) if config.data.filter_overlong_prompts else len(prompts.of(row).token_ids)
 
 
-def first_prompt(data: RunData) -> dict[str, Any] | None:
+def first_prompt(view: RunView) -> dict[str, Any] | None:
     """Return the first training prompt as the model will see it, for the record of a run; None where that is not known."""
-    file, prompts = next(iter(data.files(TRAINING).values()), None), data.prompts
-    if file is None or isinstance(prompts, str) or _media_columns(file, data.config):
+    file, prompts = next(iter(view.files(TRAINING).values()), None), view.prompts
+    if file is None or isinstance(prompts, str) or _media_columns(file, view.config):
         return None
     try:
-        part = next(file.tables([data.config.data.prompt_key, "agent_name", "extra_info"]))
+        part = next(file.tables([view.config.data.prompt_key, "agent_name", "extra_info"]))
         token_ids, agent = prompts.of(part.slice(0, 1).to_pylist()[0])
     except ValueError:
         return None

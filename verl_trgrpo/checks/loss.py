@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, findings_of
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.core import TokenWeighting
@@ -19,13 +20,14 @@ from verl_trgrpo.runs.keys import ACTOR, LOSS
 _GRID = 1001
 
 
-def loss_findings(config: DictConfig) -> list[Finding]:
+def loss_findings(view: RunView) -> list[Finding]:
     """Check the loss of a configuration whose actor can be built."""
     from verl.utils.config import omega_conf_to_dataclass
 
     from verl_trgrpo.verl_plugin.actor import check_kl, clip_range_of
     from verl_trgrpo.verl_plugin.lopti import check_lopti
 
+    config = view.config
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     findings = _kl_findings(config)
     loss = actor.policy_loss

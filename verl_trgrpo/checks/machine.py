@@ -7,11 +7,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
@@ -37,30 +38,36 @@ print(int(resources.get("GPU", 0) or resources.get("NPU", 0)))
 """
 
 
-def machine_findings(config: DictConfig, agents: Collection[str], trains: bool) -> list[Finding]:
+def machine_findings(view: RunView) -> list[Finding]:
     """Check for packages, GPUs and search servers that a run needs.
 
-    Args:
-        config: of the run.
-        agents: names of the agent loops that make its responses.
-        trains: this machine trains, so that everything it lacks is an error, and a Ray cluster and search servers are asked
-            once. Otherwise what it lacks is "not checked", and nothing is asked.
+    On the machine that trains everything it lacks is an error, unless the run is finished, and a Ray cluster and search servers
+    are asked once. Elsewhere what the machine lacks is "not checked", and nothing is asked.
     """
-    level = Level.ERROR if trains else Level.NOT_CHECKED
-    findings = [Finding(level, key, message) for key, message in _missing_packages(config)]
-    if (cluster := _cluster(config)) and not trains:
+    if view.trains and _is_finished(view):
+        return []
+    config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
+    findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
+    if (cluster := _cluster(config)) and not view.trains:
         message = f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs when training starts"
         findings.append(Finding.not_checked(GPUS, message))
-    elif cluster or selected(config, "ray_kwargs.ray_init.num_gpus") is None:  # else Ray has what it is told
-        findings += _gpu_findings(config, cluster, level)
-    if SEARCH_AGENT in agents:
-        findings += _server_findings(config) if trains else [_unasked(config)]
+    elif cluster or view["ray_kwargs.ray_init.num_gpus"] is None:  # else Ray has what it is told
+        findings += _gpu_findings(view, cluster, level)
+    if SEARCH_AGENT in view.agents:
+        findings += _server_findings(config) if view.trains else [_unasked(config)]
     return findings
 
 
-def _missing_packages(config: DictConfig) -> Iterator[tuple[str, str]]:
+def _is_finished(view: RunView) -> bool:
+    try:
+        return view.finished
+    except ValueError:  # run.json is damaged; the check of what the run resumes from says so
+        return False
+
+
+def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
     """Yield key and message for the rollout engine, and each tracker, whose package is not installed."""
-    engine = config.actor_rollout_ref.rollout.name
+    engine = view.config.actor_rollout_ref.rollout.name
     package = _ENGINES.get(engine)
     if package and importlib.util.find_spec(package) is None:
         fix = (
@@ -69,7 +76,7 @@ def _missing_packages(config: DictConfig) -> Iterator[tuple[str, str]]:
             else "install it as veRL's documentation says, or use vllm"
         )
         yield f"{ROLLOUT}.name", f"{ROLLOUT}.name={engine}: {package} is not installed on this machine; {fix}"
-    for name in loggers_of(config):
+    for name in loggers_of(view.config):
         package = _PACKAGES.get(name)
         if package and importlib.util.find_spec(package) is None:
             message = f"trainer.logger={name}: {package} is not installed on this machine; pip install {package}, or leave it out"
@@ -88,9 +95,8 @@ def _cluster(config: DictConfig) -> tuple[str, str] | None:
     return (f"{name}={address}", address) if address and address != "local" else None
 
 
-def _gpu_findings(config: DictConfig, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
-    trainer = config.trainer
-    asked = trainer.n_gpus_per_node * trainer.nnodes
+def _gpu_findings(view: RunView, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
+    trainer, asked = view.config.trainer, view.gpus
     place = f"the cluster of {cluster[0]}" if cluster else "this machine"
     try:
         found = _gpus_of_cluster(cluster[1]) if cluster else accelerator_count()

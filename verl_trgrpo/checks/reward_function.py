@@ -13,7 +13,7 @@ import tempfile
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.files import OWN_REWARDS
+from verl_trgrpo.checks.view import OWN_REWARDS, RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import did_you_mean
 from verl_trgrpo.runs.compose import selected
@@ -40,11 +40,12 @@ os._exit(bool(reason))  # whatever the module started must not hold this up
 """
 
 
-def reward_findings(config: DictConfig) -> list[Finding]:
+def reward_findings(view: RunView) -> list[Finding]:
     """Load ``reward.custom_reward_function`` in a process of its own.
 
     Nothing is loaded where Ray gives its workers another environment, or where they may run on other machines.
     """
+    config = view.config
     path, name = selected(config, f"{REWARD}.path"), selected(config, f"{REWARD}.name")
     if path == OWN_REWARDS and name == "compute_score":
         return _option_findings(config)

@@ -13,9 +13,10 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, nearest, nearest_key
-from verl_trgrpo.runs.compose import ComposedRun, flat, selected
+from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
 
 # The shaping itself checks the names of its parameters.
@@ -23,15 +24,15 @@ from verl_trgrpo.runs.keys import MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_
 _CUSTOM, _CUSTOM_NAMES = "actor_rollout_ref.rollout.custom", ("search",)
 
 
-def section_findings(run: ComposedRun) -> list[Finding]:
+def section_findings(view: RunView) -> list[Finding]:
     """Check that no key of veRL's was deleted and that no section was replaced by another value."""
-    deleted = [word[1:].partition("=")[0] for word in run.arguments if word.startswith("~")]
+    deleted = [word[1:].partition("=")[0] for word in view.run.arguments if word.startswith("~")]
     findings = [
         Finding.error(key, f"~{key}: veRL reads this key; set it to another value instead")
         for key in deleted
-        if selected(run.defaults, key) is not None
+        if selected(view.defaults, key) is not None
     ]
-    for key, value, default in _replaced_sections(run.config, run.defaults, ""):
+    for key, value, default in _replaced_sections(view.config, view.defaults, ""):
         fix = (
             "choose a shaping with shaping=NAME"
             if key == SHAPING
@@ -53,7 +54,7 @@ def _replaced_sections(node: DictConfig, defaults: DictConfig, prefix: str) -> I
             yield f"{prefix}{name}", child._value(), default
 
 
-def key_findings(run: ComposedRun) -> list[Finding]:
+def key_findings(view: RunView) -> list[Finding]:
     """Check for keys that are unknown, or that veRL does not read.
 
     Known are the keys of the run's defaults, the fields of the dataclasses that it names, and everything below a key that is
@@ -61,13 +62,15 @@ def key_findings(run: ComposedRun) -> list[Finding]:
     """
     unknown = [
         (key, names)
-        for key, names in _unknown_keys(run.config, run.defaults, "")
-        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in run.added)
+        for key, names in _unknown_keys(view.config, view.defaults, "")
+        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in view.run.added)
     ]
-    places = [key for key in flat(run.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
+    places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
     findings = [_unknown_finding(key, names, places) for key, names in unknown]
     below = tuple(f"{key}." for key, _ in unknown)
-    return findings + [each for each in _unread_findings(run.config, run.defaults) if not each.where.startswith(below)]
+    return findings + [
+        each for each in _unread_findings(view.config, view.defaults) if not each.where.startswith(below)
+    ]
 
 
 def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, set[str]]]:

@@ -15,8 +15,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
-from verl_trgrpo.checks.files import has_own_manager
 from verl_trgrpo.checks.structure import is_section, node_of, target_of
+from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
 from verl_trgrpo.runs.compose import selected
@@ -119,17 +119,13 @@ _SCHEDULES = {
 }
 
 
-def type_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+def type_findings(view: RunView) -> list[Finding]:
     """Check the type, the range and, for names, the spelling of every value that differs from its default.
 
     A default is always right, whatever veRL's annotation says. Null is right for numbers and strings that are not in the
     table above: veRL's annotations do not say where its code takes null.
-
-    Args:
-        config: of the run.
-        defaults: the same configuration without the run's settings.
     """
-    findings = []
+    config, defaults, findings = view.config, view.defaults, []
     for key, section, name, hint in _settings(config, defaults, None, ""):
         default, node = selected(defaults, key), node_of(section, name)
         if node._is_missing():
@@ -243,7 +239,8 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
         return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
-    if key == f"{MANAGER}.name" and (selected(config, f"{section}.source") == "register" or has_own_manager(config)):
+    place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
+    if key == f"{MANAGER}.name" and (place[0] == "register" or place == ("importlib", OWN_MANAGER)):
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
         return sorted(REWARD_MANAGER)

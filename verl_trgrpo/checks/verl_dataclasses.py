@@ -13,6 +13,7 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.runs.compose import selected
@@ -44,17 +45,14 @@ _UNEXPECTED = re.compile(r"(?P<class>\w+)\.__init__\(\) got an unexpected keywor
 _CONFIG_KEY = re.compile(r"\n\s*full_key: (?P<key>\S+)")
 
 
-def verl_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+def verl_findings(view: RunView) -> list[Finding]:
     """Build every dataclass that veRL's driver and workers build, then run ``validate_config`` if all of them can be built.
 
-    Args:
-        config: of the run.
-        defaults: the same configuration without the run's settings. Its sections stand in for those that cannot be built while
-            the sections around them are built.
+    The sections of the run's defaults stand in for those that cannot be built while the sections around them are built.
     """
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
 
-    config = config.copy()
+    config, defaults = view.config.copy(), view.defaults
     OmegaConf.set_struct(config, False)
     if selected(config, _EXTERNAL_LIB) == _CPU_ENGINE:
         OmegaConf.update(config, _EXTERNAL_LIB, None)

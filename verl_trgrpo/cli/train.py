@@ -68,12 +68,11 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     from verl_trgrpo.runs.metrics import MetricsLog
 
     run_dir = outcome.run_dir
-    log = MetricsLog(run_dir)
-    steps = log.read()
+    steps = MetricsLog(run_dir).read()
     curves = "none: no step was logged"
     if steps:
-        curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name, log.repeated))
-    for line in figures(steps, log.repeated):
+        curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name))
+    for line in figures(steps):
         print(line)
     print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
@@ -82,25 +81,14 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     return run_dir
 
 
-def figures(steps: Sequence[Step], repeated: Sequence[Step]) -> list[str]:
-    """Return the last step, validation accuracy and training reward of a run, in one line each.
-
-    Args:
-        steps: in order.
-        repeated: validations of checkpoints after a resume, of which `steps` have the recorded ones.
-    """
+def figures(steps: Sequence[Step]) -> list[str]:
+    """Return the last step, validation accuracy and training reward of a run, whose steps are in order, in one line each."""
     accuracies = {step.number: step.accuracy for step in steps if step.accuracy is not None}
     rewards = [step.reward for step in steps if step.reward is not None]
     lines = [f"steps                {steps[-1].number if steps else 0}"]
     if accuracies:
         values = list(accuracies.values())
         lines.append(f"validation accuracy  {values[0]:.3f} -> {values[-1]:.3f} (best {max(values):.3f})")
-    for again in repeated:
-        if again.accuracy is not None and again.number in accuracies:
-            before = accuracies[again.number]
-            lines.append(
-                f"after a resume       {again.accuracy:.3f} at step {again.number} ({before:.3f} recorded before)"
-            )
     if rewards:
         lines.append(
             f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"

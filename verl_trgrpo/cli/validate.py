@@ -49,15 +49,15 @@ def run(options: ValidateOptions) -> int:
     exit codes:
       0 no errors, 1 errors, 2 the configuration cannot be composed
     """
-    from verl_trgrpo.runs import validate
+    from verl_trgrpo.checks import check
     from verl_trgrpo.runs.compose import compose
 
     composed, need_files = compose(options.config, options.overrides), not options.no_files
-    early = [finding for finding in validate.early_findings(composed, need_files) if finding.level is Level.ERROR]
+    early = [finding for finding in check.early_findings(composed, need_files) if finding.level is Level.ERROR]
     if early:
         lines = [*(f"error: {finding.message}" for finding in early), "checking the rest ..."]
         print("\n".join(lines), file=sys.stderr, flush=True)
-    report = validate.check(composed, need_files)
+    report = check.check(composed, need_files)
     print(report.findings_text())
     if options.show:
         print(f"\n{report.details_text()}")

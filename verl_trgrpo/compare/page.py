@@ -19,7 +19,7 @@ from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.responses import DIRECTORY, VERDICTS, Samples, read_samples
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.metrics import Step
-from verl_trgrpo.runs.run_directory import REPEATED, run_settings
+from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
 
@@ -131,12 +131,6 @@ def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
         "Not finished": [run.name for run in runs if run.record.get("finished") is False],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
-        ],
-        "The first validation after a resume differs from the one recorded at its step; the curves have the latter": [
-            f"{run.name} at step {each['step']} ({each['before']:.3f}, then {each['after']:.3f})"
-            for run in runs
-            for each in run.record.get(REPEATED, [])
-            if each["differs"]
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }

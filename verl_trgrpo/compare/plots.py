@@ -94,14 +94,13 @@ def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
     ]
 
 
-def plot_run(steps: Sequence[Step], path: Path, title: str, repeated: Sequence[Step] = ()) -> Path:
+def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
     """Plot validation accuracy, reward, gradient norm, and mean token weight (or entropy) of one run.
 
     Args:
         steps: at least one.
         path: PNG file, written atomically.
         title: title of the picture.
-        repeated: validations of checkpoints after a resume, which are drawn as crosses.
     """
     weighted = any(WEIGHT in step.metrics for step in steps)
     last = ("mean token weight", WEIGHT) if weighted else ("entropy", ENTROPY)
@@ -116,9 +115,6 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, repeated: Sequence[S
     for axis, (_, metric) in zip(axes, panels, strict=True):
         points = series(steps, metric)
         axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(0))
-    if again := series(repeated, None):
-        axes[0].plot(*zip(*again, strict=True), "x", color="black", label="repeated after a resume")
-        axes[0].legend()
     axes[0].set_ylim(0, 1)
     write_bytes(path, _as_png(figure))
     return path

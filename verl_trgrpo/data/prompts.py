@@ -161,12 +161,21 @@ def agent_loops(config: DictConfig) -> set[str]:
     Raises:
         InvalidInputError: the file cannot be read.
     """
-    key = f"{_AGENT}.agent_loop_config_path"
-    loops = _read_yaml(config, key) if OmegaConf.select(config, key) else []
-    names = {SINGLE_TURN, TOOL_AGENT, *(str(loop["name"]) for loop in loops)}
+    names = {SINGLE_TURN, TOOL_AGENT, *own_agent_loops(config)}
     # Where it is not imported yet, which takes a third of a second, no module has registered a loop.
     module = sys.modules.get("verl.experimental.agent_loop.agent_loop")
     return names | set(module._agent_loop_registry if module else ())
+
+
+def own_agent_loops(config: DictConfig) -> dict[str, str]:
+    """Return the agent loops of a run's own file, with the names of their classes.
+
+    Raises:
+        InvalidInputError: the file cannot be read.
+    """
+    key = f"{_AGENT}.agent_loop_config_path"
+    loops = _read_yaml(config, key) if OmegaConf.select(config, key) else []
+    return {str(loop["name"]): str(loop.get("_target_", "")) for loop in loops}
 
 
 def tool_schemas(config: DictConfig, section: str) -> list[dict[str, Any]] | None:

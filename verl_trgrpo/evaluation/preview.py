@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.checks.data_files import default_reward
-from verl_trgrpo.checks.files import OWN_REWARDS, data_files
+from verl_trgrpo.checks.view import OWN_REWARDS, data_files
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.core import group_metrics
 from verl_trgrpo.data.prompts import default_agent_of, prompt_settings

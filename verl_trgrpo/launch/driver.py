@@ -69,7 +69,7 @@ class Driver:
             )
 
     def check(self, run: ComposedRun) -> Report:
-        """Return what :func:`verl_trgrpo.checks.check.check` returns for a run.
+        """Return what :func:`verl_trgrpo.checks.check.check` returns for a run that this machine trains.
 
         Raises:
             RuntimeError: the process ended without a report; its own error is on standard error.
@@ -133,7 +133,7 @@ def main() -> None:
     order = None
     with contextlib.suppress(EOFError, ConnectionError), channel:
         run = channel.recv()
-        report = check(run)
+        report = check(run, trains=True)
         channel.send(report)
         order = _received_order(channel)
     if order:

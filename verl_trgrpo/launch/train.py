@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from verl_trgrpo.checks.check import Report, early_findings
-from verl_trgrpo.checks.machine import machine_findings
-from verl_trgrpo.checks.resume import resume_findings
+from verl_trgrpo.checks.check import early_findings
+from verl_trgrpo.checks.resume import loading_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.files import lock, name_holder
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
 from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.launch.progress import RunProgress
-from verl_trgrpo.launch.repeated_validation import ResumeWatch
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
@@ -28,7 +27,6 @@ from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.run_directory import (
     FIRST_PROMPT,
     LAST_STEP,
-    REPEATED,
     TRAINED,
     check_same_run,
     is_finished,
@@ -87,8 +85,10 @@ def run_training(
     with Driver(training_environment(_probably_on_cpu(overrides))) as driver:
         run = compose_here(source, overrides)
         report = driver.check(run)
-        total_steps = _refuse_errors(run, report, stream)
-        return launch(run, total_steps, stream, driver.train, report.first_prompt)
+        raise_invalid(report.messages(Level.ERROR))
+        for warning in report.messages(Level.WARNING):
+            print(f"warning: {warning}", file=stream, flush=True)
+        return launch(run, report.total_steps, stream, driver.train, report.first_prompt)
 
 
 def _probably_on_cpu(overrides: Sequence[str]) -> bool:
@@ -113,19 +113,23 @@ def launch(
         start: see :class:`~verl_trgrpo.launch.process.TrainingProcess`.
         first_prompt: see :class:`~verl_trgrpo.checks.check.Report`; for ``run.json``.
     """
-    resumes = run.config.trainer.resume_mode == "auto"
-    _check_continues(run, resumes)
     log_file = None
-    if not is_finished(run.config, run.directory, total_steps):
+    if _is_left(run, total_steps):
         with _claimed(run.directory) as claim:
-            if resumes:
+            if run.config.trainer.resume_mode == "auto":
                 for note in settle_checkpoint(run.directory):
                     print(f"note: {note}", file=stream, flush=True)
-                _check_continues(run, resumes)
-            if not is_finished(run.config, run.directory, total_steps):
-                _refuse_other_contents(run)
+            if _is_left(run, total_steps):  # another launcher may have trained until it gave up the lock
+                raise_invalid([each.message for each in loading_findings(RunView(run)) if each.level is Level.ERROR])
                 log_file = _train(run, total_steps, stream, claim, start, first_prompt)
     return Outcome(run.directory, latest_checkpoint(run.directory), log_file)
+
+
+def _is_left(run: ComposedRun, total_steps: int | None) -> bool:
+    """Return whether a run has steps to train, and refuse to continue the checkpoint of another configuration."""
+    if run.config.trainer.resume_mode == "auto" and latest_checkpoint(run.directory) is not None:
+        check_same_run(run.config, run.directory)
+    return not is_finished(run.config, run.directory, total_steps)
 
 
 def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
@@ -137,28 +141,6 @@ def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
     run = compose(source, overrides, platform=None if accelerator_found() else "cpu")
     raise_invalid([finding.message for finding in early_findings(run)])
     return run
-
-
-def _refuse_errors(run: ComposedRun, report: Report, stream: TextIO) -> int | None:
-    """Raise the errors of a report and of this machine, and print warnings; return the number of steps, at most, if known."""
-    raise_invalid(report.messages(Level.ERROR))
-    finished = is_finished(run.config, run.directory, report.total_steps)
-    needed = [] if finished else machine_findings(run.config, report.agents, trains=True)
-    raise_invalid([finding.message for finding in needed if finding.level is Level.ERROR])
-    for warning in (*report.messages(Level.WARNING), *(each.message for each in needed)):
-        print(f"warning: {warning}", file=stream, flush=True)
-    return report.total_steps
-
-
-def _check_continues(run: ComposedRun, resumes: bool) -> None:
-    """Refuse the checkpoint of another configuration."""
-    if resumes and latest_checkpoint(run.directory) is not None:
-        check_same_run(run.config, run.directory)
-
-
-def _refuse_other_contents(run: ComposedRun) -> None:
-    """Refuse a checkpoint that does not hold what the run would load from it."""
-    raise_invalid([finding.message for finding in resume_findings(run.config) if finding.level is Level.ERROR])
 
 
 @contextmanager
@@ -193,7 +175,6 @@ def _train(
     run_dir = run.directory
     attempt = _next_attempt(run_dir)
     checkpoint = _resumed_checkpoint(run)
-    resumed = ResumeWatch(run.config, checkpoint, run_dir, stream)
     _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
@@ -206,7 +187,7 @@ def _train(
     try:
         with TrainingProcess(arguments, environment, log_file, [claim], start) as process:
             name_holder(claim, process.pid)
-            problem = _follow(process, log, log_file, [progress, resumed], stream)
+            problem = _follow(process, log, log_file, progress, stream)
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(next_start(run.config, run_dir)) from interrupt
     finally:
@@ -252,14 +233,13 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     write_config(run.config, run_dir)
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir)
-    kept = {REPEATED: earlier[REPEATED]} if REPEATED in earlier and not starts_over else {}
     if "arm" in earlier:  # a study keeps its own record
-        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, REPEATED)}
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP)}
     else:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}
         record |= provenance(Path.cwd())
-    write_record(run_dir, record | kept | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
+    write_record(run_dir, record | ({FIRST_PROMPT: first_prompt} if first_prompt else {}))
     if starts_over:
         for path in MetricsLog(run_dir).attempts():  # the curves of a fresh start are its own
             path.rename(path.with_suffix(".jsonl.old"))
@@ -269,7 +249,7 @@ def _follow(
     process: TrainingProcess,
     log: MetricsLog,
     log_file: Path,
-    watchers: Sequence[RunProgress | ResumeWatch],
+    progress: RunProgress,
     stream: TextIO,
 ) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
@@ -277,9 +257,7 @@ def _follow(
 
     def show() -> None:
         with contextlib.suppress(ValueError):  # a damaged line must not end a training; whoever reads the run is told
-            steps = log.read()
-            for watcher in watchers:
-                watcher.update(steps)
+            progress.update(log.read())
 
     def tick() -> None:
         show()

@@ -43,20 +43,15 @@ class Step:
 class MetricsLog:
     """Read all attempts of a run incrementally; of a step that was repeated after a resume, the later one counts.
 
-    A resumed attempt begins with a validation of the checkpoint. If there is one of the same step already, that one counts,
-    and the other is among the `repeated` ones.
+    A resumed attempt may begin with a validation of its checkpoint. If there is one of the same step already, that one counts.
 
     Args:
         run_dir: directory with ``metrics-N.jsonl`` for each attempt N, or one such file.
         first: first attempt to read.
-
-    Attributes:
-        repeated: validations of a checkpoint that had been validated before, in the order of the attempts.
     """
 
     run_dir: Path
     first: int = 1
-    repeated: list[Step] = field(default_factory=list, init=False)
     _offsets: dict[Path, int] = field(default_factory=dict)
     _steps: dict[int, dict[str, float]] = field(default_factory=dict)
 
@@ -97,8 +92,6 @@ class MetricsLog:
         """Add a line; `begins` is True for the first one of an attempt."""
         step = self._steps.setdefault(number, {})
         if begins and all(name.startswith("val-") for name in data):
-            if again := {name: value for name, value in data.items() if name in step}:
-                self.repeated.append(Step(number, again))
             # The validation before a resumed training is logged under the step it resumed from.
             data = {name: value for name, value in data.items() if name not in step}
         step |= data

@@ -4,9 +4,8 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
-from verl_trgrpo.checks.check import check
-from verl_trgrpo.checks.experiments import brought_findings
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks.check import check, own_findings
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
@@ -43,14 +42,14 @@ SOUND = [
     ("overrides", "key", "level", "part"), CASES, ids=lambda each: each if isinstance(each, str) else ""
 )
 def test_what_is_missing_is_reported(overrides, key, level, part):
-    found = brought_findings(RunData(composed(overrides).config))
+    found = own_findings(RunView(composed(overrides)))
     assert summary(found) == [(key, level)]
     assert found[0].message.startswith(f"{key}=") and part in found[0].message
 
 
 @pytest.mark.parametrize("overrides", SOUND, ids=" ".join)
 def test_a_run_that_has_it_is_not(overrides):
-    assert brought_findings(RunData(composed(overrides).config)) == []
+    assert own_findings(RunView(composed(overrides))) == []
 
 
 @pytest.mark.parametrize(

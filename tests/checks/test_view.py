@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks import run_data
-from verl_trgrpo.checks.run_data import RunData
+from verl_trgrpo.checks import view
+from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT
 from verl_trgrpo.data.verl_files import open_as_verl
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
@@ -35,35 +35,36 @@ def write(tmp_path):
 
 
 def data(train, val, *more):
-    return RunData(composed([f"{TRAIN}={train}", f"{VAL}={val}", *more]).config)
+    return RunView(composed([f"{TRAIN}={train}", f"{VAL}={val}", *more]))
 
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "jsonl"])
 def test_rows_and_agents_of_each_kind_of_file(write, ending):
     named, plain = write(f"named.{ending}", NAMED), write(f"plain.{ending}", PLAIN)
     both = data(named, named, f"{DEFAULT}={TOOL_AGENT}")
-    assert both.training_rows == 3 and both.agents == {SINGLE_TURN, SEARCH_AGENT}, "no row has the default"
-    assert both.may_use(SEARCH_AGENT) and not both.may_use(TOOL_AGENT)
+    assert both.rows == 3 and both.agents == {SINGLE_TURN, SEARCH_AGENT}, "no row has the default"
+    assert both.may_search and both.may_call_tools
     assert data(named, plain, f"{DEFAULT}={TOOL_AGENT}").agents == {SINGLE_TURN, SEARCH_AGENT, TOOL_AGENT}
-    assert data(plain, plain).agents == {SINGLE_TURN} and not data(plain, plain).may_use(SEARCH_AGENT)
-    assert data(named, plain, "data.train_max_samples=2").training_rows == 2
+    assert data(plain, plain).agents == {SINGLE_TURN} and not data(plain, plain).may_search
+    assert not data(plain, plain).may_call_tools
+    assert data(named, plain, "data.train_max_samples=2").rows == 2
 
 
 @pytest.mark.parametrize("other", ["none.parquet", "hdfs://host/rows.parquet", "rows.csv", "[]"])
 def test_files_that_are_not_known_may_have_any_agent(write, other):
     named = write("named.jsonl", NAMED)
     unknown = data(other, named)
-    assert unknown.training_rows is None and unknown.agents == {SINGLE_TURN, SEARCH_AGENT}
-    assert unknown.may_use(TOOL_AGENT) and not unknown.complete(TRAIN, VAL) and unknown.complete(VAL)
-    assert data(named, other).training_rows == 3
+    assert unknown.rows is None and unknown.agents == {SINGLE_TURN, SEARCH_AGENT}
+    assert unknown.may_search and unknown.may_call_tools and not unknown.complete(TRAIN, VAL) and unknown.complete(VAL)
+    assert data(named, other).rows == 3
 
 
 def test_a_file_is_opened_once(write, monkeypatch):
     opened = []
-    monkeypatch.setattr(run_data, "open_as_verl", lambda path: opened.append(path.name) or open_as_verl(path))
+    monkeypatch.setattr(view, "open_as_verl", lambda path: opened.append(path.name) or open_as_verl(path))
     named, bad = write("named.jsonl", NAMED), write("bad.csv", PLAIN)
     run = data(f"[{named},{bad}]", named)
     for _ in range(2):
-        assert run.agents and run.training_rows is None and list(map(str, run.files(TRAIN))) == [named]
+        assert run.agents and run.rows is None and list(map(str, run.files(TRAIN))) == [named]
         assert len(run.unreadable(TRAIN)) == 1 and run.unreadable(VAL) == []
     assert opened == ["named.jsonl", "bad.csv"]

@@ -1,0 +1,103 @@
+"""Conditions of rules: what they may read, and what they put into a message."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import composed
+from verl_trgrpo.checks.rules import RULES
+from verl_trgrpo.checks.switches import SWITCHES
+from verl_trgrpo.checks.tables import FACTS, Condition, Rule, Switch, full, rule_findings, switch_findings
+from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.runs.compose import flat, selected
+
+# Keys that veRL reads and its YAML files do not have.
+ADDED = (
+    "reward.reward_kwargs", "ray_kwargs.ray_init.num_gpus", "trainer.v1.sampler.sampler_kwargs", "data.gen_batch_size",
+    "actor_rollout_ref.model.override_config", "trainer.remove_previous_ckpt_in_save",
+)  # fmt: skip
+CONDITIONS = {
+    *(text for rule in RULES for text in (rule.needs, rule.asked or rule.key)),
+    *(switch.on for switch in SWITCHES),
+}
+
+
+def test_every_condition_reads_keys_that_exist():
+    config = composed().config
+    known = flat(config)
+    unknown = [
+        key for text in CONDITIONS for key in Condition(text).keys if key not in known and not key.startswith(ADDED)
+    ]
+    assert [key for key in unknown if selected(config, key) is None] == []
+
+
+def test_every_row_says_what_to_do():
+    for rule in RULES:
+        assert ";" in rule.otherwise or Condition(rule.needs).remedy, rule
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "actr.n == 1",
+        "n == 1",
+        "__import__('os')",
+        "rollout.n.__class__()",
+        "[each for each in loggers]",
+        "open('x')",
+        "1 +",
+    ],
+)
+def test_a_condition_of_unknown_names_is_refused(text):
+    for row in (
+        lambda: Rule("rollout.n", text, "x"),
+        lambda: Rule("rollout.n", "True", "x", text),
+        lambda: Switch((), text),
+    ):
+        with pytest.raises((ValueError, SyntaxError)):
+            row()
+
+
+@pytest.mark.parametrize(
+    ("needs", "remedy"),
+    [
+        ("actor.use_kl_loss", "actor_rollout_ref.actor.use_kl_loss=true"),
+        ("not actor.use_kl_loss", "actor_rollout_ref.actor.use_kl_loss=false"),
+        ("manager.name == 'dapo'", "reward.reward_manager.name=dapo"),
+        ("trainer.val_only and not trainer.balance_batch", "trainer.val_only=true trainer.balance_batch=false"),
+        ("trainer.val_only or rollout.n > 1", "trainer.val_only=true"),
+        ("trainer.val_only and rollout.n > 1", ""),
+        ("rollout.n != 1", ""),
+        ("needs_critic", ""),
+    ],
+)
+def test_one_remedy_is_read_from_the_condition(needs, remedy):
+    assert Condition(needs).remedy == remedy
+
+
+def test_a_message_has_key_value_reason_and_remedy():
+    view = RunView(composed(["actor_rollout_ref.rollout.n=1", "trainer.balance_batch=false"]))
+    [plain] = rule_findings(view, [Rule("rollout.n", "trainer.balance_batch", "fails")])
+    lead = "actor_rollout_ref.rollout.n=1"
+    assert plain.message == f"{lead} with trainer.balance_batch=false: fails; set trainer.balance_batch=true"
+    [own] = rule_findings(view, [Rule("rollout.n", "False", "is no {trainer.nnodes}; raise it")])
+    assert own.message == f"{lead}: is no trainer.nnodes=1; raise it"
+    [off] = switch_findings(view, [Switch(("rollout.n",), "trainer.balance_batch")])
+    switched = "has no effect with trainer.balance_batch=false; remove it, or set trainer.balance_batch=true"
+    assert off.message == f"{lead}: {switched}"
+    assert rule_findings(view, [Rule("rollout.n", "False", "x", asked="rollout.n == 2")]) == []
+
+
+def test_conditions_are_constants_of_the_tables():
+    """No row is made from anything but literals and names of its own module."""
+    for name in ("rules", "switches"):
+        tree = ast.parse((Path(__file__).parents[2] / f"verl_trgrpo/checks/{name}.py").read_text())
+        called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert called <= {"Switch", "Rule", "_Warning", "partial", "Score", "Score(0.0, acc=0.0).as_dict", "_NOT_ON_V1.items",
+                          "', '.join"}  # fmt: skip
+
+
+def test_facts_are_those_of_the_view():
+    assert all(hasattr(RunView, name) for name in FACTS)
+    assert full("rollout.n") == "actor_rollout_ref.rollout.n" and full("*.profiler.*") == "*.profiler.*"

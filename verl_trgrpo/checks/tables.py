@@ -1,0 +1,204 @@
+"""Describe rules between settings as rows of data, whose conditions are Python expressions over dotted keys.
+
+``rollout.n == 1`` is true where ``actor_rollout_ref.rollout.n`` is 1: a key begins with one of `SECTIONS`, and a name without a
+dot is one of `FACTS`. Keys, their values and, where only one value would do, the remedy come from the condition into the message.
+
+Python itself evaluates the conditions. They are constants of this package, and no text from a configuration or a file is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
+
+from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_plain_yaml
+from verl_trgrpo.runs import keys
+
+# Short names of sections.
+SECTIONS = {
+    **{name: name for name in ("algorithm", "critic", "data", "distillation", "global_profiler", "reward", "skip", "trainer")},
+    "actor": keys.ACTOR, "correction": keys.CORRECTION, "engine": f"{keys.ACTOR}.fsdp_config", "loss": keys.LOSS,
+    "manager": keys.MANAGER, "model": keys.MODEL, "optim": f"{keys.ACTOR}.optim", "overlong": keys.OVERLONG,
+    "ray_init": "ray_kwargs.ray_init", "ref": keys.REF, "reward_function": keys.REWARD, "reward_model": keys.REWARD_MODEL,
+    "rollout": keys.ROLLOUT, "sampler": "trainer.v1.sampler", "validation": f"{keys.ROLLOUT}.val_kwargs",
+}  # fmt: skip
+# What a condition may ask of the view of a run beside its settings.
+FACTS = ("loggers", "may_call_tools", "may_search", "needs_critic", "sequence_parallel")
+# Keys that the message of a switch shows, at most.
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A setting that needs others.
+
+    Args:
+        key: the setting that is reported.
+        needs: condition of values that the setting works with.
+        otherwise: what happens without them. After a semicolon what to do, unless the condition has only one remedy.
+            ``{KEY}`` becomes ``KEY=value``; without one, the keys of `needs` and their values are put in front.
+        asked: condition of values that ask for the setting; by default, that the value of `key` is true.
+        level: of the finding.
+        v1: the rule is one of veRL's v1 trainer, and does not hold for the older one.
+
+    Raises:
+        ValueError: a condition is no expression of known sections and facts.
+    """
+
+    key: str
+    needs: str
+    otherwise: str
+    asked: str = ""
+    level: Level = Level.ERROR
+    v1: bool = False
+
+    def __post_init__(self) -> None:
+        for text in (self.needs, self.asked or self.key):
+            _condition(text)
+
+    def findings(self, view: RunView) -> list[Finding]:
+        """Return a finding if the setting is asked for and what it needs is missing."""
+        needs, key = _condition(self.needs), full(self.key)
+        if not _condition(self.asked or self.key)(view) or needs(view) or (self.v1 and not view["trainer.use_v1"]):
+            return []
+        fix = f"; set {needs.remedy}" if needs.remedy and ";" not in self.otherwise else ""
+        given = "" if "{" in self.otherwise else _given(view, (each for each in needs.keys if each != key))
+        message = f"{key}={as_plain_yaml(view[key])}{given}: {_filled(self.otherwise, view)}{fix}"
+        return [Finding(self.level, key, message)]
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Settings that have an effect only where other settings allow it.
+
+    Args:
+        keys: patterns of the settings; those that differ from their defaults are reported together.
+        on: condition of values with which the settings have an effect.
+        otherwise: why they have none without; see :class:`Rule`.
+        without: patterns of settings among `keys` that are never reported.
+        off: values that ask for nothing, so that they agree with the switch.
+
+    Raises:
+        ValueError: the condition is no expression of known sections and facts.
+    """
+
+    keys: tuple[str, ...]
+    on: str
+    otherwise: str = ""
+    without: tuple[str, ...] = ("*.enable", "*.enabled")
+    off: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        _condition(self.on)
+
+    def covers(self, key: str) -> bool:
+        """Return True for one of the settings, by its whole key."""
+        return _matches(key, self.keys) and not _matches(key, self.without)
+
+    def findings(self, view: RunView) -> list[Finding]:
+        """Return a warning that names the settings that are set for nothing."""
+        changed, on = view.changed, _condition(self.on)
+        found = [key for key in changed if self.covers(key) and changed[key] not in self.off]
+        if not found or on(view):
+            return []
+        shown = ", ".join(f"{key}={as_plain_yaml(changed[key])}" for key in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        given = "" if "{" in self.otherwise else _given(view, on.keys)
+        why = _filled(self.otherwise, view)
+        why = f", {why}" if why and not why.startswith(";") else why
+        fix = "" if ";" in self.otherwise else "; remove it" + (f", or set {on.remedy}" if on.remedy else "")
+        return [Finding.warning(found[0], f"{shown}{more}: has no effect{given}{why}{fix}")]
+
+
+def rule_findings(view: RunView, rules: Iterable[Rule]) -> list[Finding]:
+    """Check every rule of a table; the configuration has passed the checks of single values."""
+    return [finding for rule in rules for finding in rule.findings(view)]
+
+
+def switch_findings(view: RunView, switches: Iterable[Switch]) -> list[Finding]:
+    """Warn about settings that differ from their defaults for nothing; veRL's older trainer (``use_v1=false``) is not known."""
+    if not view["trainer.use_v1"]:
+        return []
+    return [finding for switch in switches for finding in switch.findings(view)]
+
+
+def full(key: str) -> str:
+    """Return a dotted key or pattern with the whole name of its section."""
+    section, dot, rest = key.partition(".")
+    return f"{SECTIONS.get(section, section)}{dot}{rest}"
+
+
+class Condition(ast.NodeTransformer):
+    """A compiled condition: turns dotted keys and facts into what the view of a run has under them.
+
+    Attributes:
+        keys: that it reads.
+        remedy: the only settings with which it is true, as overrides; "" where there are others.
+    """
+
+    def __init__(self, text: str) -> None:
+        tree = ast.parse(text, mode="eval")
+        self.keys: dict[str, None] = {}
+        self.remedy = _remedy(tree.body)
+        self._code = compile(ast.fix_missing_locations(self.visit(tree)), text, "eval")
+
+    def __call__(self, view: RunView) -> Any:
+        return eval(self._code, {"__builtins__": {}, "view": view})
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        key = ast.unparse(node)
+        if key.partition(".")[0] not in SECTIONS:
+            raise ValueError(f"{key}: is not below a known section; begin it with one of {', '.join(SECTIONS)}")
+        self.keys[full(key)] = None
+        return ast.parse(f"view[{full(key)!r}]", mode="eval").body
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        raise ValueError(f"{ast.unparse(node)}: is a call; ask for a key or a fact")
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in FACTS:
+            raise ValueError(f"{node.id}: is not a known fact; use one of {', '.join(FACTS)}, or a dotted key")
+        return ast.parse(f"view.{node.id}", mode="eval").body
+
+
+@cache
+def _condition(text: str) -> Condition:
+    return Condition(text)
+
+
+def _remedy(node: ast.expr) -> str:
+    """Return the settings with which a condition is true, for the first of several conditions that would do."""
+    match node:
+        case ast.Attribute():
+            return f"{full(ast.unparse(node))}=true"
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Attribute() as key):
+            return f"{full(ast.unparse(key))}=false"
+        case ast.Compare(left=ast.Attribute() as key, ops=[ast.Eq()], comparators=[ast.Constant(value)]):
+            return f"{full(ast.unparse(key))}={as_plain_yaml(value)}"
+        case ast.BoolOp(op=ast.Or(), values=[first, *_]):
+            return _remedy(first)
+        case ast.BoolOp(op=ast.And(), values=parts):
+            remedies = [_remedy(part) for part in parts]
+            return " ".join(remedies) if all(remedies) else ""
+    return ""
+
+
+def _given(view: RunView, names: Iterable[str]) -> str:
+    shown = [f"{name}={as_plain_yaml(view[name])}" for name in names]
+    return f" with {' and '.join(shown)}" if shown else ""
+
+
+def _filled(reason: str, view: RunView) -> str:
+    """Return a reason with ``KEY=value`` in the place of each ``{KEY}``."""
+    return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", reason)
+
+
+def _matches(key: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(key, full(pattern)) for pattern in patterns)

@@ -1,0 +1,203 @@
+"""What is known of a run: settings, files, rows, agent loops, model. Each is found once, when a check first asks for it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig
+
+from verl_trgrpo.common.files import read_json
+from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, default_agent_of
+from verl_trgrpo.data.rows import UnreadableError
+from verl_trgrpo.data.verl_files import DataFile, open_as_verl
+from verl_trgrpo.runs.compose import ComposedRun, changed_values, loggers_of, selected
+from verl_trgrpo.runs.keys import ACTOR, MODEL, MODEL_PATH
+from verl_trgrpo.runs.run_directory import is_finished
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
+
+TRAINING = "data.train_files"
+DATA = (TRAINING, "data.val_files")
+DATA_SET = "data.custom_cls.path"
+CRITIC = "critic.model.path"
+TOKENIZER = f"{MODEL}.tokenizer_path"
+# This package's rewards, and veRL's reward managers, extended.
+OWN_REWARDS = "pkg://verl_trgrpo.tasks"
+OWN_MANAGER = "pkg://verl_trgrpo.tasks.reward_manager"
+
+
+def data_files(config: DictConfig, key: str) -> list[str]:
+    """Return the files under ``key``, which holds one or a list."""
+    files = selected(config, key)
+    return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
+
+
+def decoder_value(content: dict[str, Any], name: str) -> Any:
+    """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
+    return content.get(name, (content.get("text_config") or {}).get(name))
+
+
+class RunView:
+    """The run that is checked, with its settings by dotted key: ``view["actor_rollout_ref.rollout.n"]``.
+
+    Args:
+        run: as composed.
+        need_files: missing data and models are errors; otherwise they are reported as "not checked".
+        trains: this machine trains, so that what it lacks is an error.
+    """
+
+    def __init__(self, run: ComposedRun, need_files: bool = True, trains: bool = False) -> None:
+        self.run, self.need_files, self.trains = run, need_files, trains
+        self.config, self.choices = run.config, run.choices
+        self._opened: dict[Path, DataFile | UnreadableError] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
+        return selected(self.config, key)
+
+    @property
+    def defaults(self) -> DictConfig:
+        """Return the configuration without the settings of the run."""
+        return self.run.defaults
+
+    @cached_property
+    def changed(self) -> dict[str, Any]:
+        """Return the settings that differ from their defaults; see :func:`~verl_trgrpo.runs.compose.changed_values`."""
+        return changed_values(self.config, self.defaults)
+
+    @property
+    def loggers(self) -> frozenset[str]:
+        """Return the names of the loggers."""
+        return frozenset(loggers_of(self.config))
+
+    @property
+    def needs_critic(self) -> bool:
+        """Return what veRL's ``need_critic`` returns, without veRL."""
+        enabled = self["critic.enable"]
+        return self["algorithm.adv_estimator"] == "gae" if enabled is None else bool(enabled)
+
+    @property
+    def gpus(self) -> int:
+        """Return the number of GPUs of all nodes together."""
+        return self.config.trainer.n_gpus_per_node * self.config.trainer.nnodes
+
+    @property
+    def sequence_parallel(self) -> int:
+        """Return the number of GPUs that share the tokens of a response."""
+        sizes = (self[f"{section}.ulysses_sequence_parallel_size"] for section in (ACTOR, f"{ACTOR}.fsdp_config"))
+        return max(size or 1 for size in sizes)
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """Return the content of the local model's ``config.json``, {} where there is none."""
+        return read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
+
+    @property
+    def data_set(self) -> str | None:
+        """Return the file of the run's own data set class, which reads the data files in its own way; None without one."""
+        path = self[DATA_SET]
+        return str(path) if path else None
+
+    def names(self, key: str) -> list[str]:
+        """Return the files that ``data.train_files`` or ``data.val_files`` names."""
+        return data_files(self.config, key)
+
+    def local(self, key: str) -> list[Path]:
+        """Return the files under a key that are not on remote storage."""
+        return [Path(name).expanduser() for name in self.names(key) if "://" not in name]
+
+    def files(self, key: str) -> dict[Path, DataFile]:
+        """Return the files under a key that veRL can open here. The first call imports `datasets`, which takes a second."""
+        return {path: file for path, file in self._found(key).items() if isinstance(file, DataFile)}
+
+    def unreadable(self, key: str) -> list[UnreadableError]:
+        """Return the reasons why veRL cannot open other existing files under a key."""
+        return [file for file in self._found(key).values() if isinstance(file, UnreadableError)]
+
+    def complete(self, *keys: str) -> bool:
+        """Return True if every file under the keys is on this machine and can be opened."""
+        return all(names and len(self.files(key)) == len(names) for key in keys for names in [self.names(key)])
+
+    @property
+    def rows(self) -> int | None:
+        """Return the rows of the training files before veRL's filter; None where they are not known."""
+        if not self.complete(TRAINING):
+            return None
+        rows = sum(file.rows for file in self.files(TRAINING).values())
+        limit = self["data.train_max_samples"] or -1
+        return min(rows, limit) if limit > 0 else rows
+
+    @property
+    def steps_of_epochs(self) -> int | None:
+        """Return the steps of all epochs; None where the rows are not known."""
+        data, rows = self.config.data, self.rows
+        return None if rows is None else rows // data.train_batch_size * self.config.trainer.total_epochs
+
+    @property
+    def steps(self) -> int | None:
+        """Return the steps of the run, at most: those asked for or those of all epochs; None where neither is known."""
+        asked = self.config.trainer.total_training_steps
+        return min((steps for steps in (asked, self.steps_of_epochs) if steps is not None), default=None)
+
+    @property
+    def finished(self) -> bool:
+        """Return True if the run has all its steps, so that the same command has nothing left to train.
+
+        Raises:
+            ValueError: ``run.json`` is damaged.
+        """
+        return is_finished(self.config, self.run.directory, self.steps)
+
+    @cached_property
+    def agents(self) -> frozenset[str]:
+        """Return the names of the agent loops that make responses: those of the rows that can be read, and the default.
+
+        The default is that of files under a key of which none has the column agent_name, and of files that are not known.
+        """
+        names: set[str | None] = set()
+        for key in DATA:
+            files = self.files(key).values()
+            named = [file for file in files if "agent_name" in file.schema.names]
+            if not named or not self.complete(key):
+                names.add(default_agent_of(self.config))
+            for file in named:
+                with suppress(UnreadableError):  # reported by the check of rows
+                    names.update(
+                        name for part in file.tables(["agent_name"]) for name in part["agent_name"].unique().to_pylist()
+                    )
+        return frozenset(name for name in names if name)
+
+    @property
+    def may_search(self) -> bool:
+        """Return False if no response comes from the agent loop that searches."""
+        return SEARCH_AGENT in self.agents or not self.complete(*DATA)
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Return False if all responses come from veRL's agent loop for one turn."""
+        return bool(self.agents - {SINGLE_TURN}) or not self.complete(*DATA)
+
+    @cached_property
+    def prompts(self) -> RolloutPrompts | str:
+        """Return what renders the prompts, or why they are not compared: it takes a second to load a large tokenizer."""
+        tokenizer = Path(str(self[TOKENIZER] or self[MODEL_PATH])).expanduser()
+        if not any(self.files(key) for key in DATA) or not tokenizer.is_dir():
+            return "that needs data and a tokenizer on this machine"
+        if self.data_set:
+            return f"{self.data_set} reads the files"
+        try:
+            return RolloutPrompts(self.config)
+        except ValueError as error:
+            return str(error)
+
+    def _found(self, key: str) -> dict[Path, DataFile | UnreadableError]:
+        paths = [path for path in self.local(key) if path.is_file()]
+        for path in paths:
+            if path not in self._opened:
+                try:
+                    self._opened[path] = open_as_verl(path)
+                except UnreadableError as error:
+                    self._opened[path] = error
+        return {path: self._opened[path] for path in paths}
