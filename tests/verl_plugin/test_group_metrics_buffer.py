@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from verl.utils.import_utils import load_extern_object
 
 from tests.conftest import composed
 from verl_trgrpo.core.advantages import group_numbers, success_rates
-from verl_trgrpo.verl_plugin.group_metrics_buffer import replay_buffer
 
 FILTER = ["algorithm.filter_groups.enable=true"]
 REFILL = ["trainer.v1.sampler.sync_refill_failed_groups=true"]
@@ -15,7 +15,7 @@ def build(overrides, mode="sync"):
     """Build the buffer as veRL's trainer does for a custom sampler."""
     config = composed(overrides).config
     sampler = config.trainer.v1.sampler
-    return replay_buffer(
+    return load_extern_object(sampler.custom_sampler.path, sampler.custom_sampler.name)(
         trainer_mode=mode,
         trainer_config=config.trainer.v1.get(mode, {}),
         max_off_policy_threshold=sampler.max_off_policy_threshold,

@@ -13,7 +13,7 @@ from verl.workers.config import PolicyLossConfig
 
 from verl_trgrpo.core import DifficultyOptions, HighEntropyClip, LoptiOptions, OutcomeOptions, TokenWeighting
 from verl_trgrpo.verl_plugin import lopti
-from verl_trgrpo.verl_plugin.loss_names import LOSS_MODES, WEIGHTED, WITHOUT_WEIGHTS
+from verl_trgrpo.verl_plugin.loss_names import weighted_loss_mode
 
 
 @dataclass
@@ -58,25 +58,6 @@ class TRGRPOPolicyLossConfig(TokenWeighting, PolicyLossConfig):
     def _install(self) -> None:
         if self.lopti is not None:
             lopti.install()
-
-
-def weighted_loss_mode(name: str) -> str:
-    """Return the registered name of the policy loss `name` with token weights; a name that is not registered stays as it is.
-
-    Raises:
-        ValueError: a loss that has no place for the weight of a token, or one of another plugin.
-    """
-    from verl.trainer.ppo.core_algos import POLICY_LOSS_REGISTRY  # imports this plugin
-
-    found = WEIGHTED.get(name, name)
-    # veRL itself refuses a loss that is not registered.
-    if found in LOSS_MODES or found not in POLICY_LOSS_REGISTRY:
-        return found
-    reason = WITHOUT_WEIGHTS.get(name, "is not known to multiply the loss of each token by a weight")
-    raise ValueError(
-        f"policy_loss.loss_mode={name}: {reason}, so shaping, placement, prob_source, normalize and kl would be ignored; "
-        f"remove the shaping, or set loss_mode to {', '.join((*WEIGHTED, 'aspo'))}"
-    )
 
 
 @dataclass

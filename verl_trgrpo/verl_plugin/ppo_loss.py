@@ -26,6 +26,7 @@ from verl.workers.utils import losses
 
 from verl_trgrpo.core import Tokens, TokenStatistic, TokenWeighting, aggregate_loss, token_weights, weighted_kl
 from verl_trgrpo.verl_plugin import actor as plugin_actor
+from verl_trgrpo.verl_plugin import loss_names
 
 _MARK = "has_token_weights"
 
@@ -78,7 +79,7 @@ def _wrap(ppo_loss: Any) -> Any:
         if not isinstance(weighting, TokenWeighting):
             loss, metrics = ppo_loss(config, model_output, data, dp_group)
             return loss, _token_metrics(metrics)
-        plugin_actor.weighted_loss_mode(config.policy_loss.loss_mode)
+        loss_names.weighted_loss_mode(config.policy_loss.loss_mode)
         plugin_actor.check_kl(config)
         entropy = model_output.get("entropy")
         if entropy is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,56 +67,92 @@ def _wrap(train_mini_batch: Callable[..., Any]) -> Callable[..., Any]:
     return train_mini_batch_with_influences
 
 
+class _Group(NamedTuple):
+    """Hold the share of right responses of a group that has wrong ones, too, and its tokens, (V',) ascending."""
+
+    share: float
+    vocabulary: torch.Tensor
+
+
 def _scaled_advantages(worker: Any, data: Any, options: Any) -> tuple[torch.Tensor, float]:
     """Return the advantages with those of selected tokens scaled, and the share of selected tokens of wrong responses.
 
     Groups may be spread over ranks, as veRL's ``balance_batch`` does: their sums are all-reduced.
     """
-    device, group = worker.device_name, worker.engine.get_data_parallel_group()
+    device, ranks = worker.device_name, worker.engine.get_data_parallel_group()
     uids = list(tu.get(data, "uid"))
     right = [float(scores.sum()) >= options.correct_from for scores in data["rm_scores"].unbind()]
     masks = [mask.bool() for mask in data["response_mask"].unbind()]
     tokens = [ids[mask].to(device) for ids, mask in zip(data["responses"].unbind(), masks, strict=True)]
     own = [(uid, good, ids.unique().cpu().numpy()) for uid, good, ids in zip(uids, right, tokens, strict=True)]
     by_rank = lopti.gathered(worker, own)
-    groups: dict[str, list[tuple[bool, np.ndarray]]] = {}
-    for uid, good, ids in itertools.chain.from_iterable(by_rank):
-        groups.setdefault(uid, []).append((good, ids))
-    shares = {uid: sum(good for good, _ in rows) / len(rows) for uid, rows in groups.items()}
-    vocabularies = {
-        uid: torch.from_numpy(np.unique(np.concatenate([ids for _, ids in rows]))).to(device)
-        for uid, rows in groups.items()
-        if 0 < shares[uid] < 1
-    }
-    size = worker.engine.module.get_output_embeddings().in_features
+    groups = _mixed_groups(by_rank, device)
     factors = [torch.ones(len(mask)) for mask in masks]
     counts = torch.zeros(2, device=device)
-    mixed = list(vocabularies)
-    for start in range(0, len(mixed), options.groups_at_a_time):
-        part = mixed[start : start + options.groups_at_a_time]
+    names = list(groups)
+    for start in range(0, len(names), options.groups_at_a_time):
+        part = names[start : start + options.groups_at_a_time]
         count = max(sum(uid in part for uid, _, _ in rows) for rows in by_rank)
-        features = _features(
-            worker, data, tokens, masks, [vocabularies[uid] if uid in part else None for uid in uids], count
-        )
+        vocabularies = [groups[uid].vocabulary if uid in part else None for uid in uids]
+        features = _features(worker, data, tokens, masks, vocabularies, count)
         for uid in part:
             rows = [row for row in features if uids[row] == uid]
-            matrix = torch.zeros(len(vocabularies[uid]), size, device=device)
-            for row in (row for row in rows if right[row]):
-                matrix += features[row][0].T @ features[row][1]
-            torch.distributed.all_reduce(matrix, group=group)
-            scores = {row: influences(*features[row], matrix) for row in rows}
-            means = [scores[row].mean() for row in rows if right[row]]
-            lowest = torch.stack([torch.tensor(torch.inf, device=device), *means]).min()
-            torch.distributed.all_reduce(lowest, torch.distributed.ReduceOp.MIN, group)
+            size = (len(groups[uid].vocabulary), worker.engine.module.get_output_embeddings().in_features)
+            scores, lowest = _influences(features, rows, right, torch.zeros(size, device=device), ranks)
             for row in (row for row in rows if not right[row]):
                 selected = scores[row] > options.beta * lowest
-                factors[row][masks[row]] = torch.where(selected, 2 * abs(0.5 - shares[uid]), 1.0).cpu()
+                factors[row][masks[row]] = torch.where(selected, 2 * abs(0.5 - groups[uid].share), 1.0).cpu()
                 counts += torch.stack([selected.sum(), torch.tensor(len(selected), device=device)])
         del features  # before those of the next part
-    torch.distributed.all_reduce(counts, group=group)
+    torch.distributed.all_reduce(counts, group=ranks)
     advantages = data["advantages"]
     scaled = lopti.with_values(advantages, advantages.values() * torch.cat(factors).to(advantages.device))
     return scaled, float(counts[0] / counts[1].clamp(min=1))
+
+
+def _mixed_groups(by_rank: list[list[tuple[str, bool, np.ndarray]]], device: str) -> dict[str, _Group]:
+    """Return the groups with right and wrong responses by label, in the same order on all ranks.
+
+    Args:
+        by_rank: label of the group, whether it is right, and tokens of each response.
+        device: of the vocabularies.
+    """
+    responses: dict[str, list[tuple[bool, np.ndarray]]] = {}
+    for uid, good, ids in itertools.chain.from_iterable(by_rank):
+        responses.setdefault(uid, []).append((good, ids))
+    found = {}
+    for uid, rows in responses.items():
+        share = sum(good for good, _ in rows) / len(rows)
+        if 0 < share < 1:
+            vocabulary = torch.from_numpy(np.unique(np.concatenate([ids for _, ids in rows])))
+            found[uid] = _Group(share, vocabulary.to(device))
+    return found
+
+
+def _influences(
+    features: dict[int, tuple[torch.Tensor, torch.Tensor]],
+    rows: list[int],
+    right: list[bool],
+    matrix: torch.Tensor,
+    ranks: Any,
+) -> tuple[dict[int, torch.Tensor], torch.Tensor]:
+    """Return s (T,) of this rank's responses of a group by row, and the smallest mean of s among its right ones on all ranks.
+
+    Args:
+        features: what `_features` returns.
+        rows: of the group.
+        right: whether the response of a row is right.
+        matrix: zeros (V', d), filled in place with M.
+        ranks: process group.
+    """
+    for row in (row for row in rows if right[row]):
+        matrix += features[row][0].T @ features[row][1]
+    torch.distributed.all_reduce(matrix, group=ranks)
+    scores = {row: influences(*features[row], matrix) for row in rows}
+    means = [scores[row].mean() for row in rows if right[row]]
+    lowest = torch.stack([torch.tensor(torch.inf, device=matrix.device), *means]).min()
+    torch.distributed.all_reduce(lowest, torch.distributed.ReduceOp.MIN, ranks)
+    return scores, lowest
 
 
 def _features(
