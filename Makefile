@@ -38,8 +38,8 @@ help:
 	@echo "make test         lint, types, tests, and a two-rank training that is killed in a save; ten minutes on two cores"
 	@echo "make test-all     the same and the rest of tests/cluster, which starts Ray and vLLM; what CI runs"
 	@echo "                  (parts: make lint test-fast test-cluster; settings: workers=2 cluster_workers=1 TESTFLAGS=...)"
-	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss import' for some)"
-	@echo "make results      the tables and pictures of docs/results.md from the records in docs/results"
+	@echo "make bench        all benchmarks, their tables, and JSON in runs/bench (BENCHFLAGS='--only loss start' for some)"
+	@echo "make results      the tables and pictures of docs/results.md from the records in studies"
 	@echo "make gpu-check    PYTHON=python: every algorithm on the GPU of that environment against its processor, and short trainings"
 	@echo "make canary       the tests that depend on veRL, on its oldest and newest release (versions=\"0.9.0 0.9.1\")"
 	@echo "make docs         the documentation as a site, in build/site, with the picture of the shapings"
@@ -69,11 +69,11 @@ quickstart: install
 
 .PHONY: small-lm
 small-lm: install
-	$(BIN)/verl-trgrpo small-lm --task $(task) --seed $(seed) algorithm=$(algorithm) $(overrides)
+	$(BIN)/python -m examples.small_lm --task $(task) --seed $(seed) algorithm=$(algorithm) $(overrides)
 
 .PHONY: search-demo
 search-demo: install
-	$(BIN)/verl-trgrpo search demo --seed $(seed) algorithm=$(algorithm) $(overrides)
+	$(BIN)/python -m examples.search_demo --seed $(seed) algorithm=$(algorithm) $(overrides)
 
 .PHONY: doctor
 doctor: install

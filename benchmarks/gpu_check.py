@@ -281,21 +281,22 @@ def training(name: str, command: list[str], run: Path, steps: int) -> Row:
 
 
 def trainings(device: str, steps: int, verl_steps: int, directory: Path) -> Iterator[Row]:
-    """Train the tiny model that ships with the single-file trainer, and a model of 0.5B through veRL if it and vLLM are here."""
-    from verl_trgrpo.demos.puzzles import build_dataset, build_small_lm_dataset
+    """Train the tiny model that ships with the trainer of studies, and a model of 0.5B through veRL if it and vLLM are here."""
+    from verl_trgrpo.demos.puzzles import build_dataset
 
     if steps:
         build_dataset(directory / "puzzles", 0, {3: 64}, {3: 16})
         command = [
-            sys.executable, "recipes/minimal/train.py", "--train", f"{directory}/puzzles/train.parquet",
-            "--out", f"{directory}/minimal", "--device", device, "--steps", str(steps), "--mini-prompts", "16", "--bf16",
+            sys.executable, "studies/trainer.py", "--train", f"{directory}/puzzles/train.parquet",
+            "--out", f"{directory}/trainer", "--device", device, "--steps", str(steps), "--mini-prompts", "16", "--bf16",
         ]  # fmt: skip
-        yield training("recipes/minimal/train.py, bfloat16", command, directory / "minimal", steps)
+        yield training("studies/trainer.py, bfloat16", command, directory / "trainer", steps)
     name = f"recipes/{RECIPE}"
     if not verl_steps or not device.startswith("cuda") or importlib.util.find_spec("vllm") is None:
         yield Row(name, "not run: needs a CUDA device, verl and vLLM", None)
         return
-    build_small_lm_dataset(directory / "words")
+    build = "import pathlib, sys; from examples.two_person_puzzles import build_dataset; build_dataset(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", build, str(directory / "words")], cwd=ROOT, check=True)
     command = [
         "bash", "recipes/run.sh", RECIPE, f"data.train_files={directory}/words/train.parquet",
         f"data.val_files={directory}/words/test.parquet", f"trainer.total_training_steps={verl_steps}", "trainer.test_freq=-1",
@@ -317,7 +318,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, ..., or cpu to try the script")
     parser.add_argument("--words", nargs="*", default=algorithms(), help="algorithms to compare; default: all")
-    parser.add_argument("--steps", type=int, default=10, help="of the single-file trainer; 0: not run")
+    parser.add_argument("--steps", type=int, default=10, help="of the trainer of studies; 0: not run")
     parser.add_argument("--verl-steps", type=int, default=5, help=f"of recipes/{RECIPE}; 0: not run")
     options = parser.parse_args(argv)
     if options.device != "cpu" and not torch.cuda.is_available():

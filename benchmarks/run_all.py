@@ -27,7 +27,6 @@ BENCHMARKS = {
     "loss_long": ("bench_loss.py", "--shape", "8", "16384", "--repeats", "25"),
     "advantages": ("bench_advantages.py", "--repeats", "8"),
     "actor_update": ("bench_actor_update.py", "--repeats", "60"),
-    "import": ("bench_import.py",),
     "start": ("bench_start.py",),
     "kk_reward": ("bench_rewards.py", "kk"),
     "math_reward": ("bench_rewards.py", "math"),

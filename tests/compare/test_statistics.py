@@ -1,4 +1,4 @@
-"""Estimates, intervals and tests against closed forms, scipy and enumeration (benchmarks/bench_intervals.py: coverage)."""
+"""Estimates, intervals and tests against closed forms, scipy and enumeration."""
 
 import itertools
 import math

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-from verl_trgrpo.tasks.math.spelling import AND, CURRENCIES, GROUP, OR, ROW, brackets, enclosed, split_top_level, ungrouped
+from verl_trgrpo.tasks.math.spelling import (
+    AND,
+    CURRENCIES,
+    GROUP,
+    OR,
+    ROW,
+    brackets,
+    enclosed,
+    split_top_level,
+    ungrouped,
+)
 from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, in_base_units, multiplier, number_in_words, read_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------

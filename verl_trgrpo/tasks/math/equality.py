@@ -26,7 +26,7 @@ from verl_trgrpo.tasks.math.answers import (
     read_forms,
     real_set,
 )
-from verl_trgrpo.tasks.math.spelling import GROUP, normalize, split_top_level
+from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]

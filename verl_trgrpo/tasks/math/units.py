@@ -26,9 +26,7 @@ _SPELLINGS = (
 )  # fmt: skip
 # Words that only say that something is counted.
 _COUNTING = frozenset(
-    "unit way value solution answer number integer real possible distinct different total such positive root element item case 个 個 種 种 개 штук "
-    "student child boy girl man woman friend apple orange egg book page card ball marble coin ticket bag box cup piece car game team member point "
-    "vertex edge side triangle square line digit term factor divisor pair set subset path step move row column cell word letter 只 次 条 本 つ 가지".split(" ")
+    ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different", "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball", "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex", "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset", "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
 )  # fmt: skip
 _FACTORS: dict[str, tuple[Fraction, str]] = {}
 _NAMES: dict[str, str] = {}
