@@ -176,11 +176,14 @@ def test_a_value_that_is_written_out_or_only_refers_is_not_changed():
     assert not {f"{ACTOR}.clip_ratio", f"{ACTOR}.rollout_n", f"{ROLLOUT}.response_length"} & changed.keys()
 
 
-PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
+ROOT = Path(__file__).parents[2]
+PUZZLES, SEARCHING = (
+    str(ROOT / name) for name in ("recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml", "examples/search_demo.yaml")
+)
 OTHERS = [f"algorithm={name}" for name in ("grpo", "dr_grpo", "dapo", "tr_dppo_kl", "ha_dw", "w_reinforce")]
 
 
-@pytest.mark.parametrize(("source", "overrides"), [("search_demo", []), *((PUZZLES, [other]) for other in OTHERS)])
+@pytest.mark.parametrize(("source", "overrides"), [(SEARCHING, []), *((PUZZLES, [other]) for other in OTHERS)])
 def test_shipped_configurations_set_nothing_in_vain(source, overrides):
     """With their own algorithms tests/recipes/test_recipes.py validates them."""
     assert found(*overrides, source=source) == []

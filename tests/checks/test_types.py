@@ -1,5 +1,7 @@
 """Values of the wrong type, out of range, or unknown names."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.conftest import composed
@@ -7,6 +9,7 @@ from verl_trgrpo.checks.types import type_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
@@ -14,10 +17,10 @@ def findings(overrides, source="trgrpo_trainer"):
     return type_findings(RunView(composed(overrides, source)))
 
 
-@pytest.mark.parametrize(("source", "platform"), [("search_demo", "accelerator"), ("small_lm", "cpu_bf16")])
+@pytest.mark.parametrize(("source", "platform"), [("search_demo.yaml", "accelerator"), ("small_lm.yaml", "cpu_bf16")])
 def test_what_ships_has_no_findings(source, platform):
     """The other configurations are validated as a whole by tests/recipes/test_recipes.py."""
-    assert findings([f"platform={platform}"], source) == []
+    assert findings([f"platform={platform}"], EXAMPLES / source) == []
 
 
 WRONG = {
