@@ -56,7 +56,7 @@ def test_some_arms_of_a_study(directory):
 
 def test_all_mistakes_are_named_at_once(directory):
     overrides = ["seeds=[1,1]", "baseline=ppo", "primary=ppo", "margin=-1", "script=nowhere.py", "trainer=trl",
-                 "data.tset=x", "model="]  # fmt: skip
+                 "data.tset=x", "model=''"]  # fmt: skip
     with pytest.raises(InvalidInputError) as error:
         read_study(directory / "study.yaml", overrides)
     found = [message.partition(":")[0] for message in error.value.messages]
