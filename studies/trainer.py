@@ -146,7 +146,7 @@ class Options:
 
     def objective(self) -> tuple[TokenWeighting, ClipRange, str]:
         """Token weights, clip range, and what TR-GRPO's mean weight multiplies: "", "loss" or "lr"."""
-        arm = {"shaping": "uniform", "reverse": False, "kl": self.kl} | ARMS[self.arm]
+        arm: dict[str, Any] = {"shaping": "uniform", "reverse": False, "kl": self.kl} | ARMS[self.arm]
         high = self.clip_high if self.clip_high >= 0 else 0.28 if self.arm == "dapo_clip" else 0.2
         shaping = make_shaping(arm.pop("shaping"), arm.pop("reverse"))
         scaled = self.arm.rpartition("grpo_scaled_")[2] if self.arm.startswith("grpo_scaled_") else ""
@@ -197,7 +197,7 @@ def probe_rows(rows: list[Row], options: Options) -> list[Row]:
 
 def draw(model: Any, prompts: list[list[int]], n: int, options: Options, seed: str) -> Batch:
     """Draw n responses to each prompt with the settings of the run."""
-    sizes = {"max_tokens": options.max_tokens, "temperature": options.temperature}
+    sizes: dict[str, Any] = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     return sample(model, prompts, n, ends=end_tokens(model), seed=seed, **sizes)
 
 
@@ -224,7 +224,7 @@ def update(
     trained |= (ref is not None) or not trained.any()
     with half_precision(options.device, options.bf16):
         log_prob = trained_log_probs(model, batch, options, trained)
-    given = {"old_log_prob": batch.log_probs, "advantages": advantages, "response_mask": batch.mask}
+    given: dict[str, Any] = {"old_log_prob": batch.log_probs, "advantages": advantages, "response_mask": batch.mask}
     result = compute_policy_loss(log_prob, **given, weighting=weighting, clip=clip)
     loss, metrics = result.loss, {f"actor/{name}": value for name, value in result.metrics.items()}
     metrics["actor/pg_loss"] = loss.item()
@@ -409,8 +409,8 @@ def train(options: Options) -> None:
     tests = read_rows(options.test, tokenizer) if options.test and options.test_every else []
     probe = probe_rows(rows, options)
     end_tokens(model)
-    for source in {row.source for row in [*rows, *tests]}:
-        find_reward(source)
+    for name in {row.source for row in [*rows, *tests]}:
+        find_reward(name)
     # Not before: a wrong option leaves nothing behind.
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / "options.json", kept_options(options))

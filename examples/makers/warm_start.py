@@ -157,7 +157,7 @@ def padded(examples: Sequence[Example], pad: int) -> Batch:
 def batches_by_length(examples: Sequence[Example], size: int, rng: random.Random) -> list[Sequence[Example]]:
     """Return batches of examples of similar length, in random order."""
     ordered = sorted(examples, key=lambda example: len(example[0]))
-    batches = [ordered[first : first + size] for first in range(0, len(ordered), size)]
+    batches: list[Sequence[Example]] = [ordered[first : first + size] for first in range(0, len(ordered), size)]
     rng.shuffle(batches)
     return batches
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -72,7 +73,7 @@ class Training:
 
 
 # Weights: shaping, its parameters, and what is done to the weights of a mini-batch afterwards.
-ARMS: dict[str, tuple[str, dict[str, float], str]] = {
+ARMS: dict[str, tuple[str, dict[str, Any], str]] = {
     "grpo": ("uniform", {}, ""),
     "tr_grpo": ("sigmoid", {}, ""),
     "tr_grpo_token_mean": ("sigmoid", {}, "mean"),

@@ -218,7 +218,7 @@ def plot_map(found: Mapping[Key, Outcome], path: Path) -> None:
     columns = max(sum(other == optimizer for other, _ in shown) for optimizer in OPTIMIZERS)
     figure = Figure(figsize=(4.2 * columns, 8), layout="constrained")
     axes = figure.subplots(len(OPTIMIZERS), columns)
-    image = None
+    image: Any = None
     for axis in axes.flat:
         axis.set_visible(False)
     for optimizer, arm in shown:

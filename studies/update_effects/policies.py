@@ -94,7 +94,7 @@ class LanguageModel:
         with trainer.half_precision(self.arms[0].device, self.arms[0].bf16):
             log_prob = trainer.trained_log_probs(self.model, batch, self.arms[0], trained | ~trained.any())
         given = {"old_log_prob": batch.log_probs, "advantages": half.advantages, "response_mask": batch.mask}
-        found = []
+        found: list[Tensors] = []
         for arm in self.arms:
             weighting, clip, _ = arm.objective()
             loss = trainer.compute_policy_loss(log_prob, **given, weighting=weighting, clip=clip).loss
@@ -163,7 +163,7 @@ class ChainPolicies:
         return chains.exact_accuracy(self.parameters, self.held_out).mean().item()
 
 
-POLICIES = {"study": LanguageModel, "fillers": ChainPolicies}
+POLICIES: dict[str, Any] = {"study": LanguageModel, "fillers": ChainPolicies}
 """By a key that only their plans have."""
 
 

@@ -14,7 +14,7 @@ def study(tmp_path):
     (tmp_path / "train.parquet").touch()
     path = tmp_path / "heights.yaml"
     path.write_text(
-        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0, 1]\n"
+        f"title: Heights\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nmodel: m\nseeds: [0, 1]\n"
         "baseline: grpo\narms:\n  grpo: {height: 0.5}\n  tr_grpo: {height: 0.6}\nhypotheses: [tr_grpo is higher]\n"
     )
     return path

@@ -35,12 +35,10 @@ def test_everything_is_in_the_wheel(wheel):
     tracked = tracked_files("verl_trgrpo", "hydra_plugins")
     assert len(tracked) > 40
     assert set(tracked) <= names
-    assert not [
-        name
-        for name in names
-        if name.startswith(("tests/", "benchmarks/", "data_prep/", "recipes/", "studies/", "examples/"))
-    ]
-    assert wheel.stat().st_size <= 1.5e6
+    outside = ("tests/", "benchmarks/", "data_prep/", "recipes/", "studies/", "examples/")
+    assert not [name for name in names if name.startswith(outside)]
+    # Three quarters are the quickstart's model, whose weights hardly compress.
+    assert wheel.stat().st_size <= 2.0e6
 
 
 def test_it_works_outside_the_checkout(wheel, tmp_path):

@@ -14,7 +14,6 @@ from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.runner import LOCK, Inputs, all_unpacked, make_inputs, run_command, run_study
 from verl_trgrpo.compare.study import Study, run_directory
 from verl_trgrpo.compare.tables import finished_runs, write_tables
-from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.run_directory import read_record, write_record
 
 TRAINER = Path(__file__).with_name("made_up_trainer.py")
@@ -27,6 +26,7 @@ STUDY = Study(
     primary="tr_grpo",
     script=str(TRAINER),
     data={"train": str(TRAINER), "test": str(TRAINER)},
+    model="a/model",
     accuracy="val-core/kk_3ppl/acc/mean@1",
 )
 
@@ -97,7 +97,7 @@ def test_runs_unpacked_from_an_archive_count_as_finished(tmp_path):
 def test_signals_end_the_runs_under_way(tmp_path, number):
     (tmp_path / "train.parquet").touch()
     (tmp_path / "study.yaml").write_text(
-        f"title: t\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nseeds: [0]\n"
+        f"title: t\nscript: {TRAINER}\ndata: {{train: train.parquet, test: train.parquet}}\nmodel: m\nseeds: [0]\n"
         "baseline: a\narms:\n  a: {height: 1, wait: 36000}\n  b: {height: 1, wait: 36000}\n  c: {height: 1, wait: 36000}\n"
     )
     out = tmp_path / "out"
@@ -205,4 +205,4 @@ def test_data_and_model_are_prepared_by_the_study_s_commands_in_their_order(tmp_
         make_inputs(study, out)
     with pytest.raises(ValueError, match=r"data.test=.*nowhere.parquet does not exist"):
         make_inputs(replace(STUDY, data=STUDY.data | {"test": "nowhere.parquet"}), out)
-    assert make_inputs(STUDY, out).model == str(CHECKPOINT), "the tiny model that ships"
+    assert make_inputs(STUDY, out).model == "a/model"

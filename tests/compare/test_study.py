@@ -12,6 +12,7 @@ TEXT = """
 title: a study
 script: trainer.py
 data: {train: train.parquet, test: test.parquet}
+model: ../model
 seeds: [0, 1]
 baseline: grpo
 primary: tr_grpo
@@ -39,6 +40,7 @@ def test_a_study_and_its_paths(directory):
         primary="tr_grpo",
         script=str(directory / "trainer.py"),
         data={"train": str(directory / "train.parquet"), "test": str(directory / "test.parquet")},
+        model=str(directory.parent / "model"),
         settings={"steps": 4},
     )
 
@@ -54,12 +56,12 @@ def test_some_arms_of_a_study(directory):
 
 def test_all_mistakes_are_named_at_once(directory):
     overrides = ["seeds=[1,1]", "baseline=ppo", "primary=ppo", "margin=-1", "script=nowhere.py", "trainer=trl",
-                 "data.tset=x"]  # fmt: skip
+                 "data.tset=x", "model=''"]  # fmt: skip
     with pytest.raises(InvalidInputError) as error:
         read_study(directory / "study.yaml", overrides)
     found = [message.partition(":")[0] for message in error.value.messages]
     assert found[:4] == ["baseline='ppo'", "primary='ppo'", "primary='ppo'", "margin=-1.0"]
-    assert found[4:] == ["seeds=[1, 1]", "trainer='trl'", "data has train, test, tset"]
+    assert found[4:] == ["seeds=[1, 1]", "trainer='trl'", "data has train, test, tset", "model is missing"]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,9 @@ def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keep
     assert (config.trainer.total_training_steps, config.trainer.default_local_dir) == (3, str(out / "tr_grpo-seed0"))
     assert len(pq.read_table(config.data.train_files)) == two_person_puzzles.ROWS["train"]
 
+    count = len(given)
+    assert small_lm.main(["--out", str(tmp_path), "--task", "puzzles", "--prepare"]) == 0 and len(given) == count
+
     assert small_lm.main(["--out", str(tmp_path), "--task", "puzzles", "platform=cpu", "algorithm=grpo"]) == 0
     overrides, *_ = given[-1]
     assert compose(name, overrides).config.algorithm.rollout_correction.bypass_mode

@@ -137,7 +137,7 @@ def sample_responses(
     """Sample ``options.samples`` responses to each row, group after group; `seed` is that of sampling."""
     rollouts: list[Rollout] = []
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
-    sizes = {"ends": end_tokens(model), "max_tokens": options.max_tokens}
+    sizes: dict[str, Any] = {"ends": end_tokens(model), "max_tokens": options.max_tokens}
     for number, part in enumerate(progress(parts, len(parts), "sampling")):
         begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids for row in part]
         batch = sample(model, begun, options.samples, seed=f"{seed}/{number}", **sizes)

@@ -38,8 +38,6 @@ def make_inputs(study: Study, out: Path) -> Inputs:
     Raises:
         ValueError: a command failed, or a data file is not there.
     """
-    from verl_trgrpo.demos.puzzles import CHECKPOINT
-
     for command in study.prepare:
         words = [word.replace(OUT, str(out)) for word in shlex.split(command)]
         if words[:1] == ["python"]:
@@ -49,8 +47,7 @@ def make_inputs(study: Study, out: Path) -> Inputs:
             raise ValueError(f"prepare failed with exit code {code}, see above: {shlex.join(words)}")
     files = {name: Path(file.replace(OUT, str(out))).resolve() for name, file in study.data.items()}
     raise_invalid([f"data.{name}={file} does not exist" for name, file in files.items() if not file.is_file()])
-    model = study.model.replace(OUT, str(out)) or str(CHECKPOINT)
-    return Inputs(files["train"], files["test"], model)
+    return Inputs(files["train"], files["test"], study.model.replace(OUT, str(out)))
 
 
 def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path) -> list[str]:

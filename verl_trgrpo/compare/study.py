@@ -37,7 +37,7 @@ class Study:
         prepare: commands that build data or model before the first run, such as ``python make.py --out {out}``. They run one
             after the other in the working directory of the comparison; ``{out}`` is the study's output directory.
         data: Parquet files ``train`` and ``test``, relative to the study's file unless they begin with ``{out}``.
-        model: directory or hub name; ``{out}`` as above. Empty for the tiny model that ships with the package.
+        model: hub name, or directory: one that begins with a dot is relative to the study's file; ``{out}`` as above.
         settings: settings of every run.
         accuracy: validation metric; empty for the mean over data sources.
         hypotheses: expectations written before the runs, shown below the tables.
@@ -78,6 +78,8 @@ class Study:
             messages.append(f"script={self.script!r}: not a file; name a trainer, such as studies/trainer.py")
         if {*self.data} != {"train", "test"}:
             messages.append(f"data has {', '.join(self.data) or 'nothing'}: name train and test, Parquet files")
+        if not self.model:
+            messages.append("model is missing: name a directory or a model of the hub")
         raise_invalid(messages)
 
 
@@ -100,6 +102,8 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
             loaded.script = str((path.parent / loaded.script).resolve())
         if is_file_name(loaded.config):
             loaded.config = str((path.parent / loaded.config).resolve())
+        if loaded.model.startswith("."):
+            loaded.model = str((path.parent / loaded.model).resolve())
         for name, file in loaded.data.items():
             loaded.data[name] = file if file.startswith(OUT) else str((path.parent / file).resolve())
         study: Any = OmegaConf.to_object(OmegaConf.merge(loaded, OmegaConf.from_dotlist(list(overrides))))
