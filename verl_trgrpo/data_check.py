@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from omegaconf import OmegaConf
 
@@ -118,7 +118,8 @@ class CheckOptions(Options):
         return RolloutPrompts(prompt_settings(OmegaConf.create({"data": options}), str(self.tokenizer)))
 
 
-class CheckResult(NamedTuple):
+@dataclass(frozen=True)
+class CheckResult:
     """Outcome of one check.
 
     Args:
