@@ -1,19 +1,30 @@
-"""The progress of a run where there is no terminal: lines, and the warning of a run that learns nothing."""
+"""The progress of a run: a line where there is a terminal, lines elsewhere, and the signals of a sick run."""
 
+import fcntl
 import io
+import os
+import pty
+import re
+import struct
+import termios
 
 from verl_trgrpo.launch.progress import RunProgress
 from verl_trgrpo.runs.metrics import Step
 
-EQUAL, NO_ANSWER, REWARD = "critic/equal_groups_frac", "critic/no_answer_frac", "critic/score/mean"
-CUT_OFF = "critic/cut_off_frac"
+EQUAL, REWARD, CUT_OFF, WEIGHT = (
+    "critic/equal_groups_frac", "critic/score/mean", "critic/cut_off_frac", "actor/tr_weight_mean",
+)  # fmt: skip
 
 
-def lines(*records):
+def steps_of(records):
+    return [Step(number, record) for number, record in enumerate(records, start=1)]
+
+
+def lines(*records, **options):
     """What is printed after the first line while the steps arrive one by one."""
     stream = io.StringIO()
-    progress = RunProgress(total=9, stream=stream)
-    steps = [Step(number, record) for number, record in enumerate(records, start=1)]
+    progress = RunProgress(total=9, stream=stream, **options)
+    steps = steps_of(records)
     for seen in (*range(len(steps) + 1), len(steps)):
         progress.update(steps[:seen])
     progress.close()
@@ -21,16 +32,46 @@ def lines(*records):
 
 
 def test_a_line_per_validation():
-    validated = {"val-core/a/acc/mean@1": 0.25, "actor/tr_weight_mean": 1.375, CUT_OFF: 0.125}
-    assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, mean weight 1.375, cut off 12%"]
+    validated = {"val-core/a/acc/mean@1": 0.25, WEIGHT: 1.375, CUT_OFF: 0.125}
+    assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, weight 1.375, cut off 12%"]
 
 
-def test_a_run_that_learns_nothing_says_so_once_after_three_steps():
+def test_without_validation_a_line_when_the_time_has_come():
+    assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=0.0) == ["step 1: reward 0.50", "step 2: reward 0.75"]
+    assert lines({REWARD: 0.5}, {REWARD: 0.75}, every=1e9) == []
+
+
+def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     nothing, something = {EQUAL: 1.0, REWARD: 0.0}, {EQUAL: 0.5, REWARD: 0.4}
     assert lines(nothing, nothing) == lines(nothing, something, nothing, nothing) == lines({REWARD: 0.0}) == []
     [line] = lines(something, nothing, nothing, nothing, nothing)
-    assert line.startswith("warning: in steps 2 to 4") and "preview" in line
-    [line] = lines(*[nothing | {NO_ANSWER: 0.75}] * 3)
-    assert "75% of the responses had no answer" in line and "cut off" not in line
-    [line] = lines(*[nothing | {NO_ANSWER: 0.75, CUT_OFF: 0.5}] * 3)
-    assert "50% were cut off" in line
+    assert line.startswith("warning: all groups are equal") and "steps 2 to 4" in line and "preview" in line
+    first, last = lines(nothing, nothing, nothing, something)
+    assert first.startswith("warning: ") and last == "note: over since step 4: all groups are equal"
+
+
+def test_the_line_is_no_wider_than_the_terminal_and_the_start_is_no_step():
+    record = {
+        REWARD: 0.5,
+        "val-core/a/acc/mean@1": 0.25,
+        WEIGHT: 1.375,
+        "actor/grad_norm": 0.123,
+        EQUAL: 0.5,
+        CUT_OFF: 0.1,
+    }
+    for width, shown in ((80, "weight 1.375"), (200, "cut off 10%")):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
+        with os.fdopen(slave, "w") as terminal:
+            progress = RunProgress(total=60, stream=terminal)
+            progress.update([])
+            progress._bar.start_t -= 3600  # the start took an hour
+            progress.update(steps_of([record]))
+            progress.update(steps_of([record] * 2))
+            progress.close()
+        text = os.read(master, 100_000).decode()
+        os.close(master)
+        drawn = [re.sub(r"\x1b\[[0-9;]*[A-Z]", "", line) for line in re.split(r"[\r\n]+", text)]
+        assert max(map(len, drawn)) <= width, drawn
+        assert any("starting" in line for line in drawn) and shown in drawn[-2], drawn
+        assert not any("1:00:" in line for line in drawn[-2:]), drawn

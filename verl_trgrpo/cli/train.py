@@ -65,6 +65,7 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
 
     outcome = run_training(overrides, source)
     from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
+    from verl_trgrpo.runs.health import judge
     from verl_trgrpo.runs.metrics import MetricsLog
 
     run_dir = outcome.run_dir
@@ -74,6 +75,9 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
         curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name))
     for line in figures(steps):
         print(line)
+    for finding in judge(steps):
+        if finding.stands:
+            print(f"warning              {finding.message}")
     print(f"curves               {curves}")
     print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
     if outcome.log_file is None:
