@@ -9,6 +9,6 @@ WORKDIR /work
 COPY . /opt/verl-trgrpo
 # Without dependencies: the image's torch and vLLM must stay as they are. These are the ones that it may lack.
 RUN pip install --no-cache-dir --no-deps /opt/verl-trgrpo "verl>=0.9,<0.10" "TransferQueue>=0.1.10" \
-    && pip install --no-cache-dir "reasoning-gym==0.1.25" "math-verify[antlr4_9_3]>=0.9,<0.10" "tyro>=1.0,<2" "scipy>=1.15" "matplotlib>=3.9" \
+    && pip install --no-cache-dir "reasoning-gym==0.1.25" "mpmath>=1.3" "tyro>=1.0,<2" "scipy>=1.15" "matplotlib>=3.9" \
         "tantivy>=0.26" "starlette>=0.46" "uvicorn>=0.37" "aiohttp>=3.11"
 CMD ["verl-trgrpo", "--help"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 _MODULES = {
     "verl": "verl hydra omegaconf ray transfer_queue tensordict transformers tokenizers huggingface_hub datasets pyarrow pandas "
     "psutil packaging pydantic annotated_types tqdm tyro yaml",
-    "rewards": "math_verify latex2sympy2_extended",
+    "rewards": "mpmath",
     "puzzles": "reasoning_gym",
     "search": "tantivy starlette uvicorn aiohttp",
     "reports": "scipy matplotlib jinja2",
