@@ -184,6 +184,16 @@ def test_the_command_writes_tables_json_a_picture_and_a_page(data, tmp_path, cap
     assert (tmp_path / "tokens.html").is_file()
 
 
+def test_a_model_with_a_recurrent_state_is_refused(tmp_path):
+    from transformers import MambaConfig, MambaForCausalLM
+
+    model = copied_checkpoint(tmp_path / "model")
+    config = MambaConfig(vocab_size=600, hidden_size=32, num_hidden_layers=1, state_size=4)
+    MambaForCausalLM(config).save_pretrained(model)
+    with pytest.raises(ValueError, match="recurrent state"):
+        load_policy(model, "cpu")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
