@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from omegaconf import OmegaConf
 
@@ -118,7 +118,8 @@ class CheckOptions(Options):
         return RolloutPrompts(prompt_settings(OmegaConf.create({"data": options}), str(self.tokenizer)))
 
 
-class CheckResult(NamedTuple):
+@dataclass(frozen=True)
+class CheckResult:
     """Outcome of one check.
 
     Args:
@@ -172,9 +173,10 @@ class Report:
     def render(self) -> str:
         """Return the report for a terminal: files, one line per check with its first examples, and a summary."""
         rows = []
-        for name, status, count, examples, note in self.checks:
-            first, *others = [*examples, *([note] if note else [])] or [""]
-            rows.append([name, status.upper() if examples else status, str(count or ""), first])
+        for check in self.checks:
+            first, *others = [*check.examples, *([check.note] if check.note else [])] or [""]
+            status = check.status.upper() if check.examples else check.status
+            rows.append([check.name, status, str(check.count or ""), first])
             rows += [["", "", "", detail] for detail in others]
         cells = [[escape_controls(cell) for cell in row] for row in rows]
         table = text_table(cells, ["check", "result", "found", ""], "llrl")

@@ -29,7 +29,7 @@ class Options:
     where: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        found = _intervals(type(self))
+        found = _intervals(type(self))  # type: ignore[arg-type]  # a class, whose own __hash__ mypy mistakes for its objects'
         ranges = {
             name: text for name, (text, optional) in found.items() if not (optional and getattr(self, name) is None)
         }
