@@ -89,6 +89,7 @@ GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
 _MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
+_GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")
 _COMMA_GROUPS = re.compile(
@@ -173,6 +174,7 @@ def normalize(text: str) -> str:
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
     thousands become `GROUP`, row breaks `ROW`.
     """
+    text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
     text = _translated(plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))))
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
@@ -186,7 +188,7 @@ def normalize(text: str) -> str:
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
-    text = _SPACE.sub(" ", text).strip()
+    text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
     text = ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
     text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
     if match := _ORDINAL.fullmatch(text):
