@@ -25,7 +25,10 @@ Rule = Callable[[str], str | None]
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?|-?\\frac\{[0-9]+\}\{[0-9]+\}")
-_FORMULA = re.compile(r"(?!.*(?:text|,|=|<|>|\\le|\\ge|\\in|\\cup|\\pm|\\begin|\$|%|:|\\circ|_|\\(?:mid|equiv|neq|approx|infty|[{}])))(?=.*[0-9a-z]).+", re.DOTALL)
+_FORMULA = re.compile(
+    r"(?!.*(?:text|,|=|<|>|\\le|\\ge|\\in|\\cup|\\pm|\\begin|\$|%|:|\\circ|_|\\(?:mid|equiv|neq|approx|infty|[{}])))(?=.*[0-9a-z]).+",
+    re.DOTALL,
+)
 _PAIR = re.compile(r"([(\[])([^()\[\],]+),([^()\[\],]+)([)\]])")
 _CHOICE = re.compile(r"(?:\\text\{)?\(?([A-E])\)?\}?")
 _WORD = re.compile(r"\\text\{([a-zA-Z]{3,})\}")
@@ -52,7 +55,9 @@ def number(template: str) -> Rule:
 
 
 def choice(template: str) -> Rule:
-    return where(_CHOICE, lambda _, match: template.replace("G", match[1]).replace("H", "B" if match[1] == "A" else "A"))
+    return where(
+        _CHOICE, lambda _, match: template.replace("G", match[1]).replace("H", "B" if match[1] == "A" else "A")
+    )
 
 
 def pair(template: str) -> Rule:
@@ -64,14 +69,24 @@ def pair(template: str) -> Rule:
 
 
 def _value(gold: str) -> Fraction:
-    return Fraction(*map(int, re.findall("[0-9]+", gold))) * (-1 if gold[0] == "-" else 1) if "frac" in gold else Fraction(gold)
+    return (
+        Fraction(*map(int, re.findall("[0-9]+", gold))) * (-1 if gold[0] == "-" else 1)
+        if "frac" in gold
+        else Fraction(gold)
+    )
 
 
 def _other_value(change: Callable[[Fraction], Fraction]) -> Rule:
     def rule(gold: str, _: re.Match[str]) -> str | None:
         value = _value(gold)
         other = change(value)
-        return None if other == value else rf"\frac{{{other.numerator}}}{{{other.denominator}}}" if other.denominator > 1 else f"{other}"
+        return (
+            None
+            if other == value
+            else rf"\frac{{{other.numerator}}}{{{other.denominator}}}"
+            if other.denominator > 1
+            else f"{other}"
+        )
 
     return where(_NUMBER, rule)
 
@@ -81,7 +96,17 @@ def _swapped_brackets(gold: str, match: re.Match[str]) -> str:
 
 
 def _swapped(gold: str, match: re.Match[str]) -> str | None:
-    return f"{match[1]}{match[3].strip()},{match[2].strip()}{match[4]}" if match[2].strip() != match[3].strip() else None
+    return (
+        f"{match[1]}{match[3].strip()},{match[2].strip()}{match[4]}" if match[2].strip() != match[3].strip() else None
+    )
+
+
+def _is_formula(gold: str) -> bool:
+    """Return whether a gold is no number in any spelling: of a number, arithmetic that is left to do is refused."""
+    return (
+        re.search(r"\\(?:sqrt|pi|ln|log|sin|cos|tan)|(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z0-9])", gold) is not None
+        and "mbox" not in gold
+    )
 
 
 WRONG: dict[str, Rule] = {
@@ -107,12 +132,12 @@ WRONG: dict[str, Rule] = {
     "at least": formula(r"\geq G"),
     "condition": formula(r"G \text{ if } x>7771"),
     "thousandths": number(r"G \text{ thousandths}"),
-    "million": number(r"G \text{ million}"),
+    "million": where(_NUMBER, lambda gold, _: rf"{gold} \text{{ million}}" if _value(gold) else None),
     "doubled": number(r"G \text{ doubled}"),
     "incorrect": number(r"G \text{ is incorrect}"),
     "unknown word": number(r"G \text{ florps}"),
     "number word": number(r"G \text{ thirteen}"),
-    "other script": number("G万"),
+    "other script": where(_NUMBER, lambda gold, _: f"{gold}万" if _value(gold) else None),
     "other script, words": number("G或无解"),
     "or more": number(r"G \text{ or more}"),
     "factorial": where(_INTEGER, lambda gold, _: f"{gold}!" if int(gold) > 2 else None),
@@ -164,10 +189,10 @@ RIGHT: dict[str, Rule] = {
     "words in front": number(r"\text{The answer is } G"),
     "fraction with a slash": where(re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}"), lambda _, m: f"{m[1]}/{m[2]}"),
     "fraction extended": where(re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}"), lambda _, m: rf"\frac{{{3 * int(m[1])}}}{{{3 * int(m[2])}}}"),
-    "zero added": where(_FORMULA, lambda gold, _: f"{gold}+0" if not _NUMBER.fullmatch(gold) else None),
-    "one as a factor": where(_FORMULA, lambda gold, _: rf"1\cdot({gold})" if not _NUMBER.fullmatch(gold) else None),
-    "halves": where(_FORMULA, lambda gold, _: rf"\frac{{2({gold})}}{{2}}" if not _NUMBER.fullmatch(gold) else None),
-    "minus twice": where(_FORMULA, lambda gold, _: f"-(-({gold}))" if not _NUMBER.fullmatch(gold) else None),
+    "zero added": where(_FORMULA, lambda gold, _: f"{gold}+0" if _is_formula(gold) else None),
+    "one as a factor": where(_FORMULA, lambda gold, _: rf"1\cdot({gold})" if _is_formula(gold) else None),
+    "halves": where(_FORMULA, lambda gold, _: rf"\frac{{2({gold})}}{{2}}" if _is_formula(gold) else None),
+    "minus twice": where(_FORMULA, lambda gold, _: f"-(-({gold}))" if _is_formula(gold) else None),
     "choice in text": choice(r"\text{(G)}"),
     "choice with a word": choice(r"\text{Option G}"),
     "choice with a number": choice(r"\text{(G) } 12"),
@@ -208,12 +233,20 @@ def main() -> None:
             mistaken[right, rule] += 1
             if arguments.show:
                 print(json.dumps({"rule": rule, "right": right, "gold": gold, "answer": answer}))
-    rows = [[rule, "right" if right else "wrong", f"{count}", f"{mistaken[right, rule]}"] for (right, rule), count in total.items()]
+    rows = [
+        [rule, "right" if right else "wrong", f"{count}", f"{mistaken[right, rule]}"]
+        for (right, rule), count in total.items()
+    ]
     rows += [[f"all {word}", word, f"{sum(n for (r, _), n in total.items() if r is right)}", f"{sum(n for (r, _), n in mistaken.items() if r is right)}"]
              for right, word in ((False, "wrong"), (True, "right"))]  # fmt: skip
     print(text_table(rows, ["rule", "mutants", "number", "mistaken"], "llrr"))
     if arguments.out:
-        arguments.out.write_text(json.dumps([dict(zip(("rule", "mutants", "number", "mistaken"), row, strict=True)) for row in rows], indent=1) + "\n")
+        arguments.out.write_text(
+            json.dumps(
+                [dict(zip(("rule", "mutants", "number", "mistaken"), row, strict=True)) for row in rows], indent=1
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -262,7 +262,9 @@ _PART_BEFORE = re.compile(
     r"\s{0,8}(?:[-+/_]|\^(?!\{?\s?\\circ|\\prime)|[0-9]|[a-zA-Z](?![a-zA-Z.])|\\(?:sqrt|pi|cdot|times|[dt]?frac|pm|mp|div|over|binom|ln|log"
     r"|sin|cos|tan|ne|neq)(?![a-zA-Z]))"
 )  # \sqrt{2}
-_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bnor|不是)(?: (?:equal to|equal|be|just|simply))?[\s$\\(\[*]{0,8}$", re.IGNORECASE)
+_DENIED = re.compile(
+    r"(?:\bnot|n't|\bnever|\bnor|不是)(?: (?:equal to|equal|be|just|simply))?[\s$\\(\[*]{0,8}$", re.IGNORECASE
+)
 _MARKUP = r"[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?"
 _HEDGED = re.compile(
     rf"{_MARKUP}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b"

@@ -62,7 +62,9 @@ class Judges:
 
     def forget(self) -> None:
         """Begin without processes, leaving the present ones to whoever else has them."""
-        count = min(MAX_JUDGES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        count = min(
+            MAX_JUDGES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
         self.judges = [Judge(self.function) for _ in range(count)]
         self._busy: set[Judge] = set()
         self._changed = threading.Condition()
@@ -85,7 +87,9 @@ class Judges:
                 self._verdicts.move_to_end(arguments)
                 return self._verdicts[arguments], 0.0
             self._changed.wait_for(lambda: len(self._busy) < len(self.judges))
-            judge = next(judge for judge in self.judges if judge not in self._busy)  # others start only if the first is busy
+            judge = next(
+                judge for judge in self.judges if judge not in self._busy
+            )  # others start only if the first is busy
             self._busy.add(judge)
         try:
             value, seconds = judge.ask(*arguments, limit=limit, renew=renew)
@@ -184,7 +188,9 @@ class Judge:
 def _ended(error: BaseException) -> BaseException:
     if not isinstance(error, (EOFError, ConnectionError)):
         return error
-    return RuntimeError("the judge of answers ends at once or while it works, again and again; is the machine out of memory?")
+    return RuntimeError(
+        "the judge of answers ends at once or while it works, again and again; is the machine out of memory?"
+    )
 
 
 def _receive(connection: Connection, seconds: float, other: Connection | None = None) -> bytes:

@@ -26,7 +26,7 @@ from verl_trgrpo.tasks.math.answers import (
     read_forms,
     real_set,
 )
-from verl_trgrpo.tasks.math.spelling import GROUP, normalize, split_top_level
+from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
@@ -148,9 +148,15 @@ class _Comparison:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
         value = answer.items[0]
         words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
-        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text):
+        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(
+            r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
+        ):
             return all(map(self.is_option, (Form(CHOICE, items=(item,)) for item in value.items)))
-        return bool(words) and f" {answer.text} {' '.join(words)} ".casefold() in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
+        return (
+            bool(words)
+            and f" {answer.text} {' '.join(words)} ".casefold()
+            in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
+        )
 
     def ratios(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""

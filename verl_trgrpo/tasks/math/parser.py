@@ -25,16 +25,16 @@ _TOKEN = re.compile(
 FUNCTIONS = {
     "arsinh": "asinh", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arctg": "atan",
     "tg": "tan", "ctg": "cot", "sh": "sinh", "ch": "cosh", "th": "tanh", "cosec": "csc", "sen": "sin",
-} | {name: name for name in "sin cos tan cot sec csc sinh cosh tanh coth exp ln log lg det arg deg".split()}  # fmt: skip
+} | {name: name for name in ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "exp", "ln", "log", "lg", "det", "arg", "deg"]}  # fmt: skip
 _SEVERAL = {"max", "min", "gcd", "lcm"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _BIG = {r"\sum", r"\prod", r"\int", r"\iint", r"\oint", r"\lim"}
 _TIMES = {"*", r"\cdot", r"\times", r"\ast"}
 # Letters that usually name functions, and those that are usually factors of what stands in parentheses.
 _FUNCTION_LETTERS = frozenset(
-    ["f", "g", "h", "F", "G", "H"] + [rf"\{name}" for name in "phi psi sigma tau zeta chi Gamma Phi Psi Theta".split()]
+    ["f", "g", "h", "F", "G", "H"] + [rf"\{name}" for name in ["phi", "psi", "sigma", "tau", "zeta", "chi", "Gamma", "Phi", "Psi", "Theta"]]
 )
-_FACTORS = frozenset("abcdkmnpqrstxyzABCKRV") | {rf"\{name}" for name in "alpha beta lambda mu theta omega".split()}
+_FACTORS = frozenset("abcdkmnpqrstxyzABCKRV") | {rf"\{name}" for name in ["alpha", "beta", "lambda", "mu", "theta", "omega"]}
 _MAX_DEPTH = 40
 
 
@@ -60,9 +60,7 @@ def functions_of(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> fr
         if not called + called_too or (called and alone) or (called_too and alone_too):
             continue
         base = name.partition("_")[0].rstrip("'")
-        if base in _FUNCTION_LETTERS or plain + plain_too or "'" in name:
-            found.add(name)
-        elif base not in _FACTORS and not alone + alone_too:
+        if base in _FUNCTION_LETTERS or plain + plain_too or "'" in name or (base not in _FACTORS and not alone + alone_too):
             found.add(name)
     return frozenset(found)
 

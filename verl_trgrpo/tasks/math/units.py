@@ -26,9 +26,7 @@ _SPELLINGS = (
 )  # fmt: skip
 # Words that only say that something is counted.
 _COUNTING = frozenset(
-    "unit way value solution answer number integer real possible distinct different total such positive root element item case 个 個 種 种 개 штук "
-    "student child boy girl man woman friend apple orange egg book page card ball marble coin ticket bag box cup piece car game team member point "
-    "vertex edge side triangle square line digit term factor divisor pair set subset path step move row column cell word letter 只 次 条 本 つ 가지".split(" ")
+    ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different", "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball", "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex", "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset", "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
 )  # fmt: skip
 _FACTORS: dict[str, tuple[Fraction, str]] = {}
 _NAMES: dict[str, str] = {}
@@ -57,7 +55,9 @@ MULTIPLIERS = {
 }  # fmt: skip
 _ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {word: 10 * k for k, word in enumerate(_TENS.split(), 2)}
+_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {
+    word: 10 * k for k, word in enumerate(_TENS.split(), 2)
+}
 _CHINESE = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"两": 2}
 # Words that change a value, or say that it is not the answer, also where the question has them.
 _OPERATIONS = (
@@ -168,7 +168,12 @@ def number_in_words(text: str) -> int | None:
     return values[0] if len(values) == 1 else None
 
 
-_COUNTED = re.compile(r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:" + "|".join(_NUMERALS) + r"))((?:[\s-]+[a-zA-Z]+){1,4})", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:"
+    + "|".join(_NUMERALS)
+    + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
+    re.IGNORECASE,
+)
 # "How many red apples"
 
 
@@ -178,5 +183,9 @@ def counted_words(prompt: str) -> frozenset[str]:
 
     Cached because every response of a group has the same prompt.
     """
-    found = {word.lower().removesuffix("s") for match in _COUNTED.finditer(prompt) for word in re.findall("[a-zA-Z]+", match[1])}
+    found = {
+        word.lower().removesuffix("s")
+        for match in _COUNTED.finditer(prompt)
+        for word in re.findall("[a-zA-Z]+", match[1])
+    }
     return frozenset(UNKNOWN + word for word in found - _NOT_UNITS)
