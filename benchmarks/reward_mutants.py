@@ -1,9 +1,11 @@
-"""Change ground truths by rules that are wrong or right by construction, and print what the mathematics reward pays and refuses by rule.
+"""Change ground truths by rules that are wrong or right by construction, and print what the mathematics reward pays
+and refuses by rule.
 
     python benchmarks/reward_mutants.py --data DIR --out mutants.json
     python benchmarks/reward_mutants.py --golds "x+1" "2^{1009}" "(C)"
 
---data: a directory as for `math_agreement.py`. No problem text is read, only answers. A wrong mutant that is paid, and a right one that
+--data: a directory as for `math_agreement.py`. No problem text is read, only answers. A wrong mutant that is paid,
+and a right one that
 is refused, are listed with --show.
 """
 
@@ -188,7 +190,8 @@ RIGHT: dict[str, Rule] = {
     "solutions": where(_INTEGER, lambda gold, _: rf"{gold} \text{{ solutions}}"),
     "words in front": number(r"\text{The answer is } G"),
     "fraction with a slash": where(re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}"), lambda _, m: f"{m[1]}/{m[2]}"),
-    "fraction extended": where(re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}"), lambda _, m: rf"\frac{{{3 * int(m[1])}}}{{{3 * int(m[2])}}}"),
+    "fraction extended": where(re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}"), lambda _,
+    m: rf"\frac{{{3 * int(m[1])}}}{{{3 * int(m[2])}}}"),
     "zero added": where(_FORMULA, lambda gold, _: f"{gold}+0" if _is_formula(gold) else None),
     "one as a factor": where(_FORMULA, lambda gold, _: rf"1\cdot({gold})" if _is_formula(gold) else None),
     "halves": where(_FORMULA, lambda gold, _: rf"\frac{{2({gold})}}{{2}}" if _is_formula(gold) else None),
@@ -196,7 +199,8 @@ RIGHT: dict[str, Rule] = {
     "choice in text": choice(r"\text{(G)}"),
     "choice with a word": choice(r"\text{Option G}"),
     "choice with a number": choice(r"\text{(G) } 12"),
-    "list turned round": where(_LIST, lambda gold, _: ",".join(reversed(gold.split(","))) if not re.search("=|[0-9],[0-9]{3}", gold) else None),
+    "list turned round": where(_LIST, lambda gold,
+    _: ",".join(reversed(gold.split(","))) if not re.search("=|[0-9],[0-9]{3}", gold) else None),
     "list in braces": where(_LIST, lambda gold, _: rf"\{{{gold}\}}" if not re.search("=|[0-9],[0-9]{3}", gold) else None),
     "word in small letters": where(_WORD, lambda _, m: rf"\text{{{m[1].lower()}}}"),
     "word without text": where(_WORD, lambda _, m: m[1] if len(m[1]) > 3 else None),
@@ -237,7 +241,8 @@ def main() -> None:
         [rule, "right" if right else "wrong", f"{count}", f"{mistaken[right, rule]}"]
         for (right, rule), count in total.items()
     ]
-    rows += [[f"all {word}", word, f"{sum(n for (r, _), n in total.items() if r is right)}", f"{sum(n for (r, _), n in mistaken.items() if r is right)}"]
+    rows += [[f"all {word}", word, f"{sum(n for (r, _), n in total.items() if r is right)}",
+    f"{sum(n for (r, _), n in mistaken.items() if r is right)}"]
              for right, word in ((False, "wrong"), (True, "right"))]  # fmt: skip
     print(text_table(rows, ["rule", "mutants", "number", "mistaken"], "llrr"))
     if arguments.out:

@@ -1,6 +1,7 @@
 """Run code that a policy's answer reaches in a process of its own, bounded in time, memory and rights.
 
-Each process that scores starts judges as it needs them, one for each question that it asks at a time: new programs, not forks, so threads, CUDA and Ray in the caller
+Each process that scores starts judges as it needs them, one for each question that it asks at a time: new programs,
+not forks, so threads, CUDA and Ray in the caller
 do not matter, and a daemonic process may have them. A judge imports the libraries once and forks a worker, which gives up all
 rights but computing (see `sandbox`) and answers. The worker's CPU time for a question is limited by a timer whose signal ends it,
 whatever code it is in; it is replaced then, and after `RENEW_AFTER` answers. The caller reads JSON, so an answer that has taken
@@ -48,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 
 class Judges:
-    """Judge processes for one function; safe to use from several threads, of which as many are served at a time as there are judges.
+    """Judge processes for one function; safe to use from several threads, of which as many are served at a time as
+    there are judges.
 
     Args:
         function: as for `Judge`.
@@ -71,7 +73,8 @@ class Judges:
         self._verdicts: OrderedDict[tuple[Any, ...], float | None] = OrderedDict()
 
     def ask(self, *arguments: Any, limit: float, renew: bool = False) -> tuple[float | None, float]:
-        """Return the value of the function, None if it raised, and the seconds of CPU time that it took, 0 for a verdict that was kept.
+        """Return the value of the function, None if it raised, and the seconds of CPU time that it took, 0 for a
+        verdict that was kept.
 
         Args:
             arguments: JSON values.

@@ -12,9 +12,12 @@ MODULES = (
     "tasks.search_qa.format", "tasks.reasoning_gym",
 )  # fmt: skip
 PIECES = (
-    " ", "  ", "\n", "1", "1 ", "1,", "1,000,", "a", "a ", "A", "{", "{}", "}", "(", "()", "[", r"\text{", r"\text{a}", r"\text{ }", "\\", r"\ ",
-    r"\frac", r"\frac{", r"\sqrt", "x=", "x<", r"x\in", "-", "+", "^", "_", "_{", "a_", "'", "$", "*", "**", "`", "|", ".", "...", "1.", ":", ";",
-    "and ", "or ", "the answer is ", "answer:", "option ", "<answer>", "<think>", "####", r"\boxed{", r"\boxed ", "not ", "1st", "1 th", "m", "m ",
+    " ", "  ", "\n", "1", "1 ", "1,", "1,000,", "a", "a ", "A", "{", "{}", "}", "(", "()", "[", r"\text{", r"\text{a}",
+    r"\text{ }", "\\", r"\ ",
+    r"\frac", r"\frac{", r"\sqrt", "x=", "x<", r"x\in", "-", "+", "^", "_", "_{", "a_", "'", "$", "*", "**", "`", "|",
+    ".", "...", "1.", ":", ";",
+    "and ", "or ", "the answer is ", "answer:", "option ", "<answer>", "<think>", "####", r"\boxed{", r"\boxed ",
+    "not ", "1st", "1 th", "m", "m ",
     "km/h ", "5 m ", "a.b", "is a knight ", "(1) ", "é", "五", "或",
 )  # fmt: skip
 
@@ -45,7 +48,8 @@ def seconds(function, text):
 
 @pytest.mark.parametrize("pattern", ALL)
 def test_an_answer_of_the_longest_length_is_read_in_proportion_to_it(pattern):
-    """`finditer` tries each place, so that a run of one piece takes at most its square; a cube would be 64 times as much at 4 times the length."""
+    """`finditer` tries each place, so that a run of one piece takes at most its square; a cube would be 64 times as
+    much at 4 times the length."""
     for piece in PIECES:
         texts = [("7" + piece * (length // len(piece)) + "!") for length in (250, 1000)]
         if " " * 2 in texts[0] or re.search(r"\s{2}", texts[0]):

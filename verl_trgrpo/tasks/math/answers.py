@@ -49,7 +49,8 @@ _QUALIFYING = re.compile(
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"  # \text{(C) } 12
+    # \text{(C) } 12
+    r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"
     r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
     r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",  # C) 12
     re.IGNORECASE | re.DOTALL,

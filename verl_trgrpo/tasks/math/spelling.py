@@ -42,9 +42,11 @@ AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
 # Words of other languages around a value; longer ones first.
 _FOREIGN = {
-    "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:", "Respuesta": "answer:", "Réponse": "answer:",
+    "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:",
+    "Respuesta": "answer:", "Réponse": "answer:",
     "Antwort": "answer:", "Ответ": "answer:", "Risposta": "answer:", "Resposta": "answer:", "选项": "option ", "选": "option ",
-    "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }", "和": r"\text{ and }", "以及": r"\text{ and }",
+    "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
+    "和": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
 }  # fmt: skip
@@ -87,7 +89,8 @@ _LAYOUT = re.compile(
     r"\\[()\[\]]"  # \( and \[ begin a formula
     r"|\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\(?:[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
     r"|\\(?:text)?color\s*(?:\[[a-z]*\])?\s*\{[-a-zA-Z0-9.,! ]*\}|\\tag\*?\s*\{[^{}]*\}|\\(?:over|under)set\{\}"
-    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it|sf)(?![a-zA-Z])(?! ?\{)"
+    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
+    r"|sf)(?![a-zA-Z])(?! ?\{)"
     r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
     r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
 )
@@ -95,7 +98,8 @@ _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTION_NAMES = "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
+_FUNCTION_NAMES = "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max "
+"min gcd lcm det lim arg mod"
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
