@@ -5,10 +5,12 @@
     python benchmarks/bench_rewards.py search
 
 All responses have about the same number of words; they differ in the answer. Of mathematics the kinds from "root" on go to the
-judge process, whose start is not counted; the others are decided in the calling process.
+judge process, whose start is not counted; the others are decided in the calling process. The verdict on the same pair is kept, so
+the kinds that begin with "new" have another pair each time.
 """
 
 import argparse
+import itertools
 import json
 import platform
 import random
@@ -39,6 +41,14 @@ MATH = {
     "formula": (r"\frac{1}{2}(e^{at}+e^{-at})", r"\frac{e^{at}+e^{-at}}{2}"),
     "equation": ("y = -2x", "2x + y = 0"),
 }
+# Formulas that have not been compared before: K is another number each time.
+NEW_MATH = {
+    "new root": (r"K\sqrt{13}", r"\frac{13\cdot K}{\sqrt{13}}"),
+    "new wrong root": (r"K\sqrt{13}", r"K\sqrt{14}"),
+    "new polynomial": ("x^3+Kx-6", "(x^2+K)x-6"),
+    "new formula": (r"\frac{1}{K}(e^{at}+e^{-at})", r"\frac{e^{at}+e^{-at}}{K}"),
+    "new power": ("2^{K}-1", "2^{K}+1"),
+}
 
 
 def some_words(count: int) -> str:
@@ -67,10 +77,16 @@ def math_cases(words: int) -> Cases:
     """Return answers of several kinds, right unless their name says otherwise."""
     compute_score("math", r"\boxed{(x+1)^2}", "x^2+2x+1")  # starts the judge process
     head = f"<think>{some_words(words)}</think> The answer is "
+    numbers = itertools.count(1000)
+
+    def new(truth: str, answer: str) -> dict[str, float]:
+        number = str(next(numbers))
+        return compute_score("math", rf"{head}$\boxed{{{answer.replace('K', number)}}}$.", truth.replace("K", number))
+
     return {
         kind: partial(compute_score, "math", rf"{head}$\boxed{{{answer}}}$.", truth)
         for kind, (truth, answer) in MATH.items()
-    }
+    } | {kind: partial(new, *pair) for kind, pair in NEW_MATH.items()}
 
 
 def search_cases(words: int) -> Cases:

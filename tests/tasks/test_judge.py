@@ -98,7 +98,8 @@ def test_a_worker_is_renewed_on_request(judge):
 
 
 def test_each_answer_has_its_own_processor_time(judge):
-    """Together they take longer than one may by the kernel's limit, which is 2 seconds and twice the limit beyond what was used."""
+    """Together they take longer than one may by the kernel's limit, which is 2 seconds and twice the limit beyond
+    what was used."""
     judge.close()
     assert all(judge.ask("work", 0.5, limit=1.0)[0] == 1 for _ in range(10))
 

@@ -171,7 +171,8 @@ REASONING_MARKS: dict[str, str] = {
     "<scratchpad>": "</scratchpad>", "[think]": "[/think]", "◁think▷": "◁/think▷", "<seed:think>": "</seed:think>",
     "<|channel|>analysis": "<|channel|>final<|message|>",
 }  # fmt: skip
-"""What begins and ends reasoning, in small letters: of DeepSeek-R1 and Qwen, Magistral, Kimi, Seed, gpt-oss and others. A run adds
+"""What begins and ends reasoning, in small letters: of DeepSeek-R1 and Qwen, Magistral, Kimi, Seed, gpt-oss and
+others. A run adds
 pairs in a module that VERL_USE_EXTERNAL_MODULES names."""
 
 
@@ -264,7 +265,8 @@ _DENIED = re.compile(
 )
 _MARKUP = r"[\s$\\)\]*.]{0,8}(?:\\text\{\s{0,3})?"
 _HEDGED = re.compile(
-    rf"{_MARKUP}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|(?:hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b"
+    rf"{_MARKUP}(?:\bor\b(?! (?:simply|equivalently|approximately|about|in|just|as))|或|(?:hundred|thousand|million"
+    rf"|billion|trillion|dozen|lakh|crore)s?\b"
     r"|[万亿億萬千百]|\bis (?:not|wrong|incorrect|false)\b)",
     re.IGNORECASE,
 )  # or 7
@@ -273,7 +275,8 @@ _AROUND = 300
 
 
 def _box_answer(text: str, box: re.Match[str]) -> str | None:
-    """Return the content of a box, or its formula where the box is only a part of it; None where it is open, denied or one of two."""
+    """Return the content of a box, or its formula where the box is only a part of it; None where it is open, denied
+    or one of two."""
     content, end = box["number"], box.end()
     if content is None:
         # One more character than allowed decides "too long"; what follows is not read.
@@ -293,7 +296,8 @@ def _box_answer(text: str, box: re.Match[str]) -> str | None:
 
 
 def _formula_around(before: str, behind: str) -> tuple[str, str, bool]:
-    """Return what stands in front and behind in the same formula, or without a space between, and whether a formula has delimiters."""
+    """Return what stands in front and behind in the same formula, or without a space between, and whether a formula
+    has delimiters."""
     opened = None
     for mark in _DELIMITER.finditer(before):
         if mark[0] in ("$", "$$"):

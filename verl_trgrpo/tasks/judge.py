@@ -1,6 +1,7 @@
 """Run code that a policy's answer reaches in a process of its own, bounded in time, memory and rights.
 
-Each process that scores starts judges as it needs them, one for each question that it asks at a time: new programs, not forks, so threads, CUDA and Ray in the caller
+Each process that scores starts judges as it needs them, one for each question that it asks at a time: new programs,
+not forks, so threads, CUDA and Ray in the caller
 do not matter, and a daemonic process may have them. A judge imports the libraries once and forks a worker, which gives up all
 rights but computing (see `sandbox`) and answers. The worker's CPU time for a question is limited by a timer whose signal ends it,
 whatever code it is in; it is replaced then, and after `RENEW_AFTER` answers. The caller reads JSON, so an answer that has taken
@@ -48,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 
 class Judges:
-    """Judge processes for one function; safe to use from several threads, of which as many are served at a time as there are judges.
+    """Judge processes for one function; safe to use from several threads, of which as many are served at a time as
+    there are judges.
 
     Args:
         function: as for `Judge`.
@@ -62,14 +64,17 @@ class Judges:
 
     def forget(self) -> None:
         """Begin without processes, leaving the present ones to whoever else has them."""
-        count = min(MAX_JUDGES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        count = min(
+            MAX_JUDGES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        )
         self.judges = [Judge(self.function) for _ in range(count)]
         self._busy: set[Judge] = set()
         self._changed = threading.Condition()
         self._verdicts: OrderedDict[tuple[Any, ...], float | None] = OrderedDict()
 
     def ask(self, *arguments: Any, limit: float, renew: bool = False) -> tuple[float | None, float]:
-        """Return the value of the function, None if it raised, and the seconds of CPU time that it took, 0 for a verdict that was kept.
+        """Return the value of the function, None if it raised, and the seconds of CPU time that it took, 0 for a
+        verdict that was kept.
 
         Args:
             arguments: JSON values.
@@ -85,7 +90,9 @@ class Judges:
                 self._verdicts.move_to_end(arguments)
                 return self._verdicts[arguments], 0.0
             self._changed.wait_for(lambda: len(self._busy) < len(self.judges))
-            judge = next(judge for judge in self.judges if judge not in self._busy)  # others start only if the first is busy
+            judge = next(
+                judge for judge in self.judges if judge not in self._busy
+            )  # others start only if the first is busy
             self._busy.add(judge)
         try:
             value, seconds = judge.ask(*arguments, limit=limit, renew=renew)
@@ -184,7 +191,9 @@ class Judge:
 def _ended(error: BaseException) -> BaseException:
     if not isinstance(error, (EOFError, ConnectionError)):
         return error
-    return RuntimeError("the judge of answers ends at once or while it works, again and again; is the machine out of memory?")
+    return RuntimeError(
+        "the judge of answers ends at once or while it works, again and again; is the machine out of memory?"
+    )
 
 
 def _receive(connection: Connection, seconds: float, other: Connection | None = None) -> bytes:

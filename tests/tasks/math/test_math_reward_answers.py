@@ -137,8 +137,10 @@ COUNTED = "How many purple zebras are left?\nA) a dozen\nB) none of them\nC) twe
 @pytest.mark.parametrize(
     ("gold", "answer", "right"),
     [
-        ("12", r"12 \text{ zebras}", 1), ("12", "12 purple zebras", 1), ("12", r"12 \text{ left}", 1), ("12", r"12 \text{ green zebras}", 0),
-        ("12", r"12 \text{ giraffes}", 0), ("12", r"12 \text{ dozen}", 0), ("C", r"\text{C) twelve zebras}", 1), ("B", r"\text{(B) none of them}", 1),
+        ("12", r"12 \text{ zebras}", 1), ("12", "12 purple zebras", 1), ("12", r"12 \text{ left}", 1), ("12",
+        r"12 \text{ green zebras}", 0),
+        ("12", r"12 \text{ giraffes}", 0), ("12", r"12 \text{ dozen}", 0), ("C", r"\text{C) twelve zebras}", 1), ("B",
+        r"\text{(B) none of them}", 1),
         ("B", r"\text{(B) none}", 1), ("C", r"\text{(C) a dozen}", 0), ("B", r"\text{(B) or C}", 0),
     ],
 )  # fmt: skip

@@ -49,7 +49,8 @@ _QUALIFYING = re.compile(
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"  # \text{(C) } 12
+    # \text{(C) } 12
+    r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"
     r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
     r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",  # C) 12
     re.IGNORECASE | re.DOTALL,
@@ -353,7 +354,9 @@ def _read_bracketed(text: str) -> Form | None:
         rows = [row.strip() for row in match[1].split(ROW) if row.strip()]
         if not any("&" in row for row in rows):
             return _read_list([row.rstrip(",.;") for row in rows])
-        cells = [[_CONDITION.sub("", _CONDITION.sub("", cell.strip()).strip()) for cell in row.split("&")] for row in rows]
+        cells = [
+            [_CONDITION.sub("", _CONDITION.sub("", cell.strip()).strip()) for cell in row.split("&")] for row in rows
+        ]
         return Form(CASES, items=tuple(Form("row", items=tuple(map(_read, row))) for row in cells))
     if (match := _POINT.fullmatch(text)) and enclosed(match[2]) and (form := _read(match[2])).kind == "()":
         return replace(form, name=match[1]) if form.items[0].number is not None else None
@@ -461,7 +464,9 @@ def _read_compound(text: str) -> Form | None:
     factors = [in_base_units(unit) if unit else (Fraction(0), ()) for unit in units]
     if len({base for _, base in factors}) > 1 or any(a <= b for (a, _), (b, _) in pairwise(factors)):
         return None
-    value = sum(Fraction(number) * factor for (number, _), (factor, _) in zip(parts, factors, strict=True)) / factors[0][0]
+    value = (
+        sum(Fraction(number) * factor for (number, _), (factor, _) in zip(parts, factors, strict=True)) / factors[0][0]
+    )
     return Form(VALUE, str(value), unit=units[0], number=Number(value))
 
 

@@ -60,7 +60,8 @@ def compare(
 
     What is not understood about an answer makes it wrong, unless the ground truth says the same. Shape, words and numbers decide
     most; `same_formula` is asked about two LaTeX formulas, the gold's and the answer's. With `rounded_gold`, an answer with more
-    digits than a decimal gold is rounded to the gold's last place first. Words behind a number may be those that `question` counts.
+    digits than a decimal gold is rounded to the gold's last place first. Words behind a number may be those that
+    `question` counts.
     """
     answer_text = normalize(answer)
     golds = list(golds)
@@ -148,9 +149,15 @@ class _Comparison:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
         value = answer.items[0]
         words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
-        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text):
+        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(
+            r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
+        ):
             return all(map(self.is_option, (Form(CHOICE, items=(item,)) for item in value.items)))
-        return bool(words) and f" {answer.text} {' '.join(words)} ".casefold() in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
+        return (
+            bool(words)
+            and f" {answer.text} {' '.join(words)} ".casefold()
+            in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
+        )
 
     def ratios(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""
@@ -299,9 +306,9 @@ class _Comparison:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
             return gold == answer
-        if (ours := _PERIOD.search(gold)) and (theirs := _PERIOD.search(answer)) and ours[1] != theirs[1]:
-            if ours[1] not in answer and theirs[1] not in gold.replace(r"\pi", ""):  # n or k, for any integer
-                answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
+        ours, theirs = _PERIOD.search(gold), _PERIOD.search(answer)
+        if ours and theirs and ours[1] not in answer and theirs[1] not in gold:  # n or k, for any integer
+            answer = re.sub(rf"(?<![a-zA-Z\\]){theirs[1]}(?![a-zA-Z])", ours[1], answer)
         return self.same_formula(_SLOPPY_POWER.sub(r"^{\1}", gold), answer)  # x^10 is x^{1}0 in LaTeX, but in golds
 
 

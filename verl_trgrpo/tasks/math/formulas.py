@@ -1,4 +1,5 @@
-r"""Equality of formulas: exact where they are rational, and elsewhere by their values at many points. Used in the judge process only.
+r"""Equality of formulas: exact where they are rational, and elsewhere by their values at many points. Used in the
+judge process only.
 
 What the parser does not understand is equal to nothing but itself. Relations keep their sides: `a<b` is `b>a`, and `2a<2b`.
 """
@@ -14,7 +15,7 @@ from typing import Any
 import mpmath
 
 from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse, tokens_of
-from verl_trgrpo.tasks.math.values import NotRational, Numeric, TooLarge, rational
+from verl_trgrpo.tasks.math.values import NotRationalError, Numeric, TooLargeError, rational
 
 Tokens = list[tuple[str, str]]
 Point = dict[str, Fraction]
@@ -68,7 +69,7 @@ def same_formula(gold: str, answer: str) -> bool:
     only one of them has a real value, they differ. Equations are equal if one is a multiple of the other.
 
     Raises:
-        Unreadable: a formula that the parser does not understand.
+        UnreadableError: a formula that the parser does not understand.
     """
     one, other = (_tokens(text) for text in (gold, answer))
     if _MATRICES.search(gold) or _MATRICES.search(answer):
@@ -158,7 +159,7 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
     if multiple != 1:  # the sign of a factor is not seen modulo a prime
         try:
             return _same_modulo_primes(one, other, names, kinds, multiple)
-        except NotRational:
+        except NotRationalError:
             pass
     values = [
         pair
@@ -228,7 +229,7 @@ def _pair(one: Tree, other: Tree, point: Point, is_complex: bool) -> tuple[Any, 
                     value = numeric.value(tree)
                 except (ZeroDivisionError, ValueError):
                     value = None
-                except (TooLarge, OverflowError):
+                except (TooLargeError, OverflowError):
                     return None
                 if value is not None and point and not is_complex and not numeric.real:
                     value = None
@@ -282,11 +283,7 @@ def _numbers(tree: Tree) -> Iterator[float]:
 
 def _between(numbers: list[float]) -> list[Fraction]:
     """Return positive numbers between and beyond those where a formula with these constants may change."""
-    places = (
-        {number for number in numbers}
-        | {number**0.5 for number in numbers}
-        | {a / b for a in numbers[:6] for b in numbers[:6]}
-    )
+    places = {*numbers} | {number**0.5 for number in numbers} | {a / b for a in numbers[:6] for b in numbers[:6]}
     ordered = sorted({0.0, *places})[:16]
     middles = [(a + b) / 2 for a, b in pairwise(ordered)]
     return [

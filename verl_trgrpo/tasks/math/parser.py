@@ -1,7 +1,7 @@
 r"""Parse a LaTeX formula into a tree, strictly: what is not in the grammar raises, nothing is skipped.
 
-A tree is a tuple of an operation and its operands. ``("number", Fraction)``, ``("name", str)``, ``("pi",)``, ``("e",)`` and ``("i",)``
-are leaves; ``("call", name, ...)`` is a function without a value of its own, equal only at equal arguments.
+A tree is a tuple of an operation and its operands. ``("number", Fraction)``, ``("name", str)``, ``("pi",)``, ``("e",)`` and
+``("i",)`` are leaves; ``("call", name, ...)`` is a function without a value of its own, equal only at equal arguments.
 """
 
 import re
@@ -12,33 +12,37 @@ from typing import Any
 Tree = tuple[Any, ...]
 
 _GREEK = (
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega "
-    "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar infty partial"
+    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi "
+    "chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega ell hbar infty partial"
 )
 _ACCENTS = "bar overline hat widehat tilde vec overrightarrow mathbb mathcal variable text"
 _SCRIPT = r"_(?:[0-9a-zA-Z]|\\[a-zA-Z]+|\{[^{}]*\})"
 _TOKEN = re.compile(
-    rf"(?P<name>(?:\\(?:{'|'.join(_ACCENTS.split())}) ?(?:\{{[^{{}}]*\}}|[a-zA-Z](?![a-zA-Z]))|\\(?:{'|'.join(_GREEK.split())})(?![a-zA-Z])"
+    rf"(?P<name>(?:\\(?:{'|'.join(_ACCENTS.split())}) ?(?:\{{[^{{}}]*\}}|[a-zA-Z](?![a-zA-Z]))"
+    rf"|\\(?:{'|'.join(_GREEK.split())})(?![a-zA-Z])"
     rf"|[a-zA-Z])(?: ?{_SCRIPT})?'*)"
     r"|(?P<number>[0-9]+(?:\.[0-9]+)?|\.[0-9]+)|(?P<command>\\[a-zA-Z]+|\\.)|(?P<sign>[^\s])"
 )  # `\vec{u}_1`, `x_{12}''`, `3.5`, `\frac`, `+`
+_SAME_NAMES = "sin cos tan cot sec csc sinh cosh tanh coth exp ln log lg det arg deg"
 FUNCTIONS = {
     "arsinh": "asinh", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arccot": "acot", "arctg": "atan",
     "tg": "tan", "ctg": "cot", "sh": "sinh", "ch": "cosh", "th": "tanh", "cosec": "csc", "sen": "sin",
-} | {name: name for name in ["sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "exp", "ln", "log", "lg", "det", "arg", "deg"]}  # fmt: skip
+}  # fmt: skip
+FUNCTIONS |= {name: name for name in _SAME_NAMES.split(" ")}
 _SEVERAL = {"max", "min", "gcd", "lcm"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _BIG = {r"\sum", r"\prod", r"\int", r"\iint", r"\oint", r"\lim"}
 _TIMES = {"*", r"\cdot", r"\times", r"\ast"}
 # Letters that usually name functions, and those that are usually factors of what stands in parentheses.
-_FUNCTION_LETTERS = frozenset(
-    ["f", "g", "h", "F", "G", "H"] + [rf"\{name}" for name in ["phi", "psi", "sigma", "tau", "zeta", "chi", "Gamma", "Phi", "Psi", "Theta"]]
-)
-_FACTORS = frozenset("abcdkmnpqrstxyzABCKRV") | {rf"\{name}" for name in ["alpha", "beta", "lambda", "mu", "theta", "omega"]}
+_FUNCTION_NAMES = "phi psi sigma tau zeta chi Gamma Phi Psi Theta"
+_FUNCTION_LETTERS = frozenset("fghFGH") | {rf"\{name}" for name in _FUNCTION_NAMES.split(" ")}
+_FACTORS = frozenset("abcdkmnpqrstxyzABCKRV") | {
+    rf"\{name}" for name in ["alpha", "beta", "lambda", "mu", "theta", "omega"]
+}
 _MAX_DEPTH = 40
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The text is not a formula of the grammar."""
 
 
@@ -48,7 +52,7 @@ def tokens_of(text: str) -> list[tuple[str, str]]:
 
 
 def functions_of(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> frozenset[str]:
-    r"""Return the letters that are functions in two formulas that are compared: `f` in `3f(x)` and `f(3x)`, but not `k` in `k(k+1)`.
+    r"""Return the letters that are functions in two formulas: `f` in `3f(x)` and `f(3x)`, but not `k` in `k(k+1)`.
 
     A letter that stands alone somewhere is a factor in its formula, and in the other one unless it usually names a function or
     has a single letter or number as its argument there.
@@ -60,7 +64,8 @@ def functions_of(one: list[tuple[str, str]], other: list[tuple[str, str]]) -> fr
         if not called + called_too or (called and alone) or (called_too and alone_too):
             continue
         base = name.partition("_")[0].rstrip("'")
-        if base in _FUNCTION_LETTERS or plain + plain_too or "'" in name or (base not in _FACTORS and not alone + alone_too):
+        usual = base in _FUNCTION_LETTERS or "'" in name or plain + plain_too
+        if usual or (base not in _FACTORS and not alone + alone_too):
             found.add(name)
     return frozenset(found)
 
@@ -88,12 +93,12 @@ def parse(tokens: list[tuple[str, str]], functions: Collection[str] = (), by: st
         by: the variable of derivatives written as primes.
 
     Raises:
-        Unreadable: the formula is not in the grammar.
+        UnreadableError: the formula is not in the grammar.
     """
     parser = _Parser(tokens, functions, by)
     tree = parser.sum()
     if parser.place < len(tokens):
-        raise Unreadable(f"{parser.text!r} is not expected")
+        raise UnreadableError(f"{parser.text!r} is not expected")
     return tree
 
 
@@ -126,12 +131,12 @@ class _Parser:
 
     def expect(self, text: str) -> None:
         if not self.take(text):
-            raise Unreadable(f"{text!r} is missing at {self.text!r}")
+            raise UnreadableError(f"{text!r} is missing at {self.text!r}")
 
     def sum(self) -> Tree:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
-            raise Unreadable("brackets are nested too deeply")
+            raise UnreadableError("brackets are nested too deeply")
         terms = []
         sign = self.next() if self.text in ("+", "-") else "+"
         while True:
@@ -157,9 +162,9 @@ class _Parser:
                     or (self.kind == "number" and before[0] == "name")
                     or (is_vector(tree) and self.vector())
                 ):
-                    raise Unreadable(f"{before[1]} and {self.text} stand side by side")
+                    raise UnreadableError(f"{before[1]} and {self.text} stand side by side")
                 if self.kind == "number" and self.place > 1 and before[1] == "}" and tree[0] == "^":
-                    raise Unreadable(f"whether {self.text} belongs to the exponent is not clear")
+                    raise UnreadableError(f"whether {self.text} belongs to the exponent is not clear")
                 if (
                     before[0] == "number"
                     and self.text == r"\frac"
@@ -175,7 +180,7 @@ class _Parser:
     def juxtaposed(self, tree: Tree) -> Tree:
         factor = self.factor()
         if tree[0] == factor[0] == "group":
-            raise Unreadable("numbers in parentheses side by side may be cycles")
+            raise UnreadableError("numbers in parentheses side by side may be cycles")
         return ("*", tree, factor)
 
     def mixed(self, whole: Tree) -> Tree | None:
@@ -187,7 +192,7 @@ class _Parser:
             return None
         self.place += 7
         if self.text in ("^", "!"):
-            raise Unreadable("the power of a mixed number is not clear")
+            raise UnreadableError("the power of a mixed number is not clear")
         return ("+", whole, ("/", ("number", Fraction(texts[2])), ("number", Fraction(texts[5]))))
 
     def vector(self) -> bool:
@@ -216,16 +221,16 @@ class _Parser:
             if self.take("!"):
                 tree = ("!!", tree) if self.take("!") else ("!", tree)
                 if self.text == "!":
-                    raise Unreadable("three factorials")
+                    raise UnreadableError("three factorials")
             elif self.take("^"):
                 if self.take(r"\circ"):
                     tree = ("*", tree, ("/", ("pi",), ("number", Fraction(180))))
                     continue
                 if tree[0] == "^":
-                    raise Unreadable("two exponents side by side")
+                    raise UnreadableError("two exponents side by side")
                 exponent = self.script()
                 if exponent == ("name", "T") and (tree[0] == "name" or base == "("):
-                    raise Unreadable("a transpose")
+                    raise UnreadableError("a transpose")
                 tree = ("^", _ungrouped(tree), exponent)
             elif self.text == "'":
                 tree = ("call", "prime", tree)
@@ -243,7 +248,7 @@ class _Parser:
             return ("number", Fraction(self.next()))
         if self.kind == "name":
             return _leaf(self.next())
-        raise Unreadable(f"the exponent {self.text!r} is not clear")
+        raise UnreadableError(f"the exponent {self.text!r} is not clear")
 
     def atom(self) -> Tree:
         kind, text = self.kind, self.text
@@ -268,7 +273,7 @@ class _Parser:
             return self.big_operator()
         if kind == "command":
             return self.command(self.next()[1:])
-        raise Unreadable(f"{text!r} is not expected")
+        raise UnreadableError(f"{text!r} is not expected")
 
     def between_bars(self) -> Tree:
         bar = self.next()
@@ -321,7 +326,7 @@ class _Parser:
             return (name, *self.arguments())
         if name in FUNCTIONS:
             return self.function(FUNCTIONS[name])
-        raise Unreadable(f"\\{name} is not expected")
+        raise UnreadableError(f"\\{name} is not expected")
 
     def function(self, name: str) -> Tree:
         base: Tree = ("e",) if name == "ln" else ("number", Fraction(10))
@@ -332,10 +337,10 @@ class _Parser:
             elif name == "log":
                 base = self.script()
             else:
-                raise Unreadable(f"an index of {name}")
+                raise UnreadableError(f"an index of {name}")
         if exponent == ("*", ("number", Fraction(-1)), ("number", Fraction(1))):
             if name not in ("sin", "cos", "tan", "cot"):
-                raise Unreadable("an inverse function")
+                raise UnreadableError("an inverse function")
             name, exponent = "a" + name, None
         bracket = self.text in ("(", "[", "{")
         tree = self.atom() if bracket else self.unbracketed()
@@ -356,7 +361,7 @@ class _Parser:
         while self.begins_factor() and self.text[1:] not in FUNCTIONS and self.kind != "number" and self.text != "(":
             tree = ("*", tree, self.factor())
         if self.text in ("/", "("):
-            raise Unreadable(f"where the argument of a function ends is not clear before {self.text}")
+            raise UnreadableError(f"where the argument of a function ends is not clear before {self.text}")
         return tree
 
     def big_operator(self) -> Tree:

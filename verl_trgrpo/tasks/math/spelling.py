@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from verl_trgrpo.tasks.math.units import PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
@@ -21,7 +22,16 @@ _SCRIPTS = tuple(
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
 _DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-CURRENCIES = {_DOLLAR: "dollar", "元": "yuan", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble"}
+CURRENCIES = {
+    _DOLLAR: "dollar",
+    "元": "yuan",
+    "€": "euro",
+    "£": "gbp",
+    "¥": "yen",
+    "₹": "rupee",
+    "₩": "won",
+    "₽": "rouble",
+}
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 _GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = (
@@ -32,15 +42,22 @@ AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
 # Words of other languages around a value; longer ones first.
 _FOREIGN = {
-    "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:", "Respuesta": "answer:", "Réponse": "answer:",
+    "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:",
+    "Respuesta": "answer:", "Réponse": "answer:",
     "Antwort": "answer:", "Ответ": "answer:", "Risposta": "answer:", "Resposta": "answer:", "选项": "option ", "选": "option ",
-    "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }", "和": r"\text{ and }", "以及": r"\text{ and }",
+    "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
+    "和": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))
-_LEAD_IN = re.compile(r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)", re.IGNORECASE)  # 答案是42
-_CODES = re.compile(r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])")  # \text{USD }5
+_LEAD_IN = re.compile(
+    r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)",
+    re.IGNORECASE,
+)  # 答案是42
+_CODES = re.compile(
+    r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
+)  # \text{USD }5
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
 _CHARACTERS = str.maketrans(
     {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
@@ -70,9 +87,10 @@ COMMANDS = {
 _COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")
 _LAYOUT = re.compile(
     r"\\[()\[\]]"  # \( and \[ begin a formula
-    r"|\\(?:left|right|middle|[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*\.?"
+    r"|\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\(?:[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
     r"|\\(?:text)?color\s*(?:\[[a-z]*\])?\s*\{[-a-zA-Z0-9.,! ]*\}|\\tag\*?\s*\{[^{}]*\}|\\(?:over|under)set\{\}"
-    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it|sf)(?![a-zA-Z])(?! ?\{)"
+    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
+    r"|sf)(?![a-zA-Z])(?! ?\{)"
     r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
     r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
 )
@@ -80,15 +98,16 @@ _TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
 _TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
-_FUNCTION_NAMES = (
-    "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim arg mod"
-)
+_FUNCTION_NAMES = "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max "
+"min gcd lcm det lim arg mod"
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
 _MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
+_GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
 _THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")
 _COMMA_GROUPS = re.compile(
@@ -104,7 +123,9 @@ _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
 _ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
-_WORD_BEHIND = rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
+_WORD_BEHIND = (
+    rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
+)
 _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
     rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
@@ -167,13 +188,19 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
 
 
+@lru_cache(maxsize=4096)
 def normalize(text: str) -> str:
     r"""Return `text` in one spelling of what Unicode and LaTeX write in several ways: `\dfrac12` and `\frac 12` become equal.
 
     Meaningless spaces, dollar signs, layout commands and a final period go; a value is never changed. Commas that may separate
-    thousands become `GROUP`, row breaks `ROW`.
+    thousands become `GROUP`, row breaks `ROW`. Cached because every response of a group has the same ground truth.
     """
-    text = _translated(plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))))
+    if _PLAIN_NUMBER.fullmatch(text):
+        return text
+    text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
+    text = _translated(
+        plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
+    )
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
     text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
@@ -186,7 +213,7 @@ def normalize(text: str) -> str:
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
-    text = _SPACE.sub(" ", text).strip()
+    text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
     text = ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
     text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
     if match := _ORDINAL.fullmatch(text):

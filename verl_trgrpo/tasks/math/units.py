@@ -17,16 +17,24 @@ _SPELLINGS = (
     "km kilometer kilometre 千米 公里 км =1000m", "nm nanometer nanometre", "in inch inche =0.0254m", "ft foot feet =0.3048m",
     "yd yard =0.9144m", "mi mile =1609.344m", "s second sec 秒 초 =1s", "ms millisecond =0.001s", "min minute 分钟 =60s",
     "h hour hr 小时 時間 시간 =3600s", "day 天 =86400s", "week =604800s", "month 个月", "year yr 年 岁", "g gram 克 =1g",
-    "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g", "lb pound lbs", "oz ounce", "t ton tonne 吨", "L l liter litre 升 =1L",
+    "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g", "lb pound lbs", "oz ounce", "t ton tonne 吨",
+    "L l liter litre 升 =1L",
     "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "dollar usd buck =1dollar", "cent =0.01dollar", "euro eur", "gbp",
-    "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble руб", "rupee inr rs", "degree deg 度", "radian rad", "Hz hertz", "angstrom å Å",
+    "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble руб", "rupee inr rs", "degree deg 度", "radian rad", "Hz hertz",
+    "angstrom å Å",
     "am", "pm", "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
     "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",
-    "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec", "AU au", "person people 人 명",
+    "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec", "AU au",
+    "person people 人 명",
 )  # fmt: skip
 # Words that only say that something is counted.
 _COUNTING = frozenset(
-    ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different", "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball", "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex", "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset", "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
+    ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different",
+    "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student",
+    "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball",
+    "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex",
+    "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset",
+    "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
 )  # fmt: skip
 _FACTORS: dict[str, tuple[Fraction, str]] = {}
 _NAMES: dict[str, str] = {}
@@ -40,7 +48,8 @@ _PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
-    {word + plural for word in _NAMES if len(word) > 1 and word.isascii() for plural in ("", "s")} - {"in", "as", "am", "pm", "au", "ms", "rs"},
+    {word + plural for word in _NAMES if len(word) > 1 and word.isascii() for plural in ("", "s")} - {"in", "as", "am",
+    "pm", "au", "ms", "rs"},
     key=len,
     reverse=True,
 )  # fmt: skip
@@ -53,18 +62,27 @@ MULTIPLIERS = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "lakh": 10**5,
     "crore": 10**7, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
 }  # fmt: skip
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
+_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+"seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {word: 10 * k for k, word in enumerate(_TENS.split(), 2)}
+_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {
+    word: 10 * k for k, word in enumerate(_TENS.split(), 2)
+}
 _CHINESE = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"两": 2}
 # Words that change a value, or say that it is not the answer, also where the question has them.
 _OPERATIONS = (
-    "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth eighths ninth ninths tenth "
-    "tenths hundredth hundredths thousandth thousandths percent percentage infinity double doubled twice thrice triple tripled halved squared "
-    "cubed squares cubes factorial over under plus minus times less more fewer than root mod modulo base by divided multiplied and or not but "
-    "if is are was be maybe perhaps either neither both no none never nothing to with without where when for from until only just even "
-    "odd other others another about approximately approx approximate around roughly nearly almost circa estimate estimated between least most "
-    "minimum maximum except also instead possibly wrong correct incorrect false true right unless versus vs alternatively at above below "
+    "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth "
+    "eighths ninth ninths tenth "
+    "tenths hundredth hundredths thousandth thousandths percent percentage infinity double doubled twice thrice "
+    "triple tripled halved squared "
+    "cubed squares cubes factorial over under plus minus times less more fewer than root mod modulo base by divided "
+    "multiplied and or not but "
+    "if is are was be maybe perhaps either neither both no none never nothing to with without where when for from "
+    "until only just even "
+    "odd other others another about approximately approx approximate around roughly nearly almost circa estimate "
+    "estimated between least most "
+    "minimum maximum except also instead possibly wrong correct incorrect false true right unless versus vs "
+    "alternatively at above below "
     "exactly up down after before each every any some all both remaining negative reciprocal inverse square"
 )
 _NOT_UNITS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | _NUMERALS.keys()
@@ -166,7 +184,12 @@ def number_in_words(text: str) -> int | None:
     return values[0] if len(values) == 1 else None
 
 
-_COUNTED = re.compile(r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:" + "|".join(_NUMERALS) + r"))((?:[\s-]+[a-zA-Z]+){1,4})", re.IGNORECASE)
+_COUNTED = re.compile(
+    r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:"
+    + "|".join(_NUMERALS)
+    + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
+    re.IGNORECASE,
+)
 # "How many red apples"
 
 
@@ -176,5 +199,9 @@ def counted_words(prompt: str) -> frozenset[str]:
 
     Cached because every response of a group has the same prompt.
     """
-    found = {word.lower().removesuffix("s") for match in _COUNTED.finditer(prompt) for word in re.findall("[a-zA-Z]+", match[1])}
+    found = {
+        word.lower().removesuffix("s")
+        for match in _COUNTED.finditer(prompt)
+        for word in re.findall("[a-zA-Z]+", match[1])
+    }
     return frozenset(UNKNOWN + word for word in found - _NOT_UNITS)

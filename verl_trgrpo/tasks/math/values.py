@@ -15,11 +15,11 @@ _MAX_FACTORIAL = 20_000
 _MAX_GAMMA = 100  # of a factorial between integers
 
 
-class NotRational(ArithmeticError):
+class NotRationalError(ArithmeticError):
     """The value at this point is not found by exact arithmetic."""
 
 
-class TooLarge(ArithmeticError):
+class TooLargeError(ArithmeticError):
     """A value has more digits than are worked out."""
 
 
@@ -32,9 +32,9 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
     """Return the value of a rational expression, as a fraction or modulo a prime.
 
     Raises:
-        NotRational: a root, an irrational number or function, or an exponent that is not an integer.
+        NotRationalError: a root, an irrational number or function, or an exponent that is not an integer.
         ZeroDivisionError: there is no value.
-        TooLarge: an exponent or factorial is too large.
+        TooLargeError: an exponent or factorial is too large.
     """
     kind, *parts = tree
     if kind in ("number", "name"):
@@ -42,7 +42,7 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
     elif kind in ("^", "!", "!!", "binomial"):
         numbers = [rational(part, where) for part in (parts[1:] if kind == "^" else parts)]
         if any(number.denominator > 1 for number in numbers):
-            raise NotRational
+            raise NotRationalError
         value = (
             _power(rational(parts[0], where, prime), numbers[0].numerator, prime)
             if kind == "^"
@@ -56,7 +56,7 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
         for other in values[1:] if kind in ("+", "*", "/") else []:
             value = value + other if kind == "+" else value * (other if kind == "*" else _inverse(other, prime))
     else:
-        raise NotRational
+        raise NotRationalError
     return value.numerator * _inverse(value.denominator, prime) % prime if prime else Fraction(value)
 
 
@@ -72,7 +72,7 @@ def _power(base: Any, exponent: int, prime: int) -> Any:
     if exponent < 0:
         base, exponent = _inverse(base, prime), -exponent
     if not prime and exponent * max(base.numerator.bit_length(), base.denominator.bit_length()) > _MAX_BITS:
-        raise TooLarge
+        raise TooLargeError
     return pow(int(base), exponent, prime) if prime else base**exponent
 
 
@@ -83,7 +83,7 @@ def _counted(kind: str, numbers: list[Fraction], prime: int) -> Any:
     if min(top, count) < 0:
         raise ZeroDivisionError
     if top > _MAX_FACTORIAL:
-        raise TooLarge
+        raise TooLargeError
     value = divisor = 1
     for factor in range(top, top - count, -2 if kind == "!!" else -1):
         value = value * factor % prime if prime else value * factor
@@ -109,7 +109,7 @@ class Numeric:
         """Return a real or complex number of mpmath.
 
         Raises:
-            ArithmeticError: there is no value (ZeroDivisionError), or it is too large (TooLarge).
+            ArithmeticError: there is no value (ZeroDivisionError), or it is too large (TooLargeError).
         """
         kind, *parts = tree
         if kind in ("number", "name"):
@@ -138,14 +138,14 @@ class Numeric:
         """Take note of a magnitude: the nearer `tanh` comes to 1, the more digits tell it from 1."""
         self.magnitude = max(self.magnitude, abs(float(magnitude)))
         if self.magnitude > (_MAX_BITS_AT_A_POINT if self.where else _MAX_BITS):
-            raise TooLarge
+            raise TooLargeError
 
     def power(self, base: Tree, exponent: Tree) -> Any:
         """Return a power; it is real for a negative base where the exponent is a fraction with an odd denominator."""
         value = self.value(base)
         try:
             number = rational(exponent, self.where)
-        except NotRational:
+        except NotRationalError:
             number = self.value(exponent)
         if not value:
             return value ** abs(number.numerator) if isinstance(number, Fraction) and number > 0 else mpmath.inf
@@ -184,7 +184,7 @@ def _real_only(function: Callable[..., Any]) -> Callable[..., Any]:
 def _in_reach(function: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*values: Any) -> Any:
         if max(map(abs, values)) > (_MAX_FACTORIAL if all(map(mpmath.isint, values)) else _MAX_GAMMA):
-            raise TooLarge
+            raise TooLargeError
         return function(*values)
 
     return checked

@@ -1,7 +1,8 @@
 """Rule-based reward for question answering with search: exact match and token F1 of a short answer.
 
 The answer is the last complete ``<answer>`` block of the model's last turn: an answer that was followed by another search
-was not final, and one in the reasoning was not an answer. Only what the model wrote is read, never what the search returned (see `format.model_turns`). The answer is
+was not final, and one in the reasoning was not an answer. Only what the model wrote is read, never what the search
+returned (see `format.model_turns`). The answer is
 right if it equals one of the golds after SQuAD's normalization.
 
 | answer | score |
