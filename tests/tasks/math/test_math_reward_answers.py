@@ -65,7 +65,9 @@ def test_any_of_several_golds_may_match(gold):
     assert score(gold, "0.6")["acc"] == 0.0
 
 
-@pytest.mark.parametrize("gold", [np.float64(2.0), np.int64(2), 2, 2.0, "2"])
+@pytest.mark.parametrize(
+    "gold", [{"question": "What is 1+1?", "target": "2"}, {"target": ["2"]}, np.float64(2.0), np.int64(2), 2, 2.0, "2"]
+)
 def test_numbers_of_any_kind_are_golds(gold):
     assert score(gold, "2")["acc"] == 1.0
 

@@ -50,7 +50,8 @@ def score_math(
 
     Args:
         response: the decoded response without the prompt. Any string; the time is linear in its length.
-        ground_truth: str, int, float, or a list, tuple or array of those, of which any may match.
+        ground_truth: str, int, float, or a list, tuple or array of those, of which any may match; or
+            a mapping with one of them under `target`.
         extra_info: the row's extra_info, with the prompt and how it was rendered (`reward_input` adds them). A true
             `rounded_gold`, as the builder marks rows, has the effect of the option.
         rounded_gold: a decimal ground truth such as 9.6 or 8.7e8 is a rounded value (Minerva): an answer with more
@@ -77,6 +78,8 @@ def score_math(
     extra_info = extra_info or {}
     form = answer_form or asked_form(extra_info.get(PROMPT)) or "box"
     opened = bool(extra_info.get(THINKING_OPENED)) if thinking is None else thinking
+    if isinstance(ground_truth, Mapping):  # of some public files, with the question beside it
+        ground_truth = ground_truth.get("target")
     several = isinstance(ground_truth, (list, tuple)) or getattr(ground_truth, "ndim", 0) == 1
     golds = [gold_text(gold) for gold in (ground_truth if several else [ground_truth])]
     if not golds:
