@@ -62,8 +62,10 @@ MULTIPLIERS = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "lakh": 10**5,
     "crore": 10**7, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
 }  # fmt: skip
-_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-"seventeen eighteen nineteen"
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
+    "nineteen"
+)
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {
     word: 10 * k for k, word in enumerate(_TENS.split(), 2)
