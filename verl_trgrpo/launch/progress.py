@@ -42,6 +42,7 @@ class RunProgress:
         self._shown, self._shown_at = -1, time.monotonic()  # last step that has a line, and when it got it
         self._accuracy: float | None = None
         self._standing: dict[str, str] = {}
+        self._judged: Step | None = None  # last step when the signals were looked for
         terminal = stream.isatty()
         self._bar = tqdm(
             total=total, initial=start, unit="step", file=stream, disable=not terminal, dynamic_ncols=True,
@@ -59,7 +60,9 @@ class RunProgress:
             if self._bar.disable and step.number > self._shown and (step.accuracy is not None or late):
                 self._shown, self._shown_at = step.number, time.monotonic()
                 print(f"step {step.number}: {', '.join(self._figures(step))}", file=self._stream, flush=True)
-        self._signal(steps)
+        if steps and steps[-1] != self._judged:
+            self._judged = steps[-1]
+            self._signal(steps)
         if steps and not self._started:
             # The start of the processes is no step: times per step count from here.
             self._started, self._bar.initial, self._bar.start_t = True, steps[-1].number, time.time()

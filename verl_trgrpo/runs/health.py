@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from dataclasses import dataclass, replace
 
 from verl_trgrpo.runs.metrics import CUT_OFF, EQUAL_GROUPS, GRAD_NORM, NO_ANSWER, REWARD, WEIGHT, Step
 
@@ -159,24 +158,39 @@ def _find(signal: Signal, steps: Sequence[Step]) -> Finding | None:
     """Return the last time at which a signal stood; None if it never did."""
     if signal.metric == "actor/tr_weight_std" and _weights_of_one(steps):
         return None
-    logged = [(step.number, value) for step in steps if (value := _value(step, signal.metric)) is not None]
-    finding, run = None, 0
-    for index, (number, value) in enumerate(logged):
-        run = run + 1 if signal.sick(value, _reference(signal, [x for _, x in logged[:index]])) else 0
-        if run >= (signal.steps if signal.steps < 3 else max(signal.steps, min(_PATIENCE, (index + 1) // 3))):
-            finding = Finding(signal, logged[index - run + 1][0], number, value, stands=index == len(logged) - 1)
+    finding, run, first, seen, reference = None, 0, 0, 0, math.nan
+    for step in steps:
+        if (value := _value(step, signal.metric)) is None:
+            continue
+        sick = signal.sick(value, reference)
+        run, first = (run + 1, first if run else step.number) if sick else (0, 0)
+        seen += 1
+        if stands := run >= _patience(signal, seen):
+            finding = Finding(signal, first, step.number, value, stands)
+        elif finding:
+            finding = replace(finding, stands=False)
+        reference = _reference(signal, reference, value, seen)
     return finding
+
+
+def _patience(signal: Signal, seen: int) -> int:
+    """Return for how many steps a signal has to hold in a run that has logged its metric `seen` times."""
+    return signal.steps if signal.steps < 3 else max(signal.steps, min(_PATIENCE, seen // 3))
 
 
 def _value(step: Step, metric: str) -> float | None:
     return step.accuracy if metric == ACCURACY else step.metrics.get(metric)
 
 
-def _reference(signal: Signal, earlier: Sequence[float]) -> float:
-    finite = [value for value in earlier if math.isfinite(value)]
-    if signal.reference == "start" and finite:
-        return fmean(finite[:_START])
-    return max(finite, default=math.nan) if signal.reference == "best" else math.nan
+def _reference(signal: Signal, reference: float, value: float, seen: int) -> float:
+    """Return the reference of the values behind `value`, the metric's value number `seen`."""
+    if signal.reference is None or not math.isfinite(value):
+        return reference
+    if math.isnan(reference):
+        return value
+    if signal.reference == "best":
+        return max(reference, value)
+    return reference + (value - reference) / seen if seen <= _START else reference
 
 
 def _weights_of_one(steps: Sequence[Step]) -> bool:
