@@ -49,7 +49,7 @@ class Rule:
         v1: the rule is one of veRL's v1 trainer, and does not hold for the older one.
 
     Raises:
-        ValueError: a condition is no expression of known sections and facts.
+        ValueError: a condition names an unknown section or fact, or is not a valid expression.
     """
 
     key: str
@@ -83,10 +83,10 @@ class Switch:
         on: condition of values with which the settings have an effect.
         otherwise: why they have none without; see :class:`Rule`.
         without: patterns of settings among `keys` that are never reported.
-        off: values that ask for nothing, so that they agree with the switch.
+        off: values that request nothing, and so agree with the switch.
 
     Raises:
-        ValueError: the condition is no expression of known sections and facts.
+        ValueError: the condition names an unknown section or fact, or is not a valid expression.
     """
 
     keys: tuple[str, ...]
@@ -103,7 +103,7 @@ class Switch:
         return _matches(key, self.keys) and not _matches(key, self.without)
 
     def findings(self, view: RunView) -> list[Finding]:
-        """Return a warning that names the settings that are set for nothing."""
+        """Return a warning that names the settings that have no effect."""
         changed, on = view.changed, _condition(self.on)
         found = [key for key in changed if self.covers(key) and changed[key] not in self.off]
         if not found or on(view):
@@ -123,7 +123,7 @@ def rule_findings(view: RunView, rules: Iterable[Rule]) -> list[Finding]:
 
 
 def switch_findings(view: RunView, switches: Iterable[Switch]) -> list[Finding]:
-    """Warn about settings that differ from their defaults for nothing; veRL's older trainer (``use_v1=false``) is not known."""
+    """Warn about changed settings that have no effect; veRL's older trainer (``use_v1=false``) is not known."""
     if not view["trainer.use_v1"]:
         return []
     return [finding for switch in switches for finding in switch.findings(view)]

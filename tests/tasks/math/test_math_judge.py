@@ -174,7 +174,7 @@ def test_a_verdict_is_kept_and_an_unknown_one_is_not():
     judge.close()
     assert both_verdicts() == (1.0, 0.0)
     pid = judge.judges[0].process.pid
-    os.killpg(pid, signal.SIGSTOP)  # nobody is there to ask
+    os.killpg(pid, signal.SIGSTOP)  # a stopped process does not answer
     try:
         assert both_verdicts() == (1.0, 0.0)
     finally:

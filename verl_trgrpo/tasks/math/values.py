@@ -33,7 +33,7 @@ def rational(tree: Tree, where: Mapping[str, Any], prime: int = 0) -> Any:
 
     Raises:
         NotRationalError: a root, an irrational number or function, or an exponent that is not an integer.
-        ZeroDivisionError: there is no value.
+        ZeroDivisionError: the value is undefined.
         TooLargeError: an exponent or factorial is too large.
     """
     kind, *parts = tree
@@ -109,7 +109,7 @@ class Numeric:
         """Return a real or complex number of mpmath.
 
         Raises:
-            ArithmeticError: there is no value (ZeroDivisionError), or it is too large (TooLargeError).
+            ArithmeticError: the value is undefined (ZeroDivisionError), or it is too large (TooLargeError).
         """
         kind, *parts = tree
         if kind in ("number", "name"):
