@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 
 from verl_trgrpo.tasks.math.spelling import (
@@ -125,6 +126,7 @@ _MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, 
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
 _FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")
+_WHOLE = re.compile(r"[-+]?[0-9]{1,300}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
     r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
@@ -159,6 +161,8 @@ def read_number(text: str) -> Number | None:
     """
     if GROUP in text:
         text = text.replace(GROUP, "")
+    if _WHOLE.fullmatch(text):
+        return Number(Fraction(int(text)))
     match = _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", text)) if len(text) <= _MAX_DIGITS else None
     if match is None:
         return None
@@ -255,6 +259,7 @@ _TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}
 _UNMERGED = re.compile(rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}")
 
 
+@lru_cache(maxsize=4096)
 def read_forms(text: str, *, gold: bool = False) -> tuple[Form, ...]:
     """Return the readings of a normalized text; two where commas may separate thousands or values, as in `1,234`.
 

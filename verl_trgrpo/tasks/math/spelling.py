@@ -142,7 +142,7 @@ def _comma(match: re.Match[str]) -> str:
     return "," + (AND if "and" in match[0] else OR if "or" in match[0] else "")
 
 
-_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+_RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
@@ -222,7 +222,8 @@ def normalize(text: str) -> str:
         text = match[1]
     text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
     for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+        if pattern.search(text):  # `sub` with a template costs more, also without a match
+            text = pattern.sub(replacement, text)
     if r"\begin" not in text:
         text = text.replace("&", "")
     text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
