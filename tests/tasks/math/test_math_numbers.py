@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.answers import Number, read_number
+from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.equality import compare
 from verl_trgrpo.tasks.math.spelling import enclosed, normalize, split_top_level
 

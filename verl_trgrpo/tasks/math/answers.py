@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
+from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.spelling import (
     AND,
-    CURRENCIES,
     GROUP,
     OR,
     ROW,
@@ -24,7 +24,7 @@ from verl_trgrpo.tasks.math.spelling import (
     split_top_level,
     ungrouped,
 )
-from verl_trgrpo.tasks.math.units import PLAIN, PLAIN_RATIO, Unit, in_base_units, multiplier, number_in_words, read_unit
+from verl_trgrpo.tasks.math.units import Unit, in_base_units, number_in_words, read_unit, split_unit
 
 # --- What surrounds a value ---------------------------------------------------------------------------------
 
@@ -56,43 +56,6 @@ _CHOICE = re.compile(
     r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",  # C) 12
     re.IGNORECASE | re.DOTALL,
 )
-_UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
-_IN_TEXT = "[^{}0-9,;=<>]*"
-_SUFFIX = re.compile(
-    rf"(?P<value>.*?[^\s\\=+*/^_<>(,-])(?:(?P<degree>\^\\circ ?(?:\\text\{{ ?[CF]\}}|[CF](?![a-zA-Z]))?)"
-    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
-    rf"|(?<=[0-9}}) ])(?P<plain>(?:{PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
-    rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
-    re.DOTALL,
-)
-_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
-_CURRENCY = "[" + "".join(CURRENCIES) + "]"
-_PRICE = re.compile(rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL)
-
-
-def split_unit(text: str) -> tuple[str, Unit | None, int]:
-    """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit."""
-    if match := _PRICE.fullmatch(text):
-        currency = CURRENCIES[match["front"] or match["behind"]]
-        value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
-        return value, ((currency, 1),), factor
-    match = _SUFFIX.fullmatch(text)
-    if match is None:
-        return text, None, 1
-    if match["degree"]:
-        if _TRIGONOMETRIC.search(match["value"]):
-            return text, None, 1
-        return match["value"], (("degree" + re.sub("[^CF]", "", match["degree"].replace(r"\circ", "")), 1),), 1
-    written = match["text"] or match["plain"] or match["foreign"]
-    spaced = not match["text"] or written.startswith(r"\text{ ")
-    words = re.sub(r"\\text\{([^{}]*(?:\^\{-?[0-9]\}[^{}]*)?)\}", r" \1", written).replace(r"\cdot", " ").strip()
-    factor = 1
-    if found := multiplier(words):
-        factor, words = found
-        if not words:
-            return match["value"], None, factor
-    unit = read_unit(words, spaced)
-    return (text, None, 1) if unit is None else (match["value"], unit or None, factor)
 
 
 def split_name(text: str) -> tuple[str, str] | None:
@@ -119,81 +82,8 @@ def split_qualifier(text: str) -> str:
 
 # --- Values -------------------------------------------------------------------------------------------------
 
-_MAX_DIGITS = 300  # longer numbers are not read, so that arithmetic on them stays cheap
-_MAX_EXPONENT = 1000
 _MAX_NESTING, _MAX_ITEMS, _MAX_NAME = 12, 150, 60
 _MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, over all that follows it
-_DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
-_POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
-_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")
-_WHOLE = re.compile(r"[-+]?[0-9]{1,300}")  # -12
-_NUMBER = re.compile(
-    r"(?P<sign>[-+]?)(?:"
-    r" ?(?:(?P<whole>[0-9]+) )?(?P<top>-?[0-9]+)/(?P<bottom>-?[0-9]+)"
-    r"|(?P<before>[0-9]+\.(?P<plain>[0-9]*))(?:\\(?:overline|bar)(?P<period>[0-9]|\{[0-9]+\})|\((?P<round>[0-9]+)\)|(?P<dots>\\ldots))"
-    rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
-    rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
-    r")(?P<percent>\\?%)?"
-)
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number as written.
-
-    Args:
-        value: without a percent sign, exactly.
-        percent: a percent sign follows.
-        literal_integer: no fraction bar. An integer ground truth wants such an answer: `\\frac{10}{2}` is a task, not a result.
-        last_place: the value of the last digit written, such as 0.1 for `9.6`; None for fractions and plain integers.
-    """
-
-    value: Fraction
-    percent: bool = False
-    literal_integer: bool = True
-    last_place: Fraction | None = None
-
-
-def read_number(text: str) -> Number | None:
-    r"""Return the number that `text` (normalized) writes, or None if it is anything else, even a sum of numbers.
-
-    Numbers are written as `-1234.5`, `\frac{3}{4}`, `1\frac{4}{5}`, `8.7\times10^{8}`, `0.\overline{3}` or `62.5\%`.
-    """
-    if GROUP in text:
-        text = text.replace(GROUP, "")
-    if _WHOLE.fullmatch(text):
-        return Number(Fraction(int(text)))
-    match = _NUMBER.fullmatch(_FRACTION.sub(r" \1/\2", text)) if len(text) <= _MAX_DIGITS else None
-    if match is None:
-        return None
-    sign, percent = -1 if match["sign"] == "-" else 1, match["percent"] is not None
-    if match["top"]:
-        whole, top, bottom = int(match["whole"] or 0), int(match["top"]), int(match["bottom"])
-        if bottom == 0 or (whole and min(top, bottom) < 0):
-            return None
-        return Number(sign * (whole + Fraction(top, bottom)), percent, literal_integer=False)
-    if match["before"]:
-        period = match["round"] or (match["period"] or _repeated(match["plain"])).strip("{}")
-        if not period:
-            return None
-        repeated = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(match["plain"]))
-        return Number(sign * (Fraction(match["before"] + "0") + repeated), percent)
-    exponent = int((match["a"] or match["b"] or match["c"] or "0").strip("{}"))
-    if abs(exponent) > _MAX_EXPONENT:
-        return None
-    mantissa = match["mantissa"] or "1"
-    scale = Fraction(10) ** exponent
-    decimals = len(mantissa.partition(".")[2])
-    rounded = match["mantissa"] is not None and (decimals > 0 or exponent != 0)
-    return Number(sign * Fraction(mantissa) * scale, percent, last_place=scale / 10**decimals if rounded else None)
-
-
-def _repeated(digits: str) -> str:
-    r"""Return the period of `0.1666\ldots`: the shortest that is there three times, or twice if it is longer than a digit."""
-    lengths = (n for n in range(1, len(digits) // 2 + 1) if digits.endswith(digits[-n:] * (3 if n == 1 else 2)))
-    return next((digits[-n:] for n in lengths), "")
-
-
 VALUE, WORD, RELATION, LIST, UNION, MEET, MATRIX, CASES, WITHOUT, RATIO, CHOICE = (
     "value", "word", "relation", "list", "union", "meet", "matrix", "cases", "without", "ratio", "choice",
 )  # fmt: skip

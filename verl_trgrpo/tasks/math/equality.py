@@ -1,7 +1,6 @@
 """Decide whether an answer equals a ground truth."""
 
 import re
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -22,10 +21,10 @@ from verl_trgrpo.tasks.math.answers import (
     WITHOUT,
     WORD,
     Form,
-    Number,
     read_forms,
     real_set,
 )
+from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
@@ -46,11 +45,9 @@ _SHORT_WORDS = frozenset(_SHORT.split(" "))
 _MIN_WORD_CHARS = 4
 """Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
-_TIME = _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
+_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
 _INTEGER = re.compile(r"-?[0-9]+")
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
-_MIN_ROUNDED_DIGITS = 7
-_BINARY_PLACES = 12
 
 
 def compare(
@@ -241,7 +238,7 @@ class _Comparison:
             return self.formulas(_in_radians(gold), _in_radians(answer))
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
-            return answer.number is not None and self.numbers(gold.number, answer.number)
+            return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
         return self.words_or_formulas(gold, answer)
 
     def units(self, gold: Unit | None, answer: Unit | None) -> bool:
@@ -289,19 +286,6 @@ class _Comparison:
         one, other = _equation(gold), _equation(answer)
         return one is not None and other is not None and self.formulas(one, other)
 
-    def numbers(self, gold: Number, answer: Number) -> bool:
-        """Without a percent sign in common, `50%` is both 50 and 0.5: the sign is often part of the question."""
-        values = {answer.value}
-        if answer.percent and not gold.percent:
-            values.add(answer.value / 100)
-        if gold.percent and not answer.percent:
-            values.add(answer.value * 100)
-        if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:
-            return False
-        # An answer with fewer digits is a multiple of the gold's last place, so it is never this near without being equal.
-        near = gold.last_place / 2 if gold.last_place and (self.rounded_gold or _has_many_places(gold)) else 0
-        return any(abs(value - gold.value) <= near for value in values) or _is_binary(gold, answer)
-
     def formulas(self, gold: str, answer: str) -> bool:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
@@ -313,28 +297,9 @@ class _Comparison:
 
 
 def is_rounded(golds: Sequence[str]) -> bool:
-    """Return whether all ground truths are decimals of so many places that they are rounded, such as 0.6666666667.
-
-    With fewer places, form does not tell `0.333`, a sum of three exact decimals, from `0.333`, a third.
-    """
+    """Return whether all ground truths are decimals of so many places that they are rounded, such as 0.6666666667."""
     forms = [read_forms(normalize(gold))[0] for gold in golds]
-    return bool(forms) and all(form.number is not None and _has_many_places(form.number) for form in forms)
-
-
-def _has_many_places(number: Number) -> bool:
-    return (
-        number.last_place is not None
-        and number.last_place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS)
-        and not number.percent
-    )
-
-
-def _is_binary(gold: Number, answer: Number) -> bool:
-    """Return whether the gold is what 32-bit or 64-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
-    if gold.last_place is None or gold.last_place > Fraction(1, 10**_BINARY_PLACES) or abs(answer.value) > 1e30:
-        return False
-    single = struct.unpack("f", struct.pack("f", float(answer.value)))[0]
-    return float(gold.value) in (single, float(answer.value))
+    return bool(forms) and all(form.number is not None and has_many_places(form.number) for form in forms)
 
 
 def _numbers(form: Form) -> list[Fraction] | None:

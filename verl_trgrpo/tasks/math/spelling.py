@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
-from verl_trgrpo.tasks.math.units import PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
+from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
     (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))
@@ -21,17 +21,6 @@ _SCRIPTS = tuple(
 )
 _VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
 _ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
-_DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-CURRENCIES = {
-    _DOLLAR: "dollar",
-    "元": "yuan",
-    "€": "euro",
-    "£": "gbp",
-    "¥": "yen",
-    "₹": "rupee",
-    "₩": "won",
-    "₽": "rouble",
-}
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 _GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = (
@@ -254,7 +243,7 @@ def plain_characters(text: str) -> str:
     """Return `text` with Unicode's scripts, fractions, roots, letters and signs as LaTeX writes them."""
     for pattern, mark, plain in _SCRIPTS:
         text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
-    text = text.replace(r"\$", _DOLLAR).replace("º", "°")
+    text = text.replace(r"\$", DOLLAR).replace("º", "°")
     if not text.isascii():
         text = _VULGAR_FRACTION.sub(
             lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text
