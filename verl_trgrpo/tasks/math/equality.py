@@ -6,24 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
-from verl_trgrpo.tasks.math.answers import (
-    CASES,
-    CHOICE,
-    CONSTANT,
-    LIST,
-    MEET,
-    NAME_OF_FUNCTION,
-    RATIO,
-    RELATION,
-    SIMPLE_NAME,
-    UNION,
-    VALUE,
-    WITHOUT,
-    WORD,
-    Form,
-    read_forms,
-    real_set,
-)
+from verl_trgrpo.tasks.math.answers import read_forms
+from verl_trgrpo.tasks.math.forms import Form, same_sets
+from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
 from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
@@ -89,7 +74,7 @@ def formulas(form: Form) -> list[str]:
     """Return the strings in `form` that only a parser of formulas can understand."""
     if form.items:
         return [text for item in form.items for text in formulas(item)]
-    return [] if form.number is not None or form.kind in (WORD, CHOICE) else [form.text]
+    return [] if form.number is not None or form.kind in ("word", "choice") else [form.text]
 
 
 @dataclass(frozen=True)
@@ -99,33 +84,37 @@ class _Comparison:
     question: str
 
     def forms(self, gold: Form, answer: Form) -> bool:
-        if CHOICE in (gold.kind, answer.kind):
+        if "choice" in (gold.kind, answer.kind):
             return self.choices(gold, answer)
-        if RATIO in (gold.kind, answer.kind):
+        if "ratio" in (gold.kind, answer.kind):
             return self.ratios(gold, answer)
-        if gold.items and answer.items and _names_differ(gold, answer) and not (gold.text and answer.text):
+        if gold.items and answer.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
-        if self.same_sets(gold, answer) or self.named_values(gold, answer):
+        if same_sets(gold, answer) or self.named_values(gold, answer):
             return True
         # A set of one value is that value.
         gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.values(gold, answer)
-        if not gold.items or not answer.items or _names_differ(gold, answer):
+        if not gold.items or not answer.items or names_differ(gold, answer):
             if (one := _inequality(gold)) and (other := _inequality(answer)):
                 return self.formulas(one, other)
             return _is_choice_list(gold, answer)
-        if gold.kind == UNION and answer.kind == LIST:
+        if gold.kind == "union" and answer.kind == "list":
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
             if len(names) == 1 and None not in names and gold.name in (None, *names):
                 return self.unordered(gold.items, answer.items)
             return False
-        if gold.kind == answer.kind == LIST and _names_variables(gold) and not any(item.name for item in answer.items):
+        if (
+            gold.kind == answer.kind == "list"
+            and _names_variables(gold)
+            and not any(item.name for item in answer.items)
+        ):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
-        if gold.kind == answer.kind and gold.kind in (LIST, UNION, MEET, CASES):
+        if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases"):
             return self.unordered(gold.items, answer.items)
-        if gold.kind == answer.kind or (gold.kind == LIST and answer.kind == "()"):
+        if gold.kind == answer.kind or (gold.kind == "list" and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         return False
 
@@ -135,10 +124,10 @@ class _Comparison:
             if gold.text != answer.text or not answer.items:
                 return gold.text == answer.text
             return self.forms(gold.items[0], answer.items[0]) if gold.items else self.is_option(answer)
-        choice, other = (gold, answer) if gold.kind == CHOICE else (answer, gold)
+        choice, other = (gold, answer) if gold.kind == "choice" else (answer, gold)
         if not other.items and other.text == choice.text:
             return choice is gold or not choice.items or self.is_option(choice)
-        if not choice.items or (other.kind == VALUE and _CHOICES.fullmatch(other.text)):
+        if not choice.items or (other.kind == "value" and _CHOICES.fullmatch(other.text)):
             return False  # another letter
         return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
 
@@ -146,10 +135,10 @@ class _Comparison:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
         value = answer.items[0]
         words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
-        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(
+        if value.kind in ("value", "()", "(]", "[)", "[]") and not re.search(
             r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
         ):
-            return all(map(self.is_option, (Form(CHOICE, items=(item,)) for item in value.items)))
+            return all(map(self.is_option, (Form("choice", items=(item,)) for item in value.items)))
         return (
             bool(words)
             and f" {answer.text} {' '.join(words)} ".casefold()
@@ -161,7 +150,7 @@ class _Comparison:
         if not self.units(gold.unit, answer.unit):
             return False
         if gold.kind != answer.kind:
-            fraction, ratio = (answer, gold) if gold.kind == RATIO else (gold, answer)
+            fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
             if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
                 return False  # 7:1 for 7 is a division to be worked out
             values = _numbers(ratio)
@@ -181,20 +170,10 @@ class _Comparison:
         reduced = gcd(*(value.numerator for value in theirs)) == 1
         return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
 
-    def same_sets(self, gold: Form, answer: Form) -> bool:
-        """Compare as sets of real numbers where either side is written as one that is not a mere list of points."""
-        kinds = {gold.kind, answer.kind}
-        if not kinds & {UNION, MEET, WITHOUT, "(]", "[)", "[]"} and not (gold.name or answer.name):
-            return False
-        if not all(_is_set(form) for form in (gold, answer)) or _variables_differ(gold, answer):
-            return False
-        ours = real_set(gold)
-        return ours is not None and ours == real_set(answer)
-
     def named_values(self, gold: Form, answer: Form) -> bool:
         """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
-        if pair.kind != "()" or listed.kind != LIST:
+        if pair.kind != "()" or listed.kind != "list":
             return False
         values = {item.name or "": item for item in listed.items}
         in_order = list(values) == sorted(values) and "" not in values
@@ -217,15 +196,15 @@ class _Comparison:
         return not left
 
     def values(self, gold: Form, answer: Form) -> bool:
-        if answer.last and gold.name is None and gold.kind != RELATION and CONSTANT.fullmatch(gold.text):
+        if answer.last and gold.name is None and gold.kind != "relation" and CONSTANT.fullmatch(gold.text):
             return self.forms(gold, answer.last)  # x+y=10 and 10
-        if (gold.kind == RELATION) != (answer.kind == RELATION):  # y=-2x and 2x+y=0
+        if (gold.kind == "relation") != (answer.kind == "relation"):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
             left_to_find = gold.name is not None and CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
             return not left_to_find and one is not None and other is not None and self.formulas(one, other)
-        if _names_differ(gold, answer):
+        if names_differ(gold, answer):
             return self.renamed(gold, answer)
-        if gold.name and not answer.name and not _may_lose_name(gold):
+        if gold.name and not answer.name and not may_lose_name(gold):
             return False
         if not all(self.formulas(gold.text, part) for part in answer.chain):
             return False
@@ -264,8 +243,8 @@ class _Comparison:
         )  # fmt: skip
 
     def words_or_formulas(self, gold: Form, answer: Form) -> bool:
-        marked = WORD in (gold.kind, answer.kind)
-        if gold.kind == WORD and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
+        marked = "word" in (gold.kind, answer.kind)
+        if gold.kind == "word" and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
             return answer.text in (gold.text, gold.text.partition("_")[0])  # the question names the base
         if (key := _word_key(gold, marked)) is not None and key == _word_key(answer, marked):
             return True
@@ -307,21 +286,8 @@ def _numbers(form: Form) -> list[Fraction] | None:
     return values if len(values) == len(form.items) else None
 
 
-def _is_set(form: Form) -> bool:
-    """Return whether a form is a set of real numbers: an interval, a union, or conditions on one variable."""
-    if form.kind == LIST:
-        names = {item.name for item in form.items}
-        return len(names) == 1 and None not in names and any(item.items for item in form.items)
-    return form.kind in (UNION, MEET, WITHOUT, "()", "(]", "[)", "[]")
-
-
-def _variables_differ(gold: Form, answer: Form) -> bool:
-    one, other = (form.items[0].name if form.kind == LIST else form.name for form in (gold, answer))
-    return one is not None and other is not None and one != other
-
-
 def _is_one_value(form: Form) -> bool:
-    return form.kind == LIST and len(form.items) == 1 and form.items[0].text != r"\emptyset"
+    return form.kind == "list" and len(form.items) == 1 and form.items[0].text != r"\emptyset"
 
 
 def _names_variables(gold: Form) -> bool:
@@ -330,23 +296,9 @@ def _names_variables(gold: Form) -> bool:
     return "" not in names and len(set(names)) == len(names)
 
 
-def _names_differ(gold: Form, answer: Form) -> bool:
-    if gold.name is None or answer.name is None or gold.name == answer.name:
-        return False
-    plain = [
-        re.sub(r"^\\vec\{?([^{}]*)\}?$", r"\1", re.sub(r"^m(?=\\angle)", "", name)) for name in (gold.name, answer.name)
-    ]
-    return plain[0] != plain[1]
-
-
-def _may_lose_name(gold: Form) -> bool:
-    """Return whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
-    return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or CONSTANT.fullmatch(gold.text))
-
-
 def _is_choice_list(gold: Form, answer: Form) -> bool:
     """Return whether `BD` is given for `B, D`."""
-    letters = sorted(item.text for item in gold.items) if gold.kind == LIST else []
+    letters = sorted(item.text for item in gold.items) if gold.kind == "list" else []
     return bool(
         letters and _CHOICES.fullmatch("".join(letters)) and sorted(answer.text) == letters and not answer.items
     )
@@ -368,12 +320,12 @@ def _in_radians(form: Form) -> str:
 
 def _inequality(form: Form) -> str:
     """Return a relation, or the inequality that was read as a set, as written."""
-    return form.text if form.kind == RELATION or (form.items and form.kind not in (CHOICE, RATIO)) else ""
+    return form.text if form.kind == "relation" or (form.items and form.kind not in ("choice", "ratio")) else ""
 
 
 def _equation(form: Form) -> str | None:
     named = f"{form.name}={form.text}" if form.name is not None else None
-    return form.text if form.kind == RELATION else named
+    return form.text if form.kind == "relation" else named
 
 
 def _word_key(form: Form, marked: bool) -> str | None:
@@ -382,7 +334,7 @@ def _word_key(form: Form, marked: bool) -> str | None:
     marked: one of the two strings compared is written as `\text{...}`.
     """
     text = form.text.replace(" ", "") if _CAPITALS.fullmatch(form.text) else form.text
-    if form.kind != WORD and not _PLAIN_WORDS.fullmatch(text):
+    if form.kind != "word" and not _PLAIN_WORDS.fullmatch(text):
         return None
     key = (
         _ARTICLE.sub("", _PUNCTUATION.sub(" ", text).strip(), count=1)
