@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
@@ -173,17 +173,15 @@ class _Comparison:
     def named_values(self, gold: Form, answer: Form) -> bool:
         """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
-        if pair.kind != "()" or listed.kind != "list":
+        if (pair.kind, listed.kind) != ("()", "list"):
             return False
-        values = {item.name or "": item for item in listed.items}
-        in_order = list(values) == sorted(values) and "" not in values
-        if not (pair.name or "").startswith("(") and not (pair.name is None and in_order):
+        names = [item.name or "" for item in listed.items]
+        wanted = pair.name.strip("()").split(",") if pair.name else sorted({*names} - {""})
+        if sorted(names) != sorted(wanted) or (not pair.name and names != wanted):
             return False
-        names = pair.name[1:-1].split(",") if pair.name else list(values)
-        if len(values) != len(listed.items) or set(values) != set(names) or len(names) != len(pair.items):
-            return False
-        ordered = [values[name] for name in names]
-        return all(map(self.forms, *((pair.items, ordered) if pair is gold else (ordered, pair.items))))
+        in_order = Form("()", items=tuple(listed.items[names.index(name)] for name in wanted))
+        pair = replace(pair, name=None)
+        return self.forms(*((in_order, pair) if gold is listed else (pair, in_order)))
 
     def unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
         """Equality is transitive, so taking the first equal item of those left is as good as any."""

@@ -40,10 +40,6 @@ _FOREIGN = {
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))
-_LEAD_IN = re.compile(
-    r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)",
-    re.IGNORECASE,
-)  # 答案是42
 _CODES = re.compile(
     r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
 )  # \text{USD }5
@@ -106,10 +102,10 @@ _COMMA_GROUPS = re.compile(
 )
 _CONJUNCTION = r"(?:and|or)"
 _LEAD = re.compile(
-    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}"
-    r"|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+|\\approx(?![a-zA-Z])|=(?!=))\s*",
+    r"(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
+    r"|(?P<text>\\text\{\s*)?(?:the )?(?:final |correct )?answer\s*(?:(?:is:?|:|：)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?",
     re.IGNORECASE,
-)
+)  # 答案是42
 _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
@@ -189,9 +185,8 @@ def normalize(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return text
     text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
-    text = _translated(
-        plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
-    )
+    text = plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
+    text = _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
     text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
@@ -201,12 +196,12 @@ def normalize(text: str) -> str:
         text = match[1]
     text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
     text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
+    text = _without_lead(text.strip())
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
     text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
     text = ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
-    text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
     if match := _ORDINAL.fullmatch(text):
         text = match[1]
     text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
@@ -216,18 +211,16 @@ def normalize(text: str) -> str:
     if r"\begin" not in text:
         text = text.replace("&", "")
     text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
-    text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
     if "," not in text:
         text = text.replace(";", ",")
     return ungrouped(text)
 
 
-def _translated(text: str) -> str:
-    """Return `text` without the words in front of an answer, and with the sign of a currency for its code."""
-    lead = _LEAD_IN.match(text)
-    if lead:
-        text = (r"\text{" if lead[0].startswith("\\") else "") + text[lead.end() :]
-    return _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
+def _without_lead(text: str) -> str:
+    """Return `text` without the words in front of an answer."""
+    if (lead := _LEAD.match(text)) is None:
+        return text
+    return (r"\text{" if lead["text"] and not lead["end"] else "") + text[lead.end() :]
 
 
 def ungrouped(text: str) -> str:
