@@ -31,23 +31,24 @@ from verl_trgrpo.tasks.math.units import in_base_units, number_in_words, read_un
 # --- What surrounds a value ---------------------------------------------------------------------------------
 
 _CHOICE = re.compile(
-    # \text{(C) } 12
     r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"
     r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
-    r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",  # C) 12
+    r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",
     re.IGNORECASE | re.DOTALL,
-)
+)  # \text{(C) } 12; Option C; (C)12; C.12
 
 
 # --- Values -------------------------------------------------------------------------------------------------
 
 _MAX_NESTING, _MAX_ITEMS = 12, 150
 _MAX_NAMES = 20  # each name with `\in` or `\approx` is one more level to read, over all that follows it
-_RELATION = re.compile(r"\\leq(?![a-zA-Z])|\\geq(?![a-zA-Z])|[<>]")
+_RELATION = re.compile(r"\\leq(?![a-zA-Z])|\\geq(?![a-zA-Z])|[<>]")  # a<b; a\leq b
 _ANY_RELATION = re.compile(
     r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
-)
-_MATRIX = re.compile(r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL)
+)  # a=b; 3\mid n; n\equiv 1
+_MATRIX = re.compile(
+    r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
+)  # \begin{pmatrix}1&2\end{pmatrix}
 # What words by themselves mean, without a plural
 _MEANINGS = {
     **dict.fromkeys(["no solution", "no real solution", "empty set", "the empty set", "no such number"], r"\emptyset"),
@@ -55,21 +56,25 @@ _MEANINGS = {
     "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
 }  # fmt: skip
 _COMPOUND = re.compile(r"([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
-_UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq1,2
+_UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
-_CASES = re.compile(r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL)
+_CASES = re.compile(
+    r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
+)  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
 _CONDITION = re.compile(r"^\\text\{ ?(?:if|for|when|where) ?\}|^(?:if|for|when)(?![a-z])|[,.;]$")  # \text{if } x>0,
 _POINT = re.compile(r"([A-Z])(\(.*,.*\))", re.DOTALL)  # P(1,2)
-_TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")
-_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")
+_TEXT_ALONE = re.compile(r"\\text\{([^{}]*)\}")  # \text{east}
+_PLUS_MINUS = re.compile(r"\\(?:pm|mp)(?![a-zA-Z])")  # 1\pm\sqrt{5}
 _NUMERAL = re.compile(r"\(?([0-9A-F]+)\)?_(?:([0-9])|\{([0-9]+)\})")  # 52_8: another base is part of the answer
 _SET_OF = re.compile(
     rf"\\\{{({VARIABLE})(?:\\in(?:\\mathbb\{{R\}}|\s*\(-\\infty,\+?\\infty\)))?(?:\\mid|:|\\vert|\|)(.+)\\\}}",
     re.DOTALL,
-)
-_FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")
-_TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}})")
-_UNMERGED = re.compile(rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}")
+)  # \{x\mid 1<x<2\}; \{x\in\mathbb{R}:x>2\}
+_FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")  # ]1,2[
+_TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}})")  # 15\ue001450
+_UNMERGED = re.compile(
+    rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}"
+)  # (1\ue001250); \{1\ue001250\}
 
 
 @lru_cache(maxsize=4096)

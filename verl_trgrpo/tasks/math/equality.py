@@ -15,23 +15,25 @@ from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_
 
 SameFormula = Callable[[str, str], bool]
 
-_SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")
-_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)
-_ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")
-_PUNCTUATION = re.compile(r"[^\w]+")
-_PLAIN_WORDS = re.compile(r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]")
-_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)
-_CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")
-_CHOICES = re.compile(r"[A-J]+")
-_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")
-_VOWEL = re.compile("[aeiouAEIOU]")
+_SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
+_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
+_ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
+_PUNCTUATION = re.compile(r"[^\w]+")  # well-known
+_PLAIN_WORDS = re.compile(
+    r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]"
+)  # ellipse; right angle; Fermat's theorem
+_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)  # an ellipse
+_CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")  # A B
+_CHOICES = re.compile(r"[A-J]+")  # BD
+_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")  # odd
+_VOWEL = re.compile("[aeiouAEIOU]")  # odd
 _SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
 _SHORT_WORDS = frozenset(_SHORT.split(" "))
 _MIN_WORD_CHARS = 4
 """Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
-_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
-_INTEGER = re.compile(r"-?[0-9]+")
+_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
+_INTEGER = re.compile(r"-?[0-9]+")  # -12
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 

@@ -28,12 +28,8 @@ _DERIVATIVE = re.compile(
 _CAPITALS = re.compile(r"\\text\{ ?([A-Z]+)\}")  # \text{LRAC}
 _MODULUS = re.compile(r"\\pmod\{([^{}]*)\}$|\(\\mod ([^()]*)\)$")  # \pmod{3}
 _TURNED = {">": "<", r"\geq": r"\leq"}
-_RELATIONS = {
-    "=",
-    "<",
-    *_TURNED,
-    *(rf"\{name}" for name in "leq neq equiv approx sim mid nmid in to perp parallel mod".split()),
-}
+_RELATION_NAMES = "leq neq equiv approx sim mid nmid in to perp parallel mod"
+_RELATIONS = {"=", "<", *_TURNED, *(rf"\{name}" for name in _RELATION_NAMES.split(" "))}
 _STEPS, _KINKS = {"floor", "ceiling"}, {"abs", "max", "min", "floor", "ceiling", "root", "log"}
 _INTEGRAL = {"!", "!!", "binomial"}
 _MATRICES = re.compile(

@@ -7,27 +7,29 @@ from verl_trgrpo.tasks.math.spelling import split_top_level
 
 VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
 _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
-SIMPLE_NAME = re.compile(rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?")
-NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")
-_MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)
-NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")
-# Left sides that name a quantity: |AB|, \angle ABC, \frac{dy}{dx}, \tan\theta, P(A|B), f(g(x)), \sum ..., \text{Area}
+SIMPLE_NAME = re.compile(
+    rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?"
+)  # x_1; f^{-1}(x); \vec{v}; (x,y)
+NAME_OF_FUNCTION = re.compile(rf"({VARIABLE}(?:\^\{{-1\}})?)\(({VARIABLE})\)")  # f(x)
+_MEMBER = re.compile(rf"({VARIABLE}|{_VARIABLES})\\(?:in|approx)(?![a-zA-Z]) ?(.+)", re.DOTALL)  # x\in[1,2]; x\approx 5
+NAME_BEHIND = re.compile(rf"([^=]+)=({VARIABLE})")  # 5=x
+# Left sides that name a quantity
 _QUANTITY = re.compile(
     r"(?:m?\\(?:angle|triangle|overline|vec|hat|bar|text|mathbb|sin|cos|tan|cot|sec|csc|det|sum|prod|lim|int|gcd|max|min|arg)(?![a-zA-Z])"
     r"|\||\\\||\\frac\{[^{}0-9]*\}\{[^{}0-9]*\}|\([a-zA-Z]\\circ|[a-zA-Z](?:_\w|_\{[^{}]*\})?'*[(\[]|[A-Z]{2,}$).*",
     re.DOTALL,
-)
+)  # \angle ABC; |AB|; \frac{dy}{dx}; P(A|B); f(g(x)); \sum a_n; \text{Area}; AB
 _QUALIFIER = re.compile(
     r",?(?:\\text\{)?[\s,]*\(?(?:for ?(?:all|any|every|each)|where)(?![a-zA-Z])(?P<rest>.*)|,\(?[kmnl]\\in ?\\mathbb\{Z\}\)?$",
     re.IGNORECASE | re.DOTALL,
-)  # for all real x; k\in\mathbb{Z}
+)  # f(x)=0 for all x; x,\text{ where }c\text{ is a constant}; 2n\pi,n\in\mathbb{Z}
 _QUALIFYING = re.compile(
     r"\\text|\\in|\\mathbb\{[RCZN]\}|\\R|[{}(),.\s]|\b(?:real|reals|complex|numbers?|integers?|values?|of|the|constants?|arbitrary|is|are|an|any"
     r"|and|some)\b|(?<![a-zA-Z])[a-zA-Z](?:_\w)?(?![a-zA-Z])",
     re.IGNORECASE,
-)
+)  # \text{real numbers }x_1; n\in\mathbb{Z}
 CONSTANT = re.compile(r"(?:\\(?:frac|sqrt|pi|cdot|times)(?![a-zA-Z])|[^a-zA-Z\\])+")  # 3\sqrt{2}
-NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")
+NOT_EQUAL = re.compile(r"(?:(?<![0-9)])!|\\not)$")  # x!; x\not
 _MAX_NAME = 60
 
 

@@ -12,7 +12,7 @@ _MAX_EXPONENT = 1000
 _MIN_ROUNDED_DIGITS, _BINARY_PLACES = 7, 12
 _DECIMAL = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _POWER_OF_TEN = r"10\^(?P<NAME>[0-9]|\{[-+]?[0-9]+\})"
-_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")
+_FRACTION = re.compile(r"\\frac\{(-?[0-9]+)\}\{(-?[0-9]+)\}(?![0-9])")  # 1\frac{4}{5}
 _WHOLE = re.compile(rf"[-+]?[0-9]{{1,{_MAX_DIGITS}}}")  # -12
 _NUMBER = re.compile(
     r"(?P<sign>[-+]?)(?:"
@@ -21,7 +21,7 @@ _NUMBER = re.compile(
     rf"|(?P<mantissa>{_DECIMAL})(?:(?:\\times|\\cdot|\*|x){_POWER_OF_TEN.replace('NAME', 'a')}|[eE](?P<b>[-+]?[0-9]+))?"
     rf"|{_POWER_OF_TEN.replace('NAME', 'c')}"
     r")(?P<percent>\\?%)?"
-)
+)  # -1234.5; 1 4/5; 0.1\overline{6}; 0.(3); 8.7\times10^{8}; 1e-5; 10^{9}; 62.5\%
 
 
 @dataclass(frozen=True)

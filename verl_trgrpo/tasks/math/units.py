@@ -44,7 +44,7 @@ for _line in _SPELLINGS:
     if _match := re.fullmatch(r"([0-9.]+)(\w+)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
-_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mu m
+_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
@@ -120,10 +120,12 @@ _SUFFIX = re.compile(
     rf"|(?<=[0-9}}) ])(?P<plain>(?:{_PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
     rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
     re.DOTALL,
-)
-_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")
+)  # 30^\circ C; 5\text{ m/s}^2; 9.8m/s^2; 5cm; 5pm; 5厘米
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")  # \tan 15
 _CURRENCY = "[" + "".join(CURRENCIES) + "]"
-_PRICE = re.compile(rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL)
+_PRICE = re.compile(
+    rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL
+)  # ＄5; 5€
 
 
 def split_unit(text: str) -> tuple[str, Unit | None, int]:
@@ -229,7 +231,7 @@ _COUNTED = re.compile(
     + "|".join(f"{_ONES} {_TEENS} {_TENS}".split())
     + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
     re.IGNORECASE,
-)
+)  # How many red apples; 12 zebras; three red balls
 # "How many red apples"
 
 
