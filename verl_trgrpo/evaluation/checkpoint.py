@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,7 +96,7 @@ def merged_model(place: str, out: Path) -> str:
     origin = fingerprint(place)
     if read_json(target / _ORIGIN) == origin:
         return str(target)
-    with staged_directory(target) as stage:
+    with staged_directory(target, os.listdir) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         result = subprocess.run(
@@ -111,5 +110,4 @@ def merged_model(place: str, out: Path) -> str:
             ending = " | ".join(result.stderr.strip().splitlines()[-3:])
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
         write_json(stage / _ORIGIN, origin)
-        shutil.rmtree(target, ignore_errors=True)
     return str(target)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts
@@ -265,7 +266,7 @@ def _output_to(log_file: Path) -> Iterator[None]:
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
     try:
-        with log_file.open("ab") as log:
+        with os.fdopen(open_plain(log_file, os.O_APPEND), "ab") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         yield
