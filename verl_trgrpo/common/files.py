@@ -37,7 +37,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one if the file does not exist or does not hold an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -160,6 +160,7 @@ def _settle(target: Path, owned: Owned) -> None:
     """Undo a replacement between its two renames, finish one after them."""
     old = _beside(target, "old")
     if old.is_symlink() or not old.is_dir():
+        old.unlink(missing_ok=True)
         return
     if not target.exists():
         old.rename(target)

@@ -124,7 +124,11 @@ class Generator:
             for key, row in rows.items()
         }
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
-        model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+        try:
+            described = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        except ValueError as error:  # an unknown kind, or one that brings Python code
+            raise ValueError(f"model={model} cannot be loaded ({first_line(error)}); give another") from error
+        model_limit = getattr(described, "max_position_embeddings", None)
         # Some models take far more than a cache can hold; requesting less than that is safe, more is not.
         context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"
