@@ -120,24 +120,30 @@ class Runner:
         self.study, self.directory, self.done = study, directory, done
 
     def units(self, fillers: Sequence[int]) -> Iterator[Unit]:
-        """Yield all units stage by stage; the tuning of a chain and arm must have its line before the next is asked for."""
-        chains = [Chain(*one) for one in itertools.product(fillers, self.study["right"])]
-        for stage, chain in itertools.product(self.study["stages"], chains):
-            for arm in stage:
-                factor = self.study["arms"][arm].get("factor", 1)
-                rates = tuple(float(f"{factor * rate:.3g}") for rate in self.study["rates"][chain.right])
-                tuning = Unit("tuning", chain, arm, rates)
-                yield tuning
-                yield from (Unit("counting", chain, arm, (rate,)) for rate in self.counting_rates(tuning))
+        """Yield all units stage by stage; tuning must have its line before the next unit is asked for.
 
-    def counting_rates(self, tuning: Unit) -> list[float]:
-        """Return the rates to count at: all, or those with the highest held-out accuracy at one of the horizons."""
-        if self.study["arms"][tuning.arm].get("count") == "all":
-            return list(tuning.rates)
+        The arms of a stage count at the same rates: all, or those that are best for one of them at one of the horizons.
+        """
+        chains = [Chain(n, right) for right, n in itertools.product(self.study["right"], fillers)]
+        for stage, chain in itertools.product(self.study["stages"], chains):
+            tunings = [Unit("tuning", chain, arm, self.rates(chain, arm)) for arm in stage["arms"]]
+            yield from tunings
+            best = {rate for tuning in tunings for rate in self.best_rates(tuning)}
+            for unit in tunings:
+                counting = [rate for rate in unit.rates if stage["rates"] == "all" or rate in best]
+                yield from (unit._replace(part="counting", rates=(rate,)) for rate in counting)
+
+    def rates(self, chain: Chain, arm: str) -> tuple[float, ...]:
+        """Return the rates of an arm."""
+        factor = self.study["arms"][arm].get("factor", 1)
+        return tuple(float(f"{factor * rate:.3g}") for rate in self.study["rates"][chain.right])
+
+    def best_rates(self, tuning: Unit) -> list[float]:
+        """Return the rate with the highest held-out accuracy at each of the horizons."""
         line = self.line(tuning)
         assert line is not None
         curves = [line["held_out"][self.study["steps"].index(step)] for step in self.study["horizons"]]
-        return sorted({tuning.rates[curve.index(max(curve))] for curve in curves})
+        return [tuning.rates[curve.index(max(curve))] for curve in curves]
 
     def line(self, unit: Unit) -> dict[str, Any] | None:
         """Return the line of a unit if there is one."""

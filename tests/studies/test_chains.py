@@ -143,20 +143,19 @@ def test_curvature_is_the_largest_eigenvalue_and_noise_costs_half_its_trace(star
 
 def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
     study = yaml.safe_load((run.HERE / "study.yaml").read_text())
-    study |= {"steps": [2, 4], "horizons": [2, 4], "thresholds": [0.1, 0.95], "fillers": [0], "right": [0.75],
-              "calls": {"tuning": [1, 2], "counting": [2, 2]}, "stages": [["grpo", "tr_grpo"], ["grpo_9_samples"]],
-              "rates": {0.75: [0.001, 0.1]}}  # fmt: skip
+    stages = [{"arms": ["grpo", "tr_grpo"], "rates": "all"}, {"arms": ["grpo_9_samples"], "rates": "best"}]
+    study |= {"steps": [2, 4], "horizons": [2, 4], "thresholds": [0.1, 0.95], "fillers": [0], "right": [0.75]}
+    study |= {"calls": {"tuning": [1, 2], "counting": [2, 2]}, "stages": stages, "rates": {0.75: [0.001, 0.1]}}
     declared, records = tmp_path / "study.yaml", tmp_path / "out" / "records.jsonl"
     declared.write_text(yaml.safe_dump(study))
     monkeypatch.setattr(sys, "argv", ["study.py", "--study", str(declared), "--out", str(tmp_path / "out")])
     assert run.main() == 0
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     keys = [(line["arm"], line["part"], line["rates"]) for line in lines]
-    both = [("tuning", [0.001, 0.1]), ("counting", [0.001]), ("counting", [0.1])]
-    assert keys == [(arm, *own) for arm in ("grpo", "tr_grpo") for own in both] + [
-        ("grpo_9_samples", *one) for one in both[:2]
-    ]
-    counted = lines[1]
+    tuned = [(arm, "tuning", [0.001, 0.1]) for arm in ("grpo", "tr_grpo", "grpo_9_samples")]
+    counted = [(arm, "counting", [rate]) for arm in ("grpo", "tr_grpo") for rate in (0.001, 0.1)]
+    assert keys == [*tuned[:2], *counted, tuned[2], ("grpo_9_samples", "counting", [0.001])], "0.1 breaks the policy"
+    counted = lines[2]
     assert [len(counted["held_out"]), len(counted["held_out"][0])] == [2, 4]
     assert counted["passed"]["0.1"]["step"] == [2] * 4 and counted["passed"]["0.95"]["step"] == [-1] * 4
     assert counted["passed"]["0.1"]["train"] == counted["train"][0] and min(counted["passed"]["0.1"]["curvature"]) > 0
