@@ -31,12 +31,12 @@ MAX_ANSWER_CHARS = 1000
 
 _CONTEXT_CHARS = 300
 # "\x08oxed" is "\boxed" written without a raw string, as in some public files.
-_BOXED = r"(?:\\+b|\x08)oxed(?![a-zA-Z])"
+_BOXED = r"(?:(?<!\\)\\+b|\x08)oxed(?![a-zA-Z])"
 _BOX_MENTION = re.compile(_BOXED)
 _TAGS_MENTION = re.compile(r"<answer>.{0,400}?</answer>|<answer>[`'\"]?\s+tags?\b", re.DOTALL)
 _HASHES_MENTION = re.compile(r"(?<!#)####(?!#)")
 _LINE_MENTION = re.compile(
-    r"(?P<quote>[\"'“‘`*]*)(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer))\*{0,2}\s?:"
+    r"(?P<quote>[\"'“‘`*]{0,8})(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer))\*{0,2}\s?:"
     rf"(?P<behind>[^\n]{{0,40}}?{_BOXED}|[^\n]{{0,40}})"
 )
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=[\s\"'”)]|$)|[。！？]|(?<![:\s])[ \t]*\n\s*\n")
