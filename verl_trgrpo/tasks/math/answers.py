@@ -47,7 +47,7 @@ _ANY_RELATION = re.compile(
     r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
 )  # a=b; 3\mid n; n\equiv 1
 _MATRIX = re.compile(
-    r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
+    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
 )  # \begin{pmatrix}1&2\end{pmatrix}
 # What words by themselves mean, without a plural
 _MEANINGS = {
