@@ -37,6 +37,10 @@ ASKED = {
     "Geometry3K": ("The reasoning process MUST BE enclosed within <think> </think> tags. "
                    "The final answer MUST BE put in \\boxed{}.", "box"),
     "Chinese": ("请逐步推理，并将最终答案放在 \\boxed{} 中。", "box"),
+    "Chinese line": ("请一步步思考，最后一行以“答案：”开头给出答案。", "line"),
+    "Chinese line with a placeholder": ("最后一行的格式为“答案：$答案”。", "line"),
+    "Chinese, forbidden": ("给出答案，但不要使用 \\boxed{}。", None),
+    "Chinese, the beginning of the answer": ("求解：1+1。答案：", None),
     "last line in a box": ("The last line of your response should only contain your final answer inside a \\boxed{} command.\n\n"
                            "Q\n\nRemember to put your final answer on the last line using the format \\boxed{$ANSWER}.", "box"),
     "Open-Reasoner-Zero": (f"{R1} You must put your answer inside <answer> </answer> tags, i.e., <answer> answer here </answer>. "

@@ -31,12 +31,12 @@ MAX_ANSWER_CHARS = 1000
 
 _CONTEXT_CHARS = 300
 # "\x08oxed" is "\boxed" written without a raw string, as in some public files.
-_BOXED = r"(?:\\+b|\x08)oxed(?![a-zA-Z])"
+_BOXED = r"(?:(?<!\\)\\+b|\x08)oxed(?![a-zA-Z])"
 _BOX_MENTION = re.compile(_BOXED)
 _TAGS_MENTION = re.compile(r"<answer>.{0,400}?</answer>|<answer>[`'\"]?\s+tags?\b", re.DOTALL)
 _HASHES_MENTION = re.compile(r"(?<!#)####(?!#)")
 _LINE_MENTION = re.compile(
-    r"(?P<quote>[\"'“‘`*]*)(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer))\*{0,2}\s?:"
+    r"(?P<quote>[\"'“‘`*]{0,8})(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer)|答案)\*{0,2}\s?[:：]"
     rf"(?P<behind>[^\n]{{0,40}}?{_BOXED}|[^\n]{{0,40}})"
 )
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=[\s\"'”)]|$)|[。！？]|(?<![:\s])[ \t]*\n\s*\n")
@@ -48,7 +48,8 @@ _NOUN = re.compile(
     r"\b(?:answers?|solutions?|results?|responses?|outputs?|conclusion|choice|option)\b|答案|结果|回答", re.IGNORECASE
 )
 _NEGATION = re.compile(
-    r"(?:\bnot|n't|\bno need|\bnever|\bwithout|\binstead of|\brather than)\b(?:(?!\b(?:but|and|then)\b)[^.,;:!?\n]){0,60}$",
+    r"(?:\bnot|n't|\bno need|\bnever|\bwithout|\binstead of|\brather than)\b(?:(?!\b(?:but|and|then)\b)[^.,;:!?\n]){0,60}$"
+    r"|(?:不要|无需|不需|不必|请勿)[^，。；：！？\n]{0,30}$",
     re.IGNORECASE,
 )
 _BOX_CUE = re.compile(
@@ -58,11 +59,11 @@ _BOX_CUE = re.compile(
 )
 _LINE_CUE = re.compile(
     r"\b(?:last|final|own|separate|new) line\b|\b(?:form|format|template)\b"
-    r"|\b(?:end|conclude|finish)(?:s|es|ing)?\b.*\b(?:with|by|in)\b",
+    r"|\b(?:end|conclude|finish)(?:s|es|ing)?\b.*\b(?:with|by|in)\b|最后一行|格式|形式",
     re.IGNORECASE | re.DOTALL,
 )
 _WEAK_LINE_CUE = re.compile(
-    r"\b(?:after|with|as|like|using|use|write|output|print|give|provide|state|return|respond|report|put|begin|start|prefix)\b",
+    r"\b(?:after|with|as|like|using|use|write|output|print|give|provide|state|return|respond|report|put|begin|start|prefix)\b|[用以按写]",
     re.IGNORECASE,
 )
 _LINE_CUE_BEHIND = re.compile(r"[\"'”’`*]*\s*(?:followed by|\(without (?:the )?quotes\)|on (?:its|a|the) |at the end)")

@@ -342,7 +342,8 @@ KINDS = {
          (r"\frac{x-1}{2}", r"f^{-1}(x)=\frac{x-1}{2}"), (r"\frac{a}{b}", r"\tan\theta=\frac{a}{b}"),
          ("2x", r"\frac{dy}{dx}=2x"), (r"\frac{n}{4}", r"\mathbb{E}[X]=\frac{n}{4}"), (r"\angle ABC=45^\circ", "45"),
          ("f(x)=x+1", "f(t)=t+1"), ("(a,b)=(1,2)", "a=1, b=2"), ("(2,3)", "x=2, y=3"), ("AB=10", "10")],
-        [("2n", "a+b=2n"), ("2x", "3y=2x"), ("f(x)=x+1", "f(t)=x+1"), ("f(x)=x+1", "g(x)=x+1"), ("(a,b)=(1,2)", "a=2, b=1"),
+        [("2n", "a+b=2n"), ("2x", "3y=2x"), ("f(x)=x+1", "f(t)=x+1"), ("f(x)=x+1", "g(x)=x+1"), ("f(x)=x+1", "g(t)=t+1"),
+         ("(a,b)=(1,2)", "a=2, b=1"),
          ("(2,3)", "y=2, x=3"), ("SRAC=LRAC", "LRAC"), ("P(1,2)", "P(2,1)")],
     ),
     "qualifiers": (
@@ -430,6 +431,12 @@ KINDS = {
          (r"\sqrt{(a+9)^2}", "a+9"), (r"\ln|x-12|", r"\ln(12-x)"), ("|x-8|+|x+8|", "16"), (r"\max(t,50)", "50"),
          (r"\frac{|x-9|}{x-9}", "-1"), (r"|x|\sqrt y", r"x\sqrt y"), ("|x-3000|", "3000-x"), (r"\lfloor x/1000\rfloor", "0")],
     ),
+    "letters in logarithms and roots are positive": (
+        [(r"\ln\frac ab", r"\ln a-\ln b"), (r"\ln a-\ln b", r"\ln\frac ab"), (r"\sqrt{ab}", r"\sqrt a\sqrt b"),
+         (r"\log_2(ab)", r"\log_2 b+\log_2 a"), ("e^{2x}", "(e^x)^2"), (r"\dot\theta", r"\frac{d\theta}{dt}")],
+        [(r"\ln x^2", r"2\ln x"), (r"\sqrt{x^2y}", r"x\sqrt y"), (r"\ln|ab|", r"\ln a+\ln b"), (r"\ln\frac ab", r"\ln b-\ln a"),
+         (r"\sqrt{a}\sqrt{b}", r"\sqrt{a+b}"), ("e^{2x}", "e^{x^2}"), (r"\sqrt{x^2}", "x")],
+    ),
     "functions, transposes and vectors": (
         [("f(x+1)", "f(1+x)"), ("3f(x)-f(y)", "-f(y)+3f(x)"), ("a(b+c)", "ab+ac"), ("k(k+1)", "k^2+k"), ("f(g(x))+1",
         "1+f(g(x))"),
@@ -449,6 +456,7 @@ KINDS = {
     ),
     "relations": (
         [("x+y<1", "1>y+x"), ("2a<4b", "a<2b"), (r"n\equiv1\pmod3", r"n\equiv4\pmod3"), (r"3\mid n+2", r"3\mid 2+n"),
+         (r"x\equiv3\pmod7", r"x \equiv 3 \ (\text{mod } 7)"),
          (r"a\neq b", r"b\neq a"), (r"2x+3y\leq 5z", r"5z\geq 3y+2x")],
         [("2a+3b<5c", "3b<5c+2a"), (r"2a\neq 3b+c", r"c+2a\neq 3b"), ("x+2y>3", "2y>3+x"), (r"3\mid n+2", r"2+3\mid n"),
          (r"x+y\equiv1\pmod3", r"y\equiv1\pmod3+x"), ("2a<b", "-2a<-b"), (r"a<b", r"a\leq b"), (r"n\equiv1\pmod3",
@@ -472,6 +480,7 @@ KINDS = {
     "conversions": (
         [(r"90 \text{ minutes}", r"1.5 \text{ hours}"), (r"3 \text{ km}", r"3000 \text{ m}"), (r"\$1.50", r"150 \text{ cents}"),
          (r"72 \text{ km/h}", r"20 \text{ m/s}"), (r"2 \text{ hours } 30 \text{ minutes}", r"2 \text{ h } 30 \text{ min}"),
+         (r"3\text{ h }20\text{ min}", "3 hours 20 minutes"),
          (r"2 \text{ hours } 30 \text{ minutes}", r"2.5 \text{ hours}"), (r"\$2.50", r"2 \text{ dollars } 50 \text{ cents}"),
          (r"\frac{\pi}{6}", r"30^\circ"), (r"30^\circ", r"\frac{\pi}{6} \text{ rad}"), (r"\$5", r"\text{USD } 5"),
          ("500", r"\text{Rs. } 500")],
@@ -485,7 +494,7 @@ KINDS = {
         ("C", "选C"),
          (r"(B)\frac{1}{9}", r"\frac{1}{9}"), (r"(B)\frac{1}{9}", "B"), ("(A) 5", "A"), (r"C. 1-\mathrm{i}", "C"),
          ("12", r"\text{(C) } 12")],
-        [("C", answer) for answer in (
+        [("C", answer) for answer in ("C?", "C. None of these", r"\text{C?}",
             r"\text{(C)} \text{ or } \text{(D)}", r"\text{(C)}, \text{(D)}", r"\textbf{(C)} \textbf{(D)} \textbf{(E)}",
             r"\text{C. D. E.}",
             r"\text{C: not correct}", r"\text{C. No, D}", "C) or D", "C)D", r"\text{(C)} / \text{(D)}",

@@ -47,7 +47,7 @@ _ANY_RELATION = re.compile(
     r"=|<|>|\\(?:leq|geq|neq|equiv|approx|sim|in|notin|mid|nmid|subset|perp|parallel)(?![a-zA-Z])"
 )  # a=b; 3\mid n; n\equiv 1
 _MATRIX = re.compile(
-    r"[(\[]?\\begin\{([pbvBV]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
+    r"[(\[]?\\begin\{([pbB]?(?:small)?matrix|array)\}(.*)\\end\{\1\}[)\]]?", re.DOTALL
 )  # \begin{pmatrix}1&2\end{pmatrix}
 # What words by themselves mean, without a plural
 _MEANINGS = {
@@ -55,7 +55,7 @@ _MEANINGS = {
     "infinity": r"\infty", "infinitely many solution": r"\text{infinitely many}", "all real number": r"\mathbb{R}",
     "all real": r"\mathbb{R}", "all nonzero real number": r"\mathbb{R}\setminus\{0\}", "all positive real number": r"(0,\infty)",
 }  # fmt: skip
-_COMPOUND = re.compile(r"([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
+_COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
 _ABSOLUTE = re.compile(rf"\|({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
 _CASES = re.compile(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import gcd
 
 from verl_trgrpo.tasks.math.answers import read_forms
-from verl_trgrpo.tasks.math.forms import Form, same_sets
+from verl_trgrpo.tasks.math.forms import INTERVALS, Form, same_sets
 from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
 from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
@@ -18,13 +18,16 @@ SameFormula = Callable[[str, str], bool]
 _SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
 _GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
 _ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
-_PUNCTUATION = re.compile(r"[^\w]+")  # well-known
+_PUNCTUATION = re.compile(r"[^\w?]+")  # well-known
 _PLAIN_WORDS = re.compile(
     r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]"
 )  # ellipse; right angle; Fermat's theorem
 _ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)  # an ellipse
 _CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")  # A B
 _CHOICES = re.compile(r"[A-J]+")  # BD
+_NO_FORMULA = re.compile(
+    r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$|(?<![a-zA-Z\\])[a-zA-Z]{3}"
+)  # \text{none}; D; \neq D; none
 _LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")  # odd
 _VOWEL = re.compile("[aeiouAEIOU]")  # odd
 _SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
@@ -136,16 +139,11 @@ class _Comparison:
     def is_option(self, answer: Form) -> bool:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
         value = answer.items[0]
-        words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
-        if value.kind in ("value", "()", "(]", "[)", "[]") and not re.search(
-            r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
-        ):
-            return all(map(self.is_option, (Form("choice", items=(item,)) for item in value.items)))
-        return (
-            bool(words)
-            and f" {answer.text} {' '.join(words)} ".casefold()
-            in f" {' '.join(re.findall('[^_ ]+', re.sub(_PUNCTUATION, ' ', self.question)))} ".casefold()
-        )
+        if value.kind in ("value", *INTERVALS) and not _NO_FORMULA.search(value.text):
+            return all(self.is_option(Form("choice", items=(item,))) for item in value.items)
+        stated = answer.text + value.text.replace(r"\text", "")
+        words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
+        return value.text != "" and words in question
 
     def ratios(self, gold: Form, answer: Form) -> bool:
         """Compare place by place; a time of day only with the same time, another ratio also with its reduced form."""

@@ -49,7 +49,7 @@ class Form:
 REAL_LINE = Form("()", items=(Form("value", r"-\infty"), Form("value", r"\infty")))
 
 _JOINED = ("union", "meet", "without")
-_INTERVALS = ("()", "(]", "[)", "[]")
+INTERVALS = ("()", "(]", "[)", "[]")
 
 
 def same_sets(gold: Form, answer: Form) -> bool:
@@ -76,7 +76,7 @@ def _is_set(form: Form) -> bool:
     if form.kind == "list":
         names = {item.name for item in form.items}
         return len(names) == 1 and None not in names and any(item.items for item in form.items)
-    return form.kind in (*_JOINED, *_INTERVALS)
+    return form.kind in (*_JOINED, *INTERVALS)
 
 
 def _probes(*forms: Form) -> list[Fraction]:
@@ -90,7 +90,7 @@ def _probes(*forms: Form) -> list[Fraction]:
 
 def _ends(form: Form) -> set[Fraction | float] | None:
     """Return the ends of the intervals and the points of a set; None if the form is not a set of real numbers."""
-    if form.kind in _INTERVALS and len(form.items) == 2:
+    if form.kind in INTERVALS and len(form.items) == 2:
         low, high = map(_end, form.items)
         wrong = low is None or high is None or low >= high or (low == -inf and form.kind[0] == "[")
         return None if wrong or (high == inf and form.kind[1] == "]") else {low, high}  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def _end(form: Form) -> Fraction | float | None:
 
 
 def _contains(form: Form, number: Fraction) -> bool:
-    if form.kind in _INTERVALS:
+    if form.kind in INTERVALS:
         low, high = map(_end, form.items)
         return (
             low < number < high or (form.kind[0] == "[" and number == low) or (form.kind[1] == "]" and number == high)

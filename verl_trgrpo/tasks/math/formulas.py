@@ -30,7 +30,8 @@ _MODULUS = re.compile(r"\\pmod\{([^{}]*)\}$|\(\\mod ([^()]*)\)$")  # \pmod{3}
 _TURNED = {">": "<", r"\geq": r"\leq"}
 _RELATION_NAMES = "leq neq equiv approx sim mid nmid in to perp parallel mod"
 _RELATIONS = {"=", "<", *_TURNED, *(rf"\{name}" for name in _RELATION_NAMES.split(" "))}
-_STEPS, _KINKS = {"floor", "ceiling"}, {"abs", "max", "min", "floor", "ceiling", "root", "log"}
+_STEPS, _DOMAINS = {"floor", "ceiling"}, {"root", "log"}
+_KINKS = {"abs", "max", "min"} | _STEPS | _DOMAINS
 _INTEGRAL = {"!", "!!", "binomial"}
 _MATRICES = re.compile(
     r"(?<=[a-zA-Z)}])(?<!e)\^\{?(?:T|H|\\top|\\dagger|\*)\}?(?![a-zA-Z0-9])|[A-Z]\^\{-1\} ?[A-Z]|[A-Z] ?[A-Z]\^\{-1\}"
@@ -147,15 +148,18 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
             return _same_modulo_primes(one, other, names, kinds, multiple)
         except NotRationalError:
             pass
-    values = [
-        pair
-        for point in _points(one, other, names, kinds)
-        if (pair := _pair(one, other, point, "i" in kinds)) is not None
-    ]
-    if any(pair is False for pair in values) or len(values) < (_ENOUGH if names else 1):
+    # Several letters in logarithms and roots are positive quantities: \ln\frac{a}{b} is \ln a-\ln b.
+    positive = len(names) > 1 and bool(kinds & _DOMAINS) and not kinds & (_KINKS - _DOMAINS)
+    values = []
+    for point in _points(one, other, names, kinds):
+        pair = _pair(one, other, point, "i" in kinds)
+        if pair is False and not (positive and min(point.values()) < 0):
+            return False
+        values += [pair] if pair else []
+    if len(values) < (_ENOUGH if names else 1):
         return False
     with mpmath.workprec(2 * _PRECISION):
-        return _agree(values, multiple)  # type: ignore[arg-type]
+        return _agree(values, multiple)
 
 
 def _walk(tree: Tree, what: str) -> Iterator[str]:

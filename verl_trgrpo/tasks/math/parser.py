@@ -203,6 +203,7 @@ class _Parser:
     def factor(self) -> Tree:
         """Parse a factor with what is attached to it: powers, factorials, degrees, primes."""
         base, tree = self.text, self.atom()
+        raised = tree[0] == "^" and base not in _CLOSING
         while True:
             if self.take("!"):
                 tree = ("!!", tree) if self.take("!") else ("!", tree)
@@ -212,12 +213,12 @@ class _Parser:
                 if self.take(r"\circ"):
                     tree = ("*", tree, ("/", ("pi",), ("number", Fraction(180))))
                     continue
-                if tree[0] == "^":
+                if raised:
                     raise UnreadableError("two exponents side by side")
                 exponent = self.script()
                 if exponent == ("name", "T") and (tree[0] == "name" or base == "("):
                     raise UnreadableError("a transpose")
-                tree = ("^", _ungrouped(tree), exponent)
+                tree, raised = ("^", _ungrouped(tree), exponent), True
             elif self.text == "'":
                 tree = ("call", "prime", tree)
                 self.next()

@@ -65,7 +65,8 @@ COMMANDS = {
     "geqslant": r"\geq", "geqq": r"\geq", "ge": r"\geq", "leqslant": r"\leq", "leqq": r"\leq", "le": r"\leq", "ne": r"\neq",
     "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|", "rvert": "|", "vert": "|", "lparen": "(",
     "rparen": ")", "lbrack": "[", "rbrack": "]", "infin": r"\infty", "varnothing": r"\emptyset", "degree": r"^\circ",
-    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "smallsetminus": r"\setminus", "backslash": r"\setminus",
+    "degrees": r"^\circ", "colon": ":", "varphi": r"\phi", "vartheta": r"\theta", "varepsilon": r"\epsilon",
+    "smallsetminus": r"\setminus", "backslash": r"\setminus",
     "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
     "langle": "(", "rangle": ")",
 }  # fmt: skip
@@ -94,7 +95,7 @@ ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")  # 1 \\[4pt] 2
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")  # 5\,m; 5~m; x \quad y
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")  # \, 5
+_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]){{1,20}}$")  # \, 5
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
@@ -137,6 +138,8 @@ _RULES = tuple(
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
         (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),  # 67"
+        (r"\((?:\\text\{)? ?\\?b?mod ?\}? ?([0-9]+|[a-zA-Z]) ?\}?\)", r"\\pmod{\1}"),  # (\text{mod }7); (mod n)
+        (r"^([0-9.]+) ?([a-zA-Z]+) ([0-9.]+)(?=\\text\{)", r"\1\\text{ \2 }\3"),  # 3 hours 20\text{ minutes}
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
         (
             r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}",

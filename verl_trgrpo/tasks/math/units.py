@@ -116,7 +116,8 @@ _UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
 _IN_TEXT = "[^{}0-9,;=<>]*"
 _SUFFIX = re.compile(
     rf"(?P<value>.*?[^\s\\=+*/^_<>(,-])(?:(?P<degree>\^\\circ ?(?:\\text\{{ ?[CF]\}}|[CF](?![a-zA-Z]))?)"
-    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
+    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?"
+    rf"(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?){{1,6}})"
     rf"|(?<=[0-9}}) ])(?P<plain>(?:{_PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
     rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
     re.DOTALL,
