@@ -300,7 +300,7 @@ def wrong_answers(truths: Sequence[str]) -> tuple[list[Probe], list[Probe]]:
         (truth, "", wrong) for truth, right in zip(truths, rights, strict=True) if right is None for wrong in PROBES
     ]
     rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
-    always += [(truth, right, wrong) for truth, right in rows for wrong in PROBES]
+    always += [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
     always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
         if other != right:
