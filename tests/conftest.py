@@ -217,7 +217,7 @@ def sound_run(tmp_path) -> list[str]:
     rows = {
         "prompt": [{"role": "user", "content": "x"}],
         "data_source": "kk_3ppl",
-        "reward_model": {"ground_truth": "x"},
+        "reward_model": {"ground_truth": "(1) Zoe is a knave"},
     }
     for path in (train, test):
         pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
 from verl_trgrpo.tasks.math.equality import alternatives
-from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, unknown_source
+from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
@@ -142,11 +142,17 @@ class Report:
 
     Args:
         every_finding: show each finding with its place, not the first different ones.
+
+    Attributes:
+        files: a line about each.
+        different_prompts: how many of how many rows.
+        forms: how many prompts ask for each form of answer, or for none.
     """
 
     def __init__(self, every_finding: bool = False) -> None:
         self.files: list[str] = []
         self.different_prompts = ""
+        self.forms: Counter[str] = Counter()
         self._every_finding = every_finding
         # By check: level and message -> places.
         self._findings: dict[str, dict[tuple[Level, str], list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -183,6 +189,8 @@ class Report:
         errors, warnings = count_of(self.count(Level.ERROR), "error"), count_of(self.count(Level.WARNING), "warning")
         summary = f"{errors}, {warnings}, {self.count(Level.NOT_CHECKED)} not checked"
         prompts = [f"different prompts: {self.different_prompts}"] if self.different_prompts else []
+        forms = ", ".join(f"{form} {count:,}" for form, count in self.forms.most_common())
+        prompts += [f"answer forms that prompts ask for: {forms}"] if forms else []
         return "\n".join([*map(escape_controls, self.files), "", table, "", *prompts, summary, ""])
 
     def _result(self, name: str) -> CheckResult:
@@ -240,7 +248,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
 
 def _prompt_renamed(file: DataFile, prompt_key: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with the column `prompt_key` under the name prompt."""
-    columns = [prompt_key if column == "prompt" else column for column in COLUMNS]
+    columns = [prompt_key if column == "prompt" else column for column in (*COLUMNS, "agent_name")]
     for row in file.read(columns):
         yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
 
@@ -275,6 +283,8 @@ def _check_rows(
                 for check_name, finding in check(row, f"{name} row {read}"):
                     report.add(check_name, [finding])
             read += 1
+            if is_chat(row.get("prompt")):
+                report.forms[asked_form(row["prompt"]) or "none"] += 1
             of_tests += extra_info_of(row).get("split") == "test"
     except UnreadableError as error:
         report.add("file", [Finding.error(name, f"{error} (after {read} rows)")])
@@ -286,7 +296,9 @@ def _check_rows(
 
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
-    """Check prompt and ground truth of a row."""
+    """Check prompt, agent loop and ground truth of a row."""
+    if "agent_name" in row and not row["agent_name"]:
+        yield "columns", Finding.error(where, f"agent_name is {shorten(row['agent_name'])}; veRL fails for such a row")
     for name, check in (("prompt", prompt_findings), ("chat tags", tag_findings), ("ground truth", truth_findings)):
         for finding in check(row, where):
             yield name, finding
@@ -346,9 +358,13 @@ def _stated_gold_finding(
             return Finding.not_checked("", f"{source} has no reference response for some rows")
         verdict = score_response(source, response, truth, given, default_reward=default)
         literal = literal or bool(verdict["gold_unparseable"])
-        if verdict["acc"] == 1.0:
+        if verdict["acc"] == 1.0 and literal:
             message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return Finding.warning(where, message) if literal else None
+            return Finding.warning(where, message)
+        if verdict["acc"] == 1.0:
+            refused = refused_spelling(source, truth, default)
+            message = f"the reward of {source!r} takes the ground truth {shown} as it is written, but refuses {refused}"
+            return Finding.warning(where, f"{message}; state both as a list, or correct it") if refused else None
         if verdict["gold_unparseable"]:
             found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
         elif verdict["timed_out"]:

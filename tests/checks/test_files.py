@@ -57,8 +57,25 @@ def test_validation_on_training_data_is_a_warning(sound_run, tmp_path):
     assert data_findings(view_of(sound_run)) == []
 
 
+def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_path):
+    def found(*golds):
+        rows = [{"data_source": "gsm8k", "prompt": [{"role": "user", "content": f"{i}?"}], "extra_info": {"index": i},
+                 "reward_model": {"ground_truth": gold}} for i, gold in enumerate(golds)]  # fmt: skip
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "gsm.parquet")
+        view = view_of(sound_run, f"data.train_files={tmp_path}/gsm.parquet")
+        return [each for each in data_findings(view) if "gsm" in each.message]
+
+    solutions = [f"{k}+4=<<{k}+4={k + 4}>>{k + 4}\n#### {k + 4}" for k in range(200)]
+    [finding] = found(*solutions)
+    assert finding.level is Level.ERROR and "row 0: " in finding.message and "50 of 50 rows" in finding.message
+    [finding] = found(*solutions[:100], *["7"] * 100)
+    assert finding.level is Level.WARNING and "25 of 50 rows" in finding.message
+    assert found(*["7"] * 3) == []
+
+
 def write(path, source, columns=("prompt", "data_source", "reward_model")):
-    row = {"prompt": [{"role": "user", "content": "x"}], "data_source": source, "reward_model": {"ground_truth": "x"}}
+    row = {"prompt": [{"role": "user", "content": "x"}], "data_source": source}
+    row["reward_model"] = {"ground_truth": "(1) Zoe is a knave" if str(source).startswith("kk") else "7"}
     pq.write_table(pa.table({name: [row[name]] * 20 for name in columns}), path)
     return path
 
@@ -203,13 +220,13 @@ def test_a_column_of_the_rollout_is_an_error(sound_run, tmp_path):
 
 def test_files_that_do_not_fit_together_are_an_error(sound_run, tmp_path):
     write_rows(tmp_path / "more.parquet", [row(data_source="kk_3ppl", reward_model={"ground_truth": 1.5})])
-    [finding] = data_findings(
-        view_of(sound_run, f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]")
-    )
+    files = f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]"
+    finding = data_findings(view_of(sound_run, files))[-1]
     assert finding.level is Level.ERROR and "reward_model.ground_truth" in finding.message
     assert f"data.train_files={tmp_path}/more.parquet" in finding.message
     # Training and validation files are not loaded together.
-    assert data_findings(view_of(sound_run, f"data.val_files={tmp_path}/more.parquet")) == []
+    found = data_findings(view_of(sound_run, f"data.val_files={tmp_path}/more.parquet"))
+    assert not any("cast" in each.message for each in found)
 
 
 @pytest.mark.parametrize(("name", "part"), [("a[1].parquet", "pattern"), ("a.arrow", ".parquet, .json, .jsonl")])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, results, row, truth, user, write
 from verl_trgrpo.data_check import CHECKS, CheckOptions
 from verl_trgrpo.tasks import Score
+from verl_trgrpo.tasks.math.reward import refused_spelling
 from verl_trgrpo.tasks.registry import Task, _tasks, register_reward
 
 
@@ -36,6 +38,7 @@ ROW_DEFECTS = {
     "empty content": ({"prompt": user(" \n")}, "prompt", "error", "message 0 (user) is empty"),
     "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is 'assistant'"),
     "chat tags": ({"prompt": user("<|im_start|>user\nHi<|im_end|>")}, "chat tags", "error", "<|im_start|>, <|im_end|>"),
+    "no agent": ({"agent_name": None}, "columns", "error", "agent_name is None"),
     "opened think": ({"prompt": user("Solve it. <think>\n")}, "chat tags", "error", "<think>"),
     "unknown source": ({"data_source": "maths"}, "data source", "error", "'maths' (close names: math"),
     "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
@@ -53,7 +56,7 @@ ROW_DEFECTS = {
 @pytest.mark.parametrize("name", ROW_DEFECTS)
 def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     changes, check, status, example = ROW_DEFECTS[name]
-    rows = clean()
+    rows = [r | {"agent_name": "tool_agent"} for r in clean()] if "agent_name" in changes else clean()
     rows[2] = rows[2] | changes
     found = results(write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
     assert found[check].status == status, found
@@ -75,6 +78,14 @@ def test_a_ground_truth_that_is_no_text_is_a_warning(tmp_path, value, kind):
     found = results(write(tmp_path / "data.parquet", rows), no_rewards=True)["ground truth"]
     assert (found.status, found.count) == ("warning", 3)
     assert found.examples[0].startswith(f"data.parquet row 0 and 2 more: reward_model.ground_truth holds a {kind};")
+
+
+def test_a_mapping_is_judged_by_what_rewards_read(tmp_path):
+    puzzle = {"names": ["Zoey"], "solution": [True], "solution_text_format": "(1) Zoey is a knight"}
+    question = {"target": "2", "question": "1+1?", "numbers": None}
+    for source, value in (("kk_logic", puzzle), ("math", question)):
+        found = results(write(tmp_path / "data.parquet", [row(0, data_source=source) | truth(value)]))
+        assert found["ground truth"].status == found["reward of gold"].status == "ok"
 
 
 def test_wrong_options_are_reported_together(tmp_path):
@@ -270,6 +281,31 @@ def test_different_prompts_are_counted(tmp_path):
     made = report(*train, test=(test,))
     assert made.different_prompts == "4 of 8 train rows, 1 of 2 test rows"
     assert made.different_prompts in made.render()
+
+
+def test_the_forms_that_prompts_ask_for_are_counted(tmp_path):
+    asked = [BOXED, BOXED, "Put the answer index after ANSWER: ", "", ""]
+    rows = [row(i, prompt=user(f"Question {i}? {text}")) for i, text in enumerate([*asked, ""])]
+    made = report(write(tmp_path / "data.parquet", [*rows, row(9, prompt=None)]), no_rewards=True)
+    assert made.forms == {"none": 3, "box": 2, "line": 1}
+    assert "none 3, box 2, line 1" in made.render()
+
+
+@pytest.mark.parametrize(
+    ("gold", "refused"),
+    [("9 (apples)", None), (r"(B)\frac{1}{9}", None), ("C. 1-i", None), (r"12 \text{ or so}", None), ("5 million", None),
+     (r"5 \text{ florps}", "5"), (["7", "9 (florps)"], "9"), (r"C. {x \mid-3<x<4", "C")],
+)  # fmt: skip
+def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_path, families, gold, refused):
+    def literal(response, ground_truth, info):
+        return Score(1.0, acc=float(any(response == rf"\boxed{{{text}}}" for text in golds)))
+
+    golds = gold if isinstance(gold, list) else [gold]
+    if refused is not None:
+        _tasks["math"] = Task(literal, refused_spelling=partial(refused_spelling, score=literal))
+    found = results(write(tmp_path / "data.parquet", [row(0, data_source="math", prompt=user(BOXED)) | truth(gold)]))
+    assert found["reward of gold"].status == ("warning" if refused else "ok")
+    assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
 
 
 TYPES = {

@@ -58,6 +58,10 @@ ASKED = {
     "final answer": ('Output "Final Answer: " followed by the number.', "line"),
     "placeholder in angle brackets": ("The last line must be of the form Answer: <answer> where <answer> is the answer.", "line"),
     "not in a box": ('Do not use \\boxed{}. End your response with "Answer: $ANSWER".', "line"),
+    "MGSM in Chinese": ('最后一行应该以 "答案: " 的形式独立给出答案。在 "答案：" 后不要添加除整数答案之外的任何内容。', "line"),
+    "MGSM in German": ('Gib die endgültige Antwort in der letzten Zeile alleine im Format "Antwort:".', "line"),
+    "a heading in German": ("Frage: Q\nAntwort: 5", None),
+    "an answer behind its problem": ("Solve $x=84. Answer: $\\left(3\\right)$.", None),
     "R1": (R1, "tags"),
     "TinyZero": ("Show your work in <think> </think> tags. And return the final answer in <answer> </answer> tags, for example "
                  "<answer> (1 + 2) / 3 </answer>.", "tags"),

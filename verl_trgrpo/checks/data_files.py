@@ -12,6 +12,7 @@ from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, agent_loops, tool_schemas
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
+from verl_trgrpo.data_check import reward_findings
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
@@ -19,6 +20,8 @@ from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
 # Data sources without a reward that are named one by one.
 _MAX_SOURCES = 5
+# Rows of a file whose ground truth is scored.
+_SCORED_ROWS = 50
 
 
 def data_findings(view: RunView) -> list[Finding]:
@@ -111,7 +114,32 @@ def _file_findings(
             Level.WARNING if empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS) else Level.ERROR
         )
         findings.append(Finding(level, key, f"{place} row {first}{more}: {problem}; {fix}"))
-    return findings + _source_findings(key, file, config)
+    findings += _source_findings(key, file, config)
+    return (
+        findings
+        if any(each.level is Level.ERROR for each in findings)
+        else findings + _gold_findings(key, file, config)
+    )
+
+
+def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
+    """Check that the reward understands the ground truths of some rows, and gives full marks to who states them."""
+    if selected(config, f"{REWARD}.path") != OWN_REWARDS or default_reward_findings(config):
+        return []
+    prompt_key, default = str(selected(config, "data.prompt_key")), default_reward(config)
+    rows = file.sample([prompt_key, "data_source", "reward_model", "extra_info"], _SCORED_ROWS)
+    place = f"{key}={file.path} row"
+    found = [
+        finding
+        for number, row in rows.items()
+        for name, finding in reward_findings({**row, "prompt": row.get(prompt_key)}, f"{place} {number}", default)
+        if name == "reward of gold" and finding.level is not Level.NOT_CHECKED
+    ]
+    if not found:
+        return []
+    level = Level.ERROR if len(found) == len(rows) else Level.WARNING
+    message = f"{found[0].where}: {found[0].message} ({len(found)} of {len(rows)} rows that were scored)"
+    return [Finding(level, key, f"{message}; correct them, `verl-trgrpo data check` names all")]
 
 
 def _needs_truth(config: DictConfig) -> bool:

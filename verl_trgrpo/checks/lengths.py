@@ -200,15 +200,8 @@ def _sample(file: DataFile, config: DictConfig) -> tuple[dict[int, dict[str, Any
     data, agent = config.data, config.actor_rollout_ref.rollout.agent.default_agent_loop
     if found := _media_columns(file, config):
         return {}, f"they have {', '.join(found)}"
-    wanted = {round(i * (file.rows - 1) / max(1, min(file.rows, _MOST) - 1)) for i in range(min(file.rows, _MOST))}
     columns = [data.prompt_key, "agent_name", *(["extra_info"] if data.get("tool_config_path") else [])]
-    rows: dict[int, dict[str, Any]] = {}
-    start = 0
-    for part in file.tables(columns):
-        here = sorted(number for number in wanted if start <= number < start + part.num_rows)
-        taken = part.take([number - start for number in here]).to_pylist() if here else []
-        rows.update(zip(here, taken, strict=True))
-        start += part.num_rows
+    rows = file.sample(columns, _MOST)
     if data.filter_overlong_prompts:  # which counts the same tokens for all agents
         return rows, ""
     others = {str(name) for row in rows.values() if (name := row.get("agent_name", agent)) not in _AGENTS}

@@ -239,8 +239,10 @@ def tag_findings(row: RawRow, where: str) -> Iterator[Finding]:
 def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
     """Check that a row's ground truth is neither empty nor NaN, does not accept an empty answer, and consists of strings."""
     truth = ground_truth_of(row)
-    leaves = list(_leaves(truth))
-    alternatives = truth.get("target") if isinstance(truth, Mapping) else truth
+    alternatives = truth
+    if isinstance(truth, Mapping):  # other keys may hold what no reward reads
+        alternatives = next((truth[key] for key in ("target", "solution_text_format") if key in truth), truth)
+    leaves = list(_leaves(alternatives))
     if all(leaf is None or _is_blank(leaf) for leaf in leaves):
         yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty")
     elif any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in leaves):

@@ -95,6 +95,19 @@ class DataFile:
             for part in self.tables(columns):
                 yield from part.to_pylist()
 
+    def sample(self, columns: Iterable[str], most: int) -> dict[int, dict[str, Any]]:
+        """Return rows by number, at most `most`, evenly spread; raises as `tables`."""
+        count = min(self.rows, most)
+        wanted = [round(i * (self.rows - 1) / max(1, count - 1)) for i in range(count)]
+        rows: dict[int, dict[str, Any]] = {}
+        start = 0
+        for part in self.tables(columns):
+            here = [number for number in wanted if start <= number < start + part.num_rows]
+            taken = part.take([number - start for number in here]).to_pylist() if here else []
+            rows.update(zip(here, taken, strict=True))
+            start += part.num_rows
+        return rows
+
 
 def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
     """Yield the rows of a Parquet, JSON or JSON Lines file one by one; nothing is checked.

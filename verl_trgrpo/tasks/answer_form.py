@@ -34,9 +34,12 @@ _CONTEXT_CHARS = 300
 _BOXED = r"(?:(?<!\\)\\+b|\x08)oxed(?![a-zA-Z])"
 _BOX_MENTION = re.compile(_BOXED)
 _TAGS_MENTION = re.compile(r"<answer>.{0,400}?</answer>|<answer>[`'\"]?\s+tags?\b", re.DOTALL)
+# "Answer" in the languages of MGSM
+_FOREIGN_WORDS = "答案|答え|Antwort|Respuesta|Réponse|Ответ|Jibu|উত্তর|సమాధానం|คำตอบ"
 _HASHES_MENTION = re.compile(r"(?<!#)####(?!#)")
 _LINE_MENTION = re.compile(
-    r"(?P<quote>[\"'“‘`*]{0,8})(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer)|答案)\*{0,2}\s?[:：]"
+    r"(?P<quote>[\"'“‘`*]{0,8})(?<![a-zA-Z])(?P<word>(?:(?:Final|FINAL|final) )?(?:Answer|ANSWER|answer)|"
+    rf"(?P<foreign>{_FOREIGN_WORDS}))\*{{0,2}}\s?[:：]"
     rf"(?P<behind>[^\n]{{0,40}}?{_BOXED}|[^\n]{{0,40}})"
 )
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?](?=[\s\"'”)]|$)|[。！？]|(?<![:\s])[ \t]*\n\s*\n")
@@ -130,6 +133,8 @@ def _is_line_instruction(match: re.Match[str], before: str) -> bool:
     quoted, behind = bool(match["quote"].strip("*")), match["behind"]
     if _NEGATION.search(before) or (match["word"].islower() and not quoted):
         return False
+    if match["foreign"]:
+        return quoted
     placeholder = bool(_PLACEHOLDER.match(behind))
     if not behind.strip() and not quoted:
         return before.rstrip().endswith(" after")  # "Question: ... Answer:" begins the answer
@@ -158,7 +163,8 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
 _LINES = {
     "line": re.compile(
-        r"^[ \t*#>-]{0,8}(?:(?:final )?answer|答案)[ \t*]{0,4}[:：][ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$"
+        rf"^[ \t*#>-]{{0,8}}(?:(?:final )?answer|{_FOREIGN_WORDS})[ \t*]{{0,4}}"
+        r"[:：][ \t*]*(?:\n\s{0,8}(?=\S))?(.*)$"
         r"|^[ \t*#>-]{0,8}final answer[ \t*]{0,4}\n\s{0,8}(?=\S)(.*)$",  # a heading
         re.IGNORECASE | re.MULTILINE,
     ),

@@ -248,6 +248,8 @@ def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dic
         return None
     seen: set[str] = set()  # no question occurs twice in both splits
     splits = {split: make_rows(options, split, seen, progress) for split in ("test", "train")}
+    for rows in splits.values():
+        check_verifier(options.task, [row["reward_model"]["ground_truth"] for row in rows[:PROBED_ROWS]])
     return data_set.write(splits, arrow_schema())
 
 
@@ -262,45 +264,61 @@ def make_rows(
     rows = [_row(options, entry) for entry in progress(islice(entries, count), count, split)]
     if len(rows) < count:
         raise ValueError(f"{options.task} gave only {len(rows)} of {count} different {split} questions; ask for fewer")
-    check_verifier(options.task, [row["reward_model"]["ground_truth"] for row in rows[:PROBED_ROWS]])
     return rows
 
 
 def check_verifier(task: str, truths: Sequence[str]) -> None:
-    """Try wrong answers on the verifier of a task: `PROBES`, other rows' answers, and the right one with another beside it.
+    """Try wrong answers on the verifier of a task.
 
     Raises:
         ValueError: one earns full marks; the message has it.
     """
+    always, others = wrong_answers(truths)
+    found = [probe for probe in always if scored(probe).acc]
+    # Other rows' answers may be right by chance, where a question has several right answers or few possible ones.
+    if not found and len(chance := [probe for probe in others if scored(probe).acc]) > max(2, MAX_CHANCE * len(others)):
+        found = chance
+    if found:
+        _, right, wrong = found[0]
+        raise ValueError(
+            f"task={task}: its verifier gives full marks to {shorten(wrong)} where the answer is {shorten(right)}; "
+            "choose another task"
+        )
+
+
+Probe = tuple[str, str, str]
+"""A ground truth, its answer, and another answer."""
+
+
+def wrong_answers(truths: Sequence[str]) -> tuple[list[Probe], list[Probe]]:
+    """Return answers that are wrong whatever the task asks, and other rows' answers, some of which may be right by chance.
+
+    The first are `PROBES`, and right answers with a sign or another answer beside them. What equals the right answer is left out.
+    """
     rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
+    always = [
+        (truth, "", wrong) for truth, right in zip(truths, rights, strict=True) if right is None for wrong in PROBES
+    ]
     rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
-    always = [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
+    always += [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
     always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
         if other != right:
             always.append((truth, right, f"{right} or {other}"))
         if re.fullmatch(r"[0-9]+(\.[0-9]+)?", right) and float(right):
             always += [(truth, right, f"-{right}"), (truth, right, f"{right} or 7{right}")]
-    others = [(truth, right, wrong) for truth, right in rows for _, wrong in rows[:PROBED_ANSWERS] if wrong != right]
+    others = [(truth, right, wrong) for truth, right in rows for _, wrong in rows[:PROBED_ANSWERS]]
+    return _different_values(always), _different_values(others)
 
-    def paid(probes: Sequence[tuple[str, str, str]]) -> list[tuple[str, str]]:
-        return [
-            (right, wrong)
-            for truth, right, wrong in probes
-            if not compare([right or "-"], wrong, lambda *_: False)
-            and score_reasoning_gym(f"<answer>{wrong}</answer>", truth).acc == 1.0
-        ]
 
-    found = paid(always)
-    # Other rows' answers may be right by chance, where a question has several right answers or few possible ones.
-    if not found and len(chance := paid(others)) > max(2, MAX_CHANCE * len(others)):
-        found = chance
-    if found:
-        right, wrong = found[0]
-        raise ValueError(
-            f"task={task}: its verifier gives full marks to {shorten(wrong)} where the answer is {shorten(right)}; "
-            "choose another task"
-        )
+def _different_values(probes: Sequence[Probe]) -> list[Probe]:
+    return [probe for probe in probes if not compare([probe[1] or "-"], probe[2], lambda *_: False)]
+
+
+def scored(probe: Probe) -> Score:
+    """Return the score of an answer."""
+    truth, _, answer = probe
+    return score_reasoning_gym(f"<answer>{answer}</answer>", truth)
 
 
 def _different(dataset: Any, seen: set[str], count: int) -> Iterator[dict[str, Any]]:

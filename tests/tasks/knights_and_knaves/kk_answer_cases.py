@@ -20,6 +20,10 @@ def write_truth(names: list[str], roles: str) -> str:
 
 
 RIGHT = [
+    "Zoey is the knight\nOliver is the knave\nAva is the knight",
+    "Zoey is knight...",
+    "Zoey is a knight Oliver is a knave Ava is a knight",
+    "1) Zoey: knight 2) Oliver: the knave 3) Ava: knight",
     TRUTH,
     RIGHT_ANSWER,
     "1. Zoey is a knight.\n2. Oliver is a knave.\n3. Ava is a knight.",
@@ -84,8 +88,6 @@ WRONG = [
 # Right to a reader, but no claims in the form that the prompt asks for.
 PROSE = [
     "(1) [Zoey] is a knight\n(2) [Oliver] is a knave\n(3) [Ava] is a knight",
-    "Zoey is the knight\nOliver is the knave\nAva is the knight",
-    "Zoey is knight...",
     "| Name | Role |\n|---|---|\n| Zoey | knight |\n| Oliver | knave |\n| Ava | knight |",
     "Knights: Zoey, Ava\nKnaves: Oliver",
     "Both Zoey and Ava are knights, while Oliver is a knave.",

@@ -14,8 +14,8 @@ usually trained with, so that scores can be compared:
 `acc` is 1 only if the form is right as well: a correct answer in a malformed response counts as 0.
 
 An answer is claims and nothing else, in any order and in upper or lower case. A claim is `NAME is a knight` or
-`NAME is a knave`, or with `:`, ` - ` or ` = ` instead of `is a`. Claims end with a line break, `;`, `,`, `and`, `&`, a full
-stop, `!` or a dash, or where the number of the next one begins; each may begin with a number, such as `(1)`, `1.`, `1)`,
+`NAME is a knave`, or with `:`, ` - ` or ` = ` instead of `is`, and with `the` or nothing instead of `a`. Claims end with a line
+break, a space, `;`, `,`, `and`, `&`, a full stop, `!` or a dash; each may begin with a number, such as `(1)`, `1.`, `1)`,
 `[1]`, `1:` or `1 -`, or a list mark, such as `-`, `*`, `+` or `•`. Bold, italic and code marks, a code block around the
 whole answer, and the width of gaps are ignored, and characters that look alike (full-width letters and brackets, dashes,
 apostrophes, accents in one or two characters) are the same. With one more word, such as "if" or "maybe", it is not an
@@ -59,12 +59,14 @@ _UNDERSCORES = re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")
 _PLAIN_LANGUAGES = ("", "text", "txt", "plain", "plaintext", "markdown", "md", "answer")
 
 _NUMBER = r"[(\[]?[0-9]{1,2}(?:\.?\)|[.:\]])"
+_ROLE = "(?:a |the )?(?:knight|knave)"
 # A number before a role alone is a name: "1: a knight", but not "1: Knight is a knave".
-_ALONE = r"(?! ?(?:a )?(?:knight|knave)(?! is a | [-=:] |:))"
-_MARKS = rf"(?:(?:and|&) (?!is a ))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){_ALONE})?"
-_END = rf"(?: ?(?:\.|!{{1,3}}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?=(?:and|&) |(?!\(?0){_NUMBER}))"
-# The last alternative takes all the rest at once, so that the time is linear for any input.
-_CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is a | [-=:] (?:a )?|: ?(?:a )?)(knight|knave){_END}|.+")
+_ALONE = rf"(?! ?{_ROLE}(?! is {_ROLE}| [-=:] |:))"
+_MARKS = rf"(?:(?:and|&) (?!is {_ROLE}))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){_ALONE})?"
+_END = r"(?: ?(?:\.|!{1,3}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?!\(?0))"
+# The last alternative takes all the rest at once, so that the time is linear for any input. What stands between two claims
+# becomes a part of a name, which nobody has.
+_CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is | [-=:] |: ?)(?:a |the )?(knight|knave){_END}|.+")
 
 
 def _characters() -> dict[int, str]:

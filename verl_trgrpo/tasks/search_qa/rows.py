@@ -1,8 +1,9 @@
 """Build search QA data for veRL: ``train.parquet``, ``test.parquet``, ``val.parquet`` and ``manifest.json``.
 
 The questions come from the FlashRAG collection on the Hugging Face hub, or from files in its layout: splits of sets, for
-example ``hotpotqa/dev.jsonl``. A row has a `question`, its `golden_answers` and perhaps an `id`; other fields, such as
-`metadata`, whose type differs between the sets, are not read.
+example ``hotpotqa/dev.jsonl``. A row has a `question`, its `golden_answers`, or `answer` and `answer_aliases` as MuSiQue's and
+HotpotQA's own files have, and perhaps an `id` or `_id`; other fields, such as `metadata`, whose type differs between the
+sets, are not read.
 
 All test sets go into one file, because veRL groups the validation metrics by data_source. `val.parquet` is a smaller
 sample of it, with equally many questions of each set: all tests together are about 52,000 questions.
@@ -255,19 +256,23 @@ def _read_question(record: Record, name: str, split: str) -> Question:
     Raises:
         ValueError: the row is malformed.
     """
-    if missing := [column for column in ("question", "golden_answers") if column not in record.row]:
-        raise ValueError(f"missing column {', '.join(missing)} (found {', '.join(record.row) or 'nothing'})")
-    text, answers = record.row["question"], record.row["golden_answers"]
+    row = record.row
+    column = "golden_answers" if "golden_answers" in row else "answer"
+    if missing := [name for name in ("question", column) if name not in row]:
+        names = ", ".join(missing).replace("answer", "golden_answers or answer")
+        raise ValueError(f"missing column {names} (found {', '.join(row) or 'nothing'})")
+    text, answers = row["question"], row[column]
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question={shorten(text)}: expected a string")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the question contains {', '.join(tags)}; the chat template adds its own tags")
     answers = [answers] if isinstance(answers, str) else answers
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise ValueError(f"golden_answers={shorten(answers)}: expected a list of strings")
-    answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
+        raise ValueError(f"{column}={shorten(answers)}: expected a list of strings")
+    aliases = row.get("answer_aliases") or [] if column == "answer" else []
+    answers = tuple(dict.fromkeys(answer for answer in [*answers, *aliases] if answer.strip()))
     if not answers:
-        raise ValueError("golden_answers holds blank strings only")
-    identity = record.row.get("id")
+        raise ValueError(f"{column} holds blank strings only")
+    identity = row.get("id", row.get("_id"))
     origin = f"{name}/{split}#{record.number if identity in (None, '') else identity}"
     return Question(name, text.strip().removesuffix("?") + "?", answers, origin)
