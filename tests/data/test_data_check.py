@@ -77,6 +77,26 @@ def test_a_ground_truth_that_is_no_text_is_a_warning(tmp_path, value, kind):
     assert found.examples[0].startswith(f"data.parquet row 0 and 2 more: reward_model.ground_truth holds a {kind};")
 
 
+def test_the_mapping_of_knights_and_knaves_is_no_warning(tmp_path):
+    mapping = {"names": ["Zoey"], "solution": [True], "solution_text_format": "(1) Zoey is a knight"}
+    found = results(write(tmp_path / "data.parquet", [row(0) | truth(mapping)]))
+    assert (found["ground truth"].status, found["reward of gold"].status) == ("ok", "ok")
+
+
+def test_an_agent_loop_that_is_missing_is_an_error_and_an_unknown_one_a_warning(tmp_path):
+    for name, status in (
+        ("single_turn_agent", "ok"),
+        ("trgrpo_search", "ok"),
+        ("tool_agnet", "warning"),
+        (None, "error"),
+    ):
+        rows = [row(0, agent_name="tool_agent"), row(1, agent_name=name)]
+        found = results(write(tmp_path / "data.parquet", rows))["columns"]
+        assert found.status == status and (
+            status == "ok" or found.examples[0].startswith("data.parquet row 1: agent_name is")
+        )
+
+
 def test_wrong_options_are_reported_together(tmp_path):
     here = Path(__file__)
     for options, named in (
@@ -142,6 +162,7 @@ def not_utf8(path):
 
 FILE_DEFECTS = {
     "no parquet": (lambda path: path.write_text("{}"), "not a readable Parquet file"),
+    "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid x\n"), "git lfs pull"),
     "empty file": (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
     "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
     "damaged": (damaged, "is damaged"),
