@@ -5,6 +5,7 @@ One of the checks scores responses that state a row's ground truth: they should 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -21,7 +22,7 @@ from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
-from verl_trgrpo.data.prompts import RolloutPrompts, prompt_settings
+from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
@@ -36,11 +37,18 @@ from verl_trgrpo.data.rows import (
     truth_findings,
 )
 from verl_trgrpo.data.sources import named_like_test
-from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, open_as_verl
+from verl_trgrpo.data.verl_files import (
+    DataFile,
+    column_findings,
+    concatenation_findings,
+    missing_values,
+    open_as_verl,
+)
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
 from verl_trgrpo.tasks.math.equality import alternatives
 from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
+from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
 CHECKS = (
@@ -248,7 +256,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
 
 def _prompt_renamed(file: DataFile, prompt_key: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a file with the column `prompt_key` under the name prompt."""
-    columns = [prompt_key if column == "prompt" else column for column in (*COLUMNS, "agent_name")]
+    columns = [prompt_key if column == "prompt" else column for column in COLUMNS]
     for row in file.read(columns):
         yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
 
@@ -268,8 +276,22 @@ def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> d
         if "extra_info" not in file.schema.names:
             message = "missing column extra_info; veRL then gives every row the index 0"
             report.add("columns", [Finding.warning(name, message)])
+        report.add("columns", _agent_findings(file, name, prompt_key))
     report.add("columns", concatenation_findings({names[path]: file for path, file in files.items()}))
     return files
+
+
+def _agent_findings(file: DataFile, name: str, prompt_key: str) -> Iterator[Finding]:
+    """Check that rows name agent loops: veRL's or those of this package; a run may have others."""
+    known = {SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT}
+    with contextlib.suppress(UnreadableError):  # damage is found with the rows
+        for problem, rows, first in missing_values(file, prompt_key, known):
+            if not problem.startswith("agent_name"):
+                continue
+            place = f"{name} row {first}{f' and {rows - 1} more' if rows > 1 else ''}"
+            null = problem.endswith(" null")
+            fix = "veRL fails for these rows, name one" if null else f"not one of {', '.join(sorted(known))}"
+            yield Finding(Level.ERROR if null else Level.WARNING, place, f"{problem}; {fix}")
 
 
 def _check_rows(
@@ -296,9 +318,7 @@ def _check_rows(
 
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
-    """Check prompt, agent loop and ground truth of a row."""
-    if "agent_name" in row and not row["agent_name"]:
-        yield "columns", Finding.error(where, f"agent_name is {shorten(row['agent_name'])}; veRL fails for such a row")
+    """Check prompt and ground truth of a row."""
     for name, check in (("prompt", prompt_findings), ("chat tags", tag_findings), ("ground truth", truth_findings)):
         for finding in check(row, where):
             yield name, finding

@@ -2,10 +2,14 @@
 
 import contextlib
 import signal
+import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 
-from verl_trgrpo.common.progress import handle_signals, interruptible
+from verl_trgrpo.common.progress import cpu_limit, handle_signals, interruptible
 
 
 def test_a_signal_is_a_keyboard_interrupt_at_once():
@@ -26,6 +30,30 @@ def test_a_signal_that_was_swallowed_ends_the_work_at_the_next_item():
             if item == 2:
                 raise_and_swallow()
     assert done == [0, 1, 2]
+
+
+def test_work_of_the_processor_is_limited_and_the_limit_ends_with_its_block():
+    with pytest.raises(TimeoutError, match=r"more than 0\.05 s"), cpu_limit(0.05):
+        while True:
+            pass
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+
+
+def test_what_a_process_started_ends_when_it_is_killed():
+    code = (
+        "import subprocess, sys, time; from verl_trgrpo.common.progress import guarded_children\n"
+        "with guarded_children():\n"
+        "    child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL, start_new_session=True)\n"
+        "    time.sleep(3)\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        time.sleep(1)
+        assert child.is_running()
+        parent.kill()
+    assert psutil.wait_procs([child], timeout=600)[1] == []
 
 
 def test_the_old_handlers_come_back_and_ignored_signals_stay_ignored():

@@ -38,7 +38,6 @@ ROW_DEFECTS = {
     "empty content": ({"prompt": user(" \n")}, "prompt", "error", "message 0 (user) is empty"),
     "assistant last": ({"prompt": turns("user", "assistant")}, "prompt", "error", "the last message is 'assistant'"),
     "chat tags": ({"prompt": user("<|im_start|>user\nHi<|im_end|>")}, "chat tags", "error", "<|im_start|>, <|im_end|>"),
-    "no agent": ({"agent_name": None}, "columns", "error", "agent_name is None"),
     "opened think": ({"prompt": user("Solve it. <think>\n")}, "chat tags", "error", "<think>"),
     "unknown source": ({"data_source": "maths"}, "data source", "error", "'maths' (close names: math"),
     "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
@@ -56,7 +55,7 @@ ROW_DEFECTS = {
 @pytest.mark.parametrize("name", ROW_DEFECTS)
 def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     changes, check, status, example = ROW_DEFECTS[name]
-    rows = [r | {"agent_name": "tool_agent"} for r in clean()] if "agent_name" in changes else clean()
+    rows = clean()
     rows[2] = rows[2] | changes
     found = results(write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
     assert found[check].status == status, found
@@ -86,6 +85,20 @@ def test_a_mapping_is_judged_by_what_rewards_read(tmp_path):
     for source, value in (("kk_logic", puzzle), ("math", question)):
         found = results(write(tmp_path / "data.parquet", [row(0, data_source=source) | truth(value)]))
         assert found["ground truth"].status == found["reward of gold"].status == "ok"
+
+
+def test_an_agent_loop_that_is_missing_is_an_error_and_an_unknown_one_a_warning(tmp_path):
+    for name, status in (
+        ("single_turn_agent", "ok"),
+        ("trgrpo_search", "ok"),
+        ("tool_agnet", "warning"),
+        (None, "error"),
+    ):
+        rows = [row(0, agent_name="tool_agent"), row(1, agent_name=name)]
+        found = results(write(tmp_path / "data.parquet", rows))["columns"]
+        assert found.status == status and (
+            status == "ok" or found.examples[0].startswith("data.parquet row 1: agent_name is")
+        )
 
 
 def test_wrong_options_are_reported_together(tmp_path):
@@ -153,6 +166,7 @@ def not_utf8(path):
 
 FILE_DEFECTS = {
     "no parquet": (lambda path: path.write_text("{}"), "not a readable Parquet file"),
+    "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid x\n"), "git lfs pull"),
     "empty file": (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
     "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
     "damaged": (damaged, "is damaged"),

@@ -144,13 +144,17 @@ def test_a_draw_keeps_the_order_repeats_nothing_and_depends_on_the_seed():
     [
         ("people3_num1000_test.jsonl", {"quiz": "x"}, "its name is that of a test file"),
         ("heldout.jsonl", {"quiz": "x"}, "its name is that of a test file"),
+        ("aime_2024/data/train-00000-of-00001.jsonl", {"problem": "x"}, "its name is that of a test file"),
+        ("MATH-500/all.jsonl", {"problem": "x"}, "its name is that of a test file"),
         ("rows.jsonl", {"extra_info": {"split": "test"}}, "say split: test"),
         ("rows.jsonl", {"split": "test"}, "say split: test"),
         ("train.jsonl", {"split": "train"}, ""),
         ("latest.jsonl", {}, ""),
+        ("aimed/train.jsonl", {}, ""),
     ],
 )
 def test_files_to_train_on_that_look_like_test_files_are_named(tmp_path, caplog, name, row, words):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text(json.dumps(row) + "\n")
     warn_of_test_files([tmp_path / name])
     assert (name in caplog.text) == bool(words) and words in caplog.text

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from verl_trgrpo.data.rows import Row
-from verl_trgrpo.evaluation.accuracy import Verdict, render, score_responses, summarize
+from verl_trgrpo.evaluation.accuracy import Verdict, render, score_responses, share, summarize
 from verl_trgrpo.evaluation.response_store import Response
 
 
@@ -33,7 +33,7 @@ def test_figures_of_a_small_case_by_hand():
     (source,) = summary.sources.values()
     assert (source.prompts, source.responses) == (4, 8)
     assert source.avg.mean == pytest.approx(0.5) and source.avg.low < 0.5 < source.avg.high
-    assert source.pass_at_k.mean == pytest.approx(0.75)
+    assert {j: found.mean for j, found in source.pass_at.items()} == {1: 0.5, 2: 0.75}
     assert (source.tokens, source.cut, source.format_ok) == (15, 0.5, 0.5)
     assert summary.mean_of_sources is None
 
@@ -57,7 +57,7 @@ def test_unknown_verdicts_are_left_out_and_counted():
     (source,) = summary.sources.values()
     assert source.avg.mean == pytest.approx((1 + 0.5) / 2)
     assert source.no_verdict == 3
-    assert source.pass_at_k.mean == 1.0, "only one prompt has two known verdicts"
+    assert source.pass_at[2].mean == 1.0, "only one prompt has two known verdicts"
     assert "verdicts.jsonl" in render(summary)
 
 
@@ -86,8 +86,29 @@ def test_the_table_lines_up_and_the_report_is_json():
     assert len({len(line) for line in lines[:3]}) == 1
     assert lines[3].startswith("mean of sources")
     read = json.loads(json.dumps(asdict(summary)))
-    assert read["sources"]["aime2024"]["pass_at_k"]["mean"] == 1.0
+    assert read["sources"]["aime2024"]["pass_at"]["2"]["mean"] == 1.0
     assert read["sources"]["aime2024"]["avg"] == {"mean": 0.5, "low": None, "high": None}
+
+
+def test_each_source_has_a_table_of_pass_at_j():
+    summary = summarize(
+        items([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]] * 5, "aime2024") + items([[1.0] * 6], "amc2023"), k=6, seed=0
+    )
+    assert {j: found.mean for j, found in summary.sources["aime2024"].pass_at.items()} == pytest.approx(
+        {1: 1 / 6, 2: 1 / 3, 4: 2 / 3, 6: 1.0}
+    )
+    heads = [line.split() for line in render(summary).splitlines() if "pass@4" in line]
+    assert heads == [[name, "pass@1", "pass@2", "pass@4", "pass@6"] for name in ("aime2024", "amc2023")]
+
+
+@pytest.mark.parametrize("groups", [[[0.0, 1.0]], [[1.0, 1.0, 0.875]], [[0.25, 0.0]] * 4, [[0.0, 1.0], [1.0] * 30]])
+def test_few_prompts_have_a_wide_interval_within_0_and_1(groups):
+    found = share(*groups, seed=0)
+    assert 0.0 <= found.low < found.mean < found.high <= 1.0
+    # Wilson's own interval for as many independent answers, with the normal quantile, is narrower.
+    n, z = sum(map(len, groups)), 1.96
+    width = 2 * z * (found.mean * (1 - found.mean) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
+    assert found.high - found.low > width
 
 
 def verdicts(rows, responses):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model, model_label
+from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, fingerprint, merged_model, model_label
 
 
 @pytest.fixture
@@ -23,15 +23,24 @@ def test_a_checkpoint_is_found_by_its_step_or_its_actor(checkpoint):
     assert find_model(str(checkpoint)) == find_model(str(checkpoint / "actor")) == str(checkpoint / "actor")
 
 
+def test_of_a_run_directory_the_latest_checkpoint_is_taken_with_its_configuration(checkpoint):
+    run = checkpoint.parent
+    (run / "latest_checkpointed_iteration.txt").write_text("5")
+    (run / "config.yaml").write_text("data: {apply_chat_template_kwargs: {enable_thinking: false}}\n")
+    assert find_model(str(run)) == str(checkpoint / "actor")
+    assert model_label(str(run)) == model_label(str(checkpoint)) == "run-global_step_5"
+    for name in (run, checkpoint, checkpoint / "actor"):
+        assert config_of_run(str(name)).data.apply_chat_template_kwargs.enable_thinking is False
+
+
 def test_weights_that_the_checkpoint_holds_in_hugging_face_form_are_used(checkpoint):
     (checkpoint / "actor" / "huggingface" / "model.safetensors").write_bytes(b"")
     assert find_model(str(checkpoint)) == str(checkpoint / "actor" / "huggingface")
 
 
 def test_anything_else_is_refused_with_a_hint(checkpoint, tmp_path):
-    (checkpoint.parent / "latest_checkpointed_iteration.txt").write_text("5")
-    with pytest.raises(ValueError, match="global_step_5"):
-        find_model(str(checkpoint.parent))
+    with pytest.raises(ValueError, match="neither a run directory"):
+        find_model(str(tmp_path))
     with pytest.raises(ValueError, match=r"model=.*nowhere"):
         find_model(str(tmp_path / "nowhere"))
     (checkpoint / "actor" / "lora_train_meta.json").write_text("{}")

@@ -1,4 +1,4 @@
-"""``verl-trgrpo search`` that takes two queries, and whose searches wait until the file named by GATE exists.
+"""``verl-trgrpo search`` with small limits, and whose searches wait until the file named by GATE exists.
 
 GATE.log has the queries. Workers import this file, too.
 """
@@ -25,7 +25,7 @@ def search(self, queries, topk):
 
 
 Index.search = search
-app.MAX_PENDING = 2
+app.MAX_PENDING, app.MAX_BODIES_BYTES, app.MAX_ANSWER_CHARS = 2, 100_000, 160
 
 if __name__ == "__main__":
     sys.exit(main(["search", *sys.argv[1:]]))

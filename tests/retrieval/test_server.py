@@ -82,6 +82,30 @@ def test_bytes_that_are_hardly_http_are_never_the_servers_fault(server, data):
     assert server.process.poll() is None and server.pending() == 0
 
 
+HEADERS = b"POST /retrieve HTTP/1.1\r\nHost: x\r\n"
+ENDLESS = {
+    "a header": HEADERS + b"X: ",
+    "headers": HEADERS,
+    "an address": b"GET /",
+    "a chunk's note": HEADERS + b"Transfer-Encoding: chunked\r\n\r\n1;",
+    "a trailer": HEADERS + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX: ",
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_what_is_not_a_body_is_bounded_before_the_token_is_looked_at(small_index, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", TOKEN)
+    with serving(small_index, tmp_path / "log") as server:
+        address, sent = urlsplit(server.url), 0
+        with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
+            connection.sendall(ENDLESS[name])
+            with pytest.raises(OSError):
+                while sent < 1 << 27:
+                    sent += connection.send(b"A: b\r\n" * 1000 if name == "headers" else b"a" * 10_000)
+        assert sent < 1 << 24  # the buffers of the two sockets
+        assert server.get("/health").json() == {"status": "ok"}
+
+
 def test_a_token_is_required(small_index, tmp_path, monkeypatch):
     monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", TOKEN)
     with serving(small_index, tmp_path / "log") as server:
@@ -122,6 +146,19 @@ def gate(tmp_path, monkeypatch):
     monkeypatch.setenv("GATE", str(gate.path))
     yield gate
     gate.open()
+
+
+def test_bodies_and_answers_are_bounded_together(gate, small_index):
+    gate.open()
+    with gate.serving(small_index) as server:
+        address = urlsplit(server.url)
+        with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
+            connection.sendall(HEADERS + b"Content-Length: 100000\r\n\r\n" + b" " * 90_000)  # of 100,000 for all
+            body = {"queries": ["polonium"], "x": "x" * 20_000}
+            wait_for(lambda: server.post(body).status_code == 503)
+        wait_for(lambda: server.post(body).status_code == 200)  # the connection and its bytes are gone
+        refused = server.post({"queries": ["london", "polonium"]})
+        assert refused.status_code == 413 and "smaller topk" in refused.json()["detail"]
 
 
 def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):

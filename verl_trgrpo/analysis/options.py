@@ -75,7 +75,7 @@ class AnalyzeOptions(GradientOptions):
     """Gradients of tokens and the page of tokens, of one model.
 
     Args:
-        model: veRL checkpoint, Hugging Face directory or hub name.
+        model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory or hub name.
         out: directory for the results; runs/analyze/MODEL if left out.
         only_tokens: write tokens.html alone, which needs no backward pass.
     """

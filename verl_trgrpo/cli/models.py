@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -59,7 +60,7 @@ def preview(options: PreviewOptions) -> int:
     from verl_trgrpo.evaluation import preview
 
     raise_invalid(check(run).messages(Level.ERROR))
-    with interruptible() as progress:
+    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
     print(escape_controls(preview.render(found)))
     return 0
@@ -85,7 +86,7 @@ def evaluate(options: EvalOptions) -> int:
     from verl_trgrpo.evaluation import evaluate
 
     try:
-        with interruptible() as progress:
+        with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
             table, generated = evaluate.evaluate(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
@@ -147,7 +148,7 @@ def analyze(options: AnalyzeOptions) -> int:
     """
     from verl_trgrpo.analysis import analyze
 
-    with interruptible() as progress:
+    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
         text, within_bounds = analyze.analyze(options, progress)
     print(text)
     return int(not within_bounds)

@@ -7,7 +7,7 @@ _MODULES = {
     "psutil packaging pydantic annotated_types tqdm tyro yaml",
     "rewards": "mpmath",
     "puzzles": "reasoning_gym",
-    "search": "tantivy starlette uvicorn aiohttp",
+    "search": "tantivy starlette uvicorn httptools aiohttp",
     "reports": "scipy matplotlib jinja2",
     "small-lm": "gguf peft",
     "gpu": "vllm",

@@ -1,9 +1,14 @@
-"""Progress bars of commands, and signals as KeyboardInterrupt."""
+"""Progress bars of commands, signals as KeyboardInterrupt, limits of time, and processes that end with this one."""
 
 import contextlib
+import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -80,3 +85,31 @@ def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Ite
     finally:
         for number, old in previous.items():
             signal.signal(number, old)
+
+
+@contextlib.contextmanager
+def guarded_children() -> Iterator[None]:
+    """See to it that the processes which this one starts within the block end if it is killed, even by SIGKILL."""
+    root = str(Path(__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import end_children; end_children({os.getpid()})"
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    # In its own session: it must outlive the signals that a terminal or a batch system sends to this one and its children.
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **quiet) as guard:  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            guard.kill()
+
+
+def end_children(parent: int) -> None:
+    """Wait until the process `parent`, which started this one, has ended; then kill all others that it had started."""
+    import psutil
+
+    children: set[psutil.Process] = set()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while os.getppid() == parent:
+            children.update(psutil.Process(parent).children(recursive=True))
+            time.sleep(0.5)
+    for process in children - {psutil.Process()}:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()

@@ -39,6 +39,9 @@ SCHEMA_VERSION = 2
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 REQUIRED_COLUMNS = ("data_source", "prompt", "reward_model")
 
+# Columns with what a prompt shows besides text.
+MEDIA = ("images", "videos", "audios")
+
 ROLES = ("system", "user", "assistant")
 
 # A chat template adds these tags, so a message must not contain them. "<s>" is not listed: in mathematics it is a
@@ -144,7 +147,15 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
     except FileNotFoundError as error:
         raise UnreadableError(f"{path} does not exist; check the path") from error
     except (pa.ArrowException, OSError) as error:
+        check_fetched(path)
         raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
+
+
+def check_fetched(path: Path) -> None:
+    """Raise an UnreadableError if a file is the pointer that Git leaves in place of a large file."""
+    with path.open("rb") as file:
+        if file.read(32).startswith(b"version https://git-lfs"):
+            raise UnreadableError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
 
 
 @contextmanager
@@ -251,6 +262,8 @@ def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
         )
     elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
         yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
+    elif isinstance(truth, Mapping) and "solution_text_format" in truth:
+        return  # of Knights and Knaves; the reward reads this field alone
     elif others := [leaf for leaf in leaves if not isinstance(leaf, str)]:
         kind = type(others[0]).__name__
         yield Finding.warning(where, f"reward_model.ground_truth holds a {kind}; most rewards need a string")

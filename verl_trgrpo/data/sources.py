@@ -20,6 +20,10 @@ FILE_TYPES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow")
 _DESCRIPTIONS = ("dataset_info.json", "state.json", "dataset_dict.json")
 
 _TEST_NAME = re.compile(r"(?<![a-z])(test|heldout|held_out|eval)(?![a-z])", re.IGNORECASE)
+# Sets that are for testing whatever the split is called, by the names of files and of directories that hold them.
+_TEST_SET = re.compile(
+    r"(?<![a-z])(aime|aimo|amc|math[-_]?500|minerva(math)?|olympiad_?(bench)?|hmmt|gpqa)(?![a-z])", re.IGNORECASE
+)
 
 # A reason for dropping rows, in the manifest.
 NOT_DRAWN = "not drawn for the limit"
@@ -132,7 +136,7 @@ def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
 
 
 def warn_of_test_files(paths: Iterable[Path]) -> None:
-    """Warn if a train file is a test file by its name or by ``split`` in its first row."""
+    """Warn if a train file is a test file by its path or by ``split`` in its first row."""
     for path in paths:
         row = next((dict(record.row) for record in read_records(path)), {})
         by_name = named_like_test(path)
@@ -142,8 +146,8 @@ def warn_of_test_files(paths: Iterable[Path]) -> None:
 
 
 def named_like_test(path: Path) -> bool:
-    """Return whether a file's name says that it is for testing."""
-    return bool(_TEST_NAME.search(path.name))
+    """Return whether a file's name says that it is for testing, or its path names a set for testing, such as aime_2024."""
+    return bool(_TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:])))
 
 
 def _malformed(where: str, number: int, reason: str) -> ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.compare.statistics import Estimate, mean_interval, pass_at_k
+from verl_trgrpo.compare.statistics import FEWEST_FOR_BOOTSTRAP, LEVEL, Estimate, mean_interval, pass_at_k
 from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.response_store import Response
@@ -18,8 +19,8 @@ from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.registry import DefaultReward
 
 _METHOD = (
-    "[...]: 95 % bootstrap over prompts, each drawn with all its samples; none where all prompts agree. "
-    "pass@k is the unbiased estimate."
+    "[...]: 95 %, over prompts with all their samples; none where all prompts agree. pass@j is the unbiased estimate from "
+    "all samples."
 )
 
 
@@ -87,7 +88,7 @@ class Source:
         prompts: different prompts, the units of all intervals.
         responses: responses to them.
         avg: share of right responses, averaged over prompts; None without any known verdict.
-        pass_at_k: probability that at least one of k samples is right; None if no prompt has k known verdicts.
+        pass_at: by j, probability that at least one of j samples is right; None if no prompt has j known verdicts.
         no_verdict: responses with an unknown verdict; accuracies leave them out.
         format_ok: mean over all responses.
         tokens: mean over all responses.
@@ -98,7 +99,7 @@ class Source:
     prompts: int
     responses: int
     avg: Estimate | None
-    pass_at_k: Estimate | None
+    pass_at: dict[int, Estimate | None]
     no_verdict: int
     format_ok: float
     tokens: float
@@ -134,28 +135,47 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
     sources: dict[str, Source] = {}
     averages: list[list[float]] = []
     passes: list[list[float]] = []
-
-    def mean(*groups: list[float]) -> Estimate | None:
-        return mean_interval(*groups, seed=seed) if all(groups) else None
-
+    sizes = [*(1 << power for power in range(k.bit_length()) if 1 << power < k), k]
     for name, responses in table.groupby("source"):
         by_prompt = responses.groupby("prompt", sort=False)["acc"].agg(["count", "sum", "mean"])
         averages.append(by_prompt["mean"].dropna().tolist())
-        enough = by_prompt[by_prompt["count"] >= k]
-        passes.append([pass_at_k(int(n), int(c), k) for n, c in zip(enough["count"], enough["sum"], strict=True)])
+        known = [(int(n), int(c)) for n, c in zip(by_prompt["count"], by_prompt["sum"], strict=True)]
+        each = {j: [pass_at_k(n, c, j) for n, c in known if n >= j] for j in sizes}
+        passes.append(each[k])
         means = responses[["format_ok", "tokens", "cut"]].mean().astype(float).to_dict()
         sources[str(name)] = Source(
             prompts=len(by_prompt),
             responses=len(responses),
-            avg=mean(averages[-1]),
-            pass_at_k=mean(passes[-1]),
+            avg=share(averages[-1], seed=seed),
+            pass_at={j: share(values, seed=seed) for j, values in each.items()},
             no_verdict=int(responses["acc"].isna().sum()),
             failed_searches=int(responses["failed_searches"].sum()),
             **means,
         )
     if len(sources) < 2:
         return Summary(k, sources, None, None)
-    return Summary(k, sources, mean(*averages), mean(*passes))
+    return Summary(k, sources, share(*averages, seed=seed), share(*passes, seed=seed))
+
+
+def share(*groups: Sequence[float], seed: int) -> Estimate | None:
+    """Return the mean of shares of prompts, or of several sources' means, with its 95 % interval; None if a group is empty.
+
+    Where a group has fewer than five prompts, too few for a bootstrap, the interval is Wilson's with the t quantile: within 0
+    and 1, and wide. It takes a prompt's variance for the largest that a share of this mean can have.
+    """
+    if not all(groups):
+        return None
+    found = mean_interval(*groups, seed=seed)
+    if found.low is None or min(map(len, groups)) >= FEWEST_FOR_BOOTSTRAP:
+        return found
+    from scipy import stats
+
+    size = len(groups) ** 2 / sum(1 / len(group) for group in groups)  # prompts of one group with the same variance
+    freedom = sum(len(group) - 1 for group in groups)
+    part = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) ** 2 / size
+    center = (found.mean + part / 2) / (1 + part)
+    half = math.sqrt(part * (found.mean * (1 - found.mean) + part / 4)) / (1 + part)
+    return Estimate(found.mean, center - half, center + half)
 
 
 def render(summary: Summary) -> str:
@@ -167,7 +187,7 @@ def render(summary: Summary) -> str:
                 "data source": name or "''",
                 "prompts": f"{source.prompts:,}",
                 "n": f"{source.responses / source.prompts:g}",
-                **_accuracies(summary.k, source.avg, source.pass_at_k),
+                **_accuracies(summary.k, source.avg, source.pass_at[summary.k]),
                 "format ok": f"{source.format_ok:.3f}",
                 "tokens": f"{source.tokens:.1f}",
                 "cut": f"{source.cut:.3f}",
@@ -183,7 +203,13 @@ def render(summary: Summary) -> str:
         rows.append({"data source": "mean of sources", **means})
     header = [*rows[0]]
     cells = [[row.get(name, "") for name in header] for row in rows]
-    return "\n".join([text_table(cells, header, align="l".ljust(len(header), "r")), *notes, _METHOD]) + "\n"
+    parts = [text_table(cells, header, align="l".ljust(len(header), "r"))]
+    for name, source in summary.sources.items() if summary.k > 1 else ():
+        found = {f"pass@{j}": interval_text(value) if value else "n/a" for j, value in source.pass_at.items()}
+        parts.append(text_table([["", *found.values()]], [name or "''", *found], "l".ljust(len(found) + 1, "r")) + "\n")
+    if len(parts) > 1:
+        parts[0] += "\n"
+    return "\n".join([*parts, *notes, _METHOD]) + "\n"
 
 
 def _accuracies(k: int, avg: Estimate | None, pass_at: Estimate | None) -> dict[str, str]:

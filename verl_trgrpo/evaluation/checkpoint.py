@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
-from verl_trgrpo.runs.checkpoints import latest_checkpoint
+from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
 from verl_trgrpo.runs.environment import accelerator_found, training_environment
 from verl_trgrpo.runs.run_directory import read_config
 
@@ -21,13 +22,43 @@ _SHARDED = "fsdp_config.json"
 _WEIGHTS = ("*.safetensors", "*.bin", "model_*.pt")
 
 
+def find_checkpoint(run: Path) -> Path:
+    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if run.name in ("", ".."):  # "." as well; any other path keeps its own name, even that of a link
+        run = run.resolve()
+    if run.name.startswith("global_step_") and run.is_dir():
+        return run
+    found = latest_checkpoint(run)
+    if found is None:  # the single-file trainer keeps no tracker file
+        steps = sorted(run.glob("global_step_*"), key=step_of) if not (run / TRACKER).is_file() else []
+        found = steps[-1] if steps else None
+    if found is None:
+        raise ValueError(f"{run} has no checkpoint; give a run directory, or a global_step_N in it (trainer.save_freq)")
+    return found
+
+
+def resolved_run(name: str) -> str:
+    """Return the latest checkpoint of a run directory that has one; any other name of a model as it is."""
+    path = Path(name).expanduser()
+    if path.is_dir() and not (path / "config.json").is_file():
+        with contextlib.suppress(ValueError):
+            return str(find_checkpoint(path))
+    return name
+
+
 def find_model(name: str) -> str:
     """Return the place of the weights of `name`: a Hugging Face directory, one of veRL's shards, or a name on the hub.
+
+    Of a run directory, its latest checkpoint counts.
 
     Raises:
         ValueError: a directory that is none of these, or a kind of checkpoint that cannot be merged here.
     """
-    path = Path(name).expanduser()
+    path = Path(resolved_run(name)).expanduser()
     if not path.exists():
         if path.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
             raise ValueError(f"model={name} does not exist; check the path")
@@ -45,11 +76,9 @@ def find_model(name: str) -> str:
         )
     if (shards / _SHARDED).is_file():
         return str(shards)
-    latest = latest_checkpoint(path)
-    hint = f"; its latest checkpoint is {latest}" if latest else ""
     raise ValueError(
-        f"{path} is neither an FSDP checkpoint of veRL (global_step_N or its actor directory) nor a Hugging Face model "
-        f"directory (config.json){hint}; python -m verl.model_merger makes the latter from one of Megatron"
+        f"{path} is neither a run directory with an FSDP checkpoint of veRL, one of its global_step_N, nor a Hugging Face "
+        "model directory (config.json); python -m verl.model_merger makes the latter from a checkpoint of Megatron"
     )
 
 
@@ -61,7 +90,7 @@ def config_of_run(name: str) -> DictConfig | None:
     Raises:
         ValueError: the recorded configuration is damaged.
     """
-    path = Path(name).expanduser()
+    path = Path(resolved_run(name)).expanduser()
     steps = [folder for folder in (path, *path.parents) if folder.name.startswith("global_step_")]
     config = read_config(steps[0].parent) if path.is_dir() and steps else None
     if config is not None:
@@ -71,7 +100,7 @@ def config_of_run(name: str) -> DictConfig | None:
 
 def model_label(name: str) -> str:
     """Return a name for files about the model `name`: the last two parts of its path, such as tr_grpo-global_step_20."""
-    return "-".join([part for part in Path(name).parts if part not in ("/", "..", "actor")][-2:])
+    return "-".join([part for part in Path(resolved_run(name)).parts if part not in ("/", "..", "actor")][-2:])
 
 
 def fingerprint(place: str) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of, prompt_settings
-from verl_trgrpo.data.rows import Row
+from verl_trgrpo.data.rows import MEDIA, Row
 from verl_trgrpo.data.sources import draw
-from verl_trgrpo.data.verl_files import load_rows
+from verl_trgrpo.data.verl_files import load_rows, read_rows
 from verl_trgrpo.evaluation.checkpoint import find_model, fingerprint, merged_model
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DefaultReward, find_reward, has_reward, import_external_modules
@@ -149,6 +149,10 @@ def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default
             find_reward(data_source, default_reward)
     except (ValueError, ImportError) as error:
         raise ValueError(f"{path}: {error}") from error
+    if medium := next((name for row in read_rows(path, MEDIA) for name, value in row.items() if value), None):
+        raise ValueError(
+            f"{path}: rows have {medium}, which the model would not be shown here; validate with veRL (trainer.val_only=true)"
+        )
     if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
         raise ValueError(
             f"{path}: agent_name={', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build "

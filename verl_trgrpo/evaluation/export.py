@@ -9,31 +9,12 @@ from pathlib import Path
 import yaml
 
 from verl_trgrpo.common.files import staged_directory
-from verl_trgrpo.evaluation.checkpoint import find_model, merged_model
-from verl_trgrpo.runs.checkpoints import TRACKER, latest_checkpoint, step_of
+from verl_trgrpo.evaluation.checkpoint import find_checkpoint, find_model, merged_model
+from verl_trgrpo.runs.checkpoints import step_of
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_record, run_settings, short_path
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-
-
-def find_checkpoint(run: Path) -> Path:
-    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if run.name in ("", ".."):  # "." as well; any other path keeps its own name, even that of a link
-        run = run.resolve()
-    if run.name.startswith("global_step_") and run.is_dir():
-        return run
-    found = latest_checkpoint(run)
-    if found is None:  # the single-file trainer keeps no tracker file
-        steps = sorted(run.glob("global_step_*"), key=step_of) if not (run / TRACKER).is_file() else []
-        found = steps[-1] if steps else None
-    if found is None:
-        raise ValueError(f"{run} has no checkpoint; give a run directory, or a global_step_N in it (trainer.save_freq)")
-    return found
 
 
 def export(run: Path, out: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.files import open_plain
-from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.progress import Progress, guarded_children
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts
 from verl_trgrpo.data.rows import Row
@@ -61,6 +61,7 @@ async def make_responses(
     async with AsyncExitStack() as opened:
         if any(job.row.agent_name == SEARCH_AGENT for job in jobs):
             await _open_search_client(options, opened)
+        opened.enter_context(guarded_children())
         generator = Generator(options, model, jobs)
         opened.callback(generator.close)
         free = asyncio.Semaphore(_CONCURRENCY)

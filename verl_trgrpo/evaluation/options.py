@@ -40,7 +40,8 @@ class EvalOptions(Options):
     """One evaluation.
 
     Args:
-        model: veRL checkpoint (global_step_N or its actor directory), Hugging Face directory, or name on the hub.
+        model: run directory, whose latest checkpoint is taken, one of its global_step_N, Hugging Face directory, or name on
+            the hub.
         data: test files (.parquet, .json, .jsonl).
         preset: sampling of a protocol; the next four override it.
         k: samples per prompt.

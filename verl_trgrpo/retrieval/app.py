@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from verl_trgrpo.retrieval.index import Hit, Index, as_unicode
 
@@ -39,6 +40,12 @@ MAX_QUERIES = 512
 # An index reads the first 128 words of a query.
 MAX_QUERY_CHARS = 4096
 MAX_BODY_BYTES = 4 << 20
+# Bytes of bodies that a worker holds while they come in: a connection costs nothing, a body of 4 MiB does.
+MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
+# Characters of the passages of an answer; writing it as JSON stops the worker for a tenth of a second.
+MAX_ANSWER_CHARS = 16 << 20
+# Bytes of a request line, of headers, and of what stands between the pieces of a body.
+MAX_HEADER_BYTES = 1 << 16
 # Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
 MAX_PENDING = 4 * MAX_QUERIES
 
@@ -52,6 +59,33 @@ _Query = Annotated[
     BeforeValidator(lambda query: as_unicode(query) if isinstance(query, str) else query),
     Field(max_length=MAX_QUERY_CHARS),
 ]
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with a bound on what of a request is not its body: the parser joins a header piece by piece.
+
+    The bound holds before a request reaches the application, which looks at the token.
+    """
+
+    not_body = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Count and parse what has come in; close a connection that is beyond the bound."""
+        self.not_body += len(data)
+        super().data_received(data)
+        if self.not_body > MAX_HEADER_BYTES and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 431 \r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+            self.transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of a body."""
+        self.not_body -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Take the end of a request."""
+        self.not_body = 0
+        super().on_message_complete()
 
 
 class RetrieveRequest(BaseModel):
@@ -101,7 +135,7 @@ class _Service:
     def __init__(self, index: Index, threads: int, deadline: float, token: str | None) -> None:
         self._index, self._deadline = index, deadline
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
-        self._lock, self._pending = threading.Lock(), 0
+        self._lock, self._pending, self._body_bytes = threading.Lock(), 0, 0
         self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
@@ -133,29 +167,37 @@ class _Service:
 
     async def _answer(self, request: Request) -> dict[str, Any]:
         self._check_token(request)
-        checked = parse_request(await self._body(request))
+        body = bytearray()
+        try:
+            await self._read(request, body)
+            checked = parse_request(bytes(body))
+        finally:
+            self._body_bytes -= len(body)
         return answer(await self._search(checked.queries, checked.topk), checked.return_scores)
 
-    async def _body(self, request: Request) -> bytes:
+    async def _read(self, request: Request, body: bytearray) -> None:
         """Read the body to its end, even if it is too large: a client that is cut off would not see the reason."""
-        size, body = 0, bytearray()
+        size, crowded = 0, False
         async for piece in request.stream():
             size += len(piece)
-            if size <= MAX_BODY_BYTES:
+            crowded = crowded or self._body_bytes + len(piece) > MAX_BODIES_BYTES
+            if size <= MAX_BODY_BYTES and not crowded:
                 body += piece
+                self._body_bytes += len(piece)
         if size > MAX_BODY_BYTES:
             raise HTTPException(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
-        return bytes(body)
+        if crowded:
+            raise HTTPException(503, "the bodies of other requests take all memory; try again", {"Retry-After": "1"})
 
     async def _search(self, queries: list[str], topk: int) -> list[list[Hit]]:
         with self._lock:
             if self._pending + len(queries) > MAX_PENDING:
                 raise HTTPException(503, f"{self._pending} queries are waiting; try again", {"Retry-After": "1"})
             self._pending += len(queries)
-        futures = []
+        futures, found = [], [0]
         for start in range(0, len(queries), _BATCH):
             batch = queries[start : start + _BATCH]
-            future = self._pool.submit(self._index.search, batch, topk)
+            future = self._pool.submit(self._search_batch, batch, topk, found)
             # Counted down when the work has ended, not when the request has: the work is the load.
             future.add_done_callback(partial(self._done, len(batch)))
             futures.append(future)
@@ -165,6 +207,20 @@ class _Service:
             for future in futures:
                 future.cancel()
         return [hits for batch in batches for hits in batch]
+
+    def _search_batch(self, queries: list[str], topk: int, found: list[int]) -> list[list[Hit]]:
+        """Search in a thread; `found` holds the characters that the queries of the request have found so far."""
+        results = []
+        for query in queries:
+            results += self._index.search([query], topk)
+            with self._lock:
+                found[0] += sum(len(hit.contents) for hit in results[-1])
+            if found[0] > MAX_ANSWER_CHARS:
+                message = (
+                    f"the answer has more than {MAX_ANSWER_CHARS} characters; send fewer queries, or a smaller topk"
+                )
+                raise HTTPException(413, message)
+        return results
 
     def _done(self, queries: int, future: Future[list[list[Hit]]]) -> None:
         with self._lock:

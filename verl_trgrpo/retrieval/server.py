@@ -119,6 +119,7 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
             partial(_app, options),
             factory=True,
             workers=options.workers,
+            http="verl_trgrpo.retrieval.app:BoundedProtocol",
             lifespan="on",
             log_level="warning",
             access_log=False,

@@ -151,7 +151,8 @@ def _check_verifiable(ground_truth: str) -> None:
     except Exception as error:  # each task checks its own configuration, by assertions among others
         raise GroundTruthError(f"config={truth['config']}: task {task} refuses it ({first_line(error)})") from error
     with contextlib.suppress(TimeoutError):
-        if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS)[0] is None:
+        renew = task in EVALUATED_ENTRIES
+        if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS, renew=renew)[0] is None:
             raise GroundTruthError(f"the verifier of task {task} raises for the entry's own answer {shorten(right)}")
 
 

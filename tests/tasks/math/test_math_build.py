@@ -66,6 +66,30 @@ def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
     assert build(tmp_path / "there", "--source", source).keys() == two
 
 
+# A copy of each set's repository, beside others, and the hub's cache.
+HUB_FILES = {
+    "deepscaler": "DeepScaleR-Preview-Dataset/deepscaler.json",
+    "aime": "HuggingFaceH4/aime_2024/data/train-00000-of-00001.parquet",
+    "amc": "datasets--AI-MO--aimo-validation-amc/snapshots/8ef2/data/train-00000-of-00001.parquet",
+    "math": "HuggingFaceH4/MATH-500/test.jsonl",
+    "minerva": "minervamath/data/test-00000-of-00001.parquet",
+    "olympiad_bench": "OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet",
+}
+
+
+def test_a_directory_of_the_hubs_repositories_is_a_source_as_it_is(tmp_path):
+    for raw, name in HUB_FILES.items():
+        write(tmp_path / "hub" / name, RAW[raw])
+    write(tmp_path / "hub" / "minervamath" / "data" / "train-00000-of-00001.parquet", RAW["aime"])
+    write(tmp_path / "hub" / "OlympiadBench" / "OE_TO_physics_en_COMP" / "OE_TO_physics_en_COMP.parquet", RAW["aime"])
+    files = build(tmp_path / "out", "--source", tmp_path / "hub")
+    assert {name: len(rows) for name, rows in files.items()} == {
+        name: len(truths) for name, (_, truths) in EXPECTED.items()
+    }
+    alone = build(tmp_path / "alone", "--source", tmp_path / "hub" / HUB_FILES["aime"])
+    assert alone.keys() == {"aime2024.parquet"}  # by its path, though its name says train
+
+
 def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, capsys):
     answers = [("a 1", "1"), ("b", "2"), ("a  1", "1.0"), ("c", "3"), ("c", "4"), ("d", "5"), ("e", None)]
     train = [{"problem": problem, "answer": answer} for problem, answer in answers]

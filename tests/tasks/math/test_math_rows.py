@@ -11,6 +11,8 @@ from verl_trgrpo.tasks.math.rows import CONTRADICTED, REPEATED, Problem, find_re
 def test_columns_of_the_known_data_sets():
     for row in ({"problem": " Why?\n", "answer": "1", "level": 3}, {"question": "Why?", "final_answer": ["1"]}):
         assert read_problem(Record(row, "a", 1)) == Problem("Why?", ["1"], "a#1")
+    apart = {"body": "Seven apples and two pears. ", "question": "How many?", "answer": "9", "context": None}
+    assert read_problem(Record(apart, "a", 1)).text == "Seven apples and two pears. How many?"
 
 
 MALFORMED = {

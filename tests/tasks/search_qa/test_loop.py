@@ -151,6 +151,13 @@ def test_an_observation_keeps_to_its_budget(respond, tokenizer):
     assert tokenizer.eos_token_id not in output.response_ids
 
 
+def test_a_passage_is_cut_before_it_is_tokenized(tokenizer):
+    loop = make_loop(tokenizer, None, "http://127.0.0.1:9", max_observation_tokens=50)
+    lengths, encode = [], loop._encode
+    loop._encode = lambda text: lengths.append(len(text)) or encode(text)
+    assert len(loop._framed("évolution " * 100_000, 1)) == 50 and max(lengths) < 1000
+
+
 def test_a_turn_keeps_to_its_budget_and_the_response_to_its_own(respond):
     output, asked, _ = respond(["<think>" + "a b c " * 100], max_turn_tokens=20, response_length=30)
     assert asked[0][1]["max_tokens"] == 20

@@ -1,5 +1,8 @@
 """What the rows hold: prompts, golds, and what veRL's agent loops read."""
 
+import json
+
+import pyarrow.parquet as pq
 import pytest
 
 from tests.tasks.built_files import manifest_of, rows_of
@@ -84,3 +87,31 @@ def test_repeated_train_questions_become_one_row_with_all_answers_and_tests_keep
     assert [row["reward_model"]["ground_truth"]["target"] for row in test] == [["a"], ["b"], ["A", "a", "c"], ["d"]]
     counts = manifest_of(tmp_path / "out")["counts"]
     assert sum(counts["nq/train for train"]["dropped"].values()) == 2 and counts["nq/test for test"]["dropped"] == {}
+
+
+NATIVE = {
+    "nq/NQ-open.train.jsonl": [{"question": "who wrote it", "answer": ["Ann", "A. Lee"]}],
+    "hotpotqa/hotpot_train_v1.1.json": [
+        {"_id": "5a7", "question": "Which?", "answer": "yes", "context": [], "level": "hard"}
+    ],
+    "2wikimultihopqa/train.json": [{"_id": "13f", "question": "When?", "answer": "1901", "type": "compositional"}],
+    "musique/musique_ans_v1.0_train.jsonl": [
+        {"id": "2hop__1", "question": "Where?", "answer": "Rome", "answer_aliases": ["Roma"], "answerable": True},
+        {"id": "2hop__2", "question": "How?", "answer": "x", "answer_aliases": [], "answerable": False},
+    ],
+}
+
+
+def test_the_files_of_the_sets_own_projects_are_read(tmp_path):
+    for name, rows in NATIVE.items():
+        path = tmp_path / "raw" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows))
+    sets = [name.partition("/")[0] for name in NATIVE]
+    assert run(tmp_path / "out", "--source", tmp_path / "raw", "--train-sets", *sets, "--test-sets", "--seed", 0) == 0
+    rows = pq.read_table(tmp_path / "out" / "train.parquet").to_pylist()
+    found = {row["extra_info"]["origin"]: row["reward_model"]["ground_truth"]["target"] for row in rows}
+    assert found == {
+        "nq/train#1": ["Ann", "A. Lee"], "hotpotqa/train#5a7": ["yes"], "2wikimultihopqa/train#13f": ["1901"],
+        "musique/train#2hop__1": ["Rome", "Roma"],
+    }  # fmt: skip

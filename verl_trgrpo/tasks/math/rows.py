@@ -68,6 +68,8 @@ class HubData:
 
 TRAIN = "deepscaler"
 
+# Text that a question refers to, where it has a column of its own.
+_ABOVE = ("context", "passage", "body")
 _GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72
 
 logger = logging.getLogger(__name__)
@@ -196,7 +198,8 @@ def math_schema() -> "pa.Schema":
 def find_sources(source: str) -> dict[str, Path | HubData]:
     """Return the place of each set of `source`: "hf" has all six, a directory those with files in it, a file one.
 
-    A file belongs to the set with its name, otherwise to the train set. In a directory named train, or one below it, are train
+    A file belongs to the set with its name or to that of the hub's data set in whose directory it is, otherwise to the train
+    set. In a directory named train, or one below it, are train
     files only: what has the name of a test set there is left out of a directory, and has train problems if given alone.
 
     Raises:
@@ -207,13 +210,13 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     path = Path(source)
     known = {raw: name for name, (raw, _) in _SETS.items()}
     found: dict[str, Path | HubData] = {}
-    for file in find_files(path):
+    for file in _files_of(path):
         stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
-        name = known.get(stem, "" if path.is_dir() else TRAIN)
+        name = known.get(stem) or _hub_set(file) or ("" if path.is_dir() else TRAIN)
         if name not in ("", TRAIN) and _has_train_problems(file):
             name = "" if path.is_dir() else TRAIN
         if name in found:
-            raise ValueError(f"{path} has two files named {stem}; keep one of them")
+            raise ValueError(f"{found[name]} and {file} are both {name}; keep one of them")
         if name:
             found[name] = file
     if not found:
@@ -224,6 +227,32 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     return {name: found[name] for name in SETS if name in found}
 
 
+def _files_of(path: Path) -> list[Path]:
+    """Return the data files of a source: those of a directory, and those in directories of the hub's data sets in it."""
+    hub = [place for _, place in _SETS.values()]
+    names = [name for place in hub for name in (place.dataset, place.dataset.partition("/")[2], _cached(place))]
+    below = [file for name in names if path.is_dir() for file in (path / name).rglob("*") if file.is_file()]
+    below = [file for file in below if file.name.endswith(FILE_TYPES) and _hub_set(file)]
+    return [*below, *(file for file in path.iterdir() if file.is_file())] if below else find_files(path)
+
+
+def _hub_set(file: Path) -> str:
+    """Return the set of a file by the directories that it is in: of a data set on the hub, with its split and configuration."""
+    for name, (_, place) in _SETS.items():
+        inside = file.absolute().parts[-6:-1]
+        words = re.findall("[A-Za-z0-9_]+", "/".join(file.parts[-2:]))
+        other_split = {"train", "test", "validation"} & {*words} - {place.split}
+        right = place.configuration in (None, *words) and (place.split in words or not other_split)
+        if right and {place.dataset.partition("/")[2], _cached(place)} & {*inside}:
+            return name
+    return ""
+
+
+def _cached(place: HubData) -> str:
+    """Return the directory of a data set in the hub's cache."""
+    return f"datasets--{place.dataset.replace('/', '--')}"
+
+
 def _has_train_problems(file: Path) -> bool:
     """Return whether a file is in a directory named train, or in one below that, as in rllm's train/math."""
     return "train" in file.resolve().parts[-3:-1]
@@ -232,7 +261,7 @@ def _has_train_problems(file: Path) -> bool:
 def _warn_of_left_out(path: Path) -> None:
     """Warn of files that `find_sources` does not take for the test sets whose names they have."""
     names = {raw for raw, _ in _SETS.values()} - {TRAIN}
-    files = find_files(path) if path.is_dir() else []
+    files = _files_of(path) if path.is_dir() else []
     left_out = [file.name for file in files if _has_train_problems(file) and file.name.partition(".")[0] in names]
     if left_out:
         logger.warning("%s is a directory of train files; not used as test sets: %s", path, ", ".join(left_out))
@@ -261,7 +290,8 @@ class Problem:
 def read_problem(record: Record) -> Problem:
     """Return the problem of a row with problem (or question, prompt) and answer (or final_answer).
 
-    A prompt may be a chat with one message. An answer of GSM8K is what follows the last ``####`` of the answer or solution.
+    What the question is about may stand apart from it, as ASDiv's body, and comes first. A prompt may be a chat with one
+    message. An answer of GSM8K is what follows the last ``####`` of the answer or solution.
 
     Raises:
         ValueError: the row is malformed.
@@ -277,10 +307,11 @@ def read_problem(record: Record) -> Problem:
         raise ValueError(
             f"the problem is {shorten(problem)}; expected a string under problem, question or prompt ({found})"
         )
-    if tags := [tag for tag in CHAT_TAGS if tag in problem]:
+    above = [row[name].strip() for name in _ABOVE if isinstance(row.get(name), str)]
+    text = " ".join(filter(None, [*above, problem.strip()]))
+    if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
-    text = problem.strip()
-    if not text:
+    if not problem.strip():
         raise ValueError(f"the problem is {shorten(problem)}; it must not be empty")
     answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
     if (stated := _last_line_answer(row.get("solution") if answer is None else answer)) is not None:

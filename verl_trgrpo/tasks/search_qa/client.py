@@ -24,11 +24,14 @@ import aiohttp
 
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Hit, as_unicode
-from verl_trgrpo.tasks.search_qa.format import passages_text
+from verl_trgrpo.tasks.search_qa.format import defused, passages_text
 from verl_trgrpo.tasks.search_qa.search_options import SearchOptions
 
 # Longer queries are cut; servers refuse very long ones.
 MAX_QUERY_CHARS = 1000
+
+# Bytes of an answer that are read: the servers of a run may be anybody's, and a rollout shows a few thousand characters.
+MAX_ANSWER_BYTES = 4 << 20
 
 _BUSY = (429, 502, 503, 504)
 
@@ -38,19 +41,21 @@ def request_body(queries: Sequence[str], topk: int) -> bytes:
     return json.dumps({"queries": list(queries), "topk": topk, "return_scores": True}).encode()
 
 
-def parse_answer(body: bytes) -> list[Hit]:
-    """Parse the answer to one query; a hit without a score, as Search-R1's servers for web search give it, has score 0.
+def parse_answer(body: bytes, topk: int) -> list[Hit]:
+    """Parse at most `topk` hits of the answer to one query: Search-R1's servers for web search return more.
+
+    A hit without a score, as those servers give it, has score 0.
 
     Raises:
         ValueError: the body is not in the protocol, or not for one query.
     """
     try:
         result = json.loads(body)["result"]
-        hits = [[_hit(entry) for entry in entries] for entries in result]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        hits = [[_hit(entry) for entry in entries[:topk]] for entries in result[:2]]
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the answer is not in Search-R1's protocol") from error
     if len(hits) != 1:
-        raise ValueError(f"the answer has {len(hits)} results for 1 query")
+        raise ValueError(f"the answer has {len(result)} results for 1 query")
     return hits[0]
 
 
@@ -72,7 +77,7 @@ class SearchResult:
     @property
     def text(self) -> str:
         """Return the text that the model reads."""
-        return f"The search failed: {self.failure}." if self.failure else passages_text(self.hits)
+        return defused(f"The search failed: {self.failure}.") if self.failure else passages_text(self.hits)
 
 
 class SearchClient:
@@ -115,8 +120,9 @@ class SearchClient:
     async def _ask(self, url: str, body: bytes, seconds: float) -> SearchResult:
         try:
             timeout = aiohttp.ClientTimeout(total=seconds)
-            async with self._opened().post(url, data=body, timeout=timeout) as response:
-                text = await response.read()
+            # A server elsewhere that a redirection names was not chosen by the run.
+            async with self._opened().post(url, data=body, timeout=timeout, allow_redirects=False) as response:
+                text = await _read(response)
         except asyncio.TimeoutError:
             return SearchResult(failure="the search engine did not answer in time")
         except (aiohttp.ClientError, OSError) as error:
@@ -127,19 +133,33 @@ class SearchClient:
             detail = " ".join(text.decode(errors="replace").split())[:200]
             return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")
         try:
-            # Search-R1's servers for web search return more than topk hits.
-            return SearchResult(tuple(parse_answer(text)[: self._options.topk]))
+            return SearchResult(tuple(parse_answer(text, self._options.topk)))
         except ValueError as error:
             return SearchResult(failure=f"the search engine failed ({error})")
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
             if token := os.environ.get(TOKEN_VARIABLE):
                 headers["Authorization"] = f"Bearer {token}"
             connector = aiohttp.TCPConnector(limit=self._options.max_concurrency)
-            self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+            # Compressed, an answer of any size would be small enough.
+            self._session = aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)
         return self._session
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body of an answer.
+
+    Raises:
+        aiohttp.ClientPayloadError: it is too large.
+    """
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+    return bytes(body)
 
 
 _clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[SearchOptions, SearchClient]] = (

@@ -70,15 +70,17 @@ def observation_frame(note: str = "") -> tuple[str, str]:
 
 
 def passages_text(hits: Sequence[Hit]) -> str:
-    """Return passages as Search-R1 shows them: ``Doc 1(Title: "Rome") text``, one line each.
-
-    Tags of the format inside a passage lose their opening bracket: a passage must not end the block or give the answer.
-    """
+    """Return passages as Search-R1 shows them: ``Doc 1(Title: "Rome") text``, one line each, `defused`."""
     lines = []
     for number, hit in enumerate(hits, start=1):
         title, _, text = hit.contents.partition("\n")
         lines.append(f"Doc {number}(Title: {title}) {text}\n")
-    return _TAG.sub("(", "".join(lines)) or "No passage was found.\n"
+    return defused("".join(lines)) or "No passage was found.\n"
+
+
+def defused(text: str) -> str:
+    """Return foreign text without the opening brackets of the format's tags: it must not end the block or give the answer."""
+    return _TAG.sub("(", text)
 
 
 def model_text(token_ids: Sequence[int], response_mask: Sequence[int], tokenizer: Any) -> list[str]:

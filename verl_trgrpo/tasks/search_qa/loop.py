@@ -23,6 +23,9 @@ from verl_trgrpo.tasks.search_qa.format import (
 )
 from verl_trgrpo.tasks.search_qa.search_options import read_options
 
+# More than text has on average; tokenizing a passage of a megabyte to keep 500 tokens would stop the event loop for seconds.
+_CHARS_PER_TOKEN = 16
+
 
 @dataclass
 class _Trajectory:
@@ -137,7 +140,7 @@ class SearchAgentLoop(AgentLoopBase):
         note = LAST_TURN if turns == self._options.max_searches else ""
         opening, closing = map(self._encode, observation_frame(note))
         room = max(0, self._options.max_observation_tokens - len(opening) - len(closing))
-        return opening + self._encode(text)[:room] + closing
+        return opening + self._encode(text[: room * _CHARS_PER_TOKEN])[:room] + closing
 
     def _encode(self, text: str) -> list[int]:
         # Retrieved text must not end a turn or begin one: "<|im_end|>" in a passage is seven ordinary tokens.

@@ -1,9 +1,9 @@
 """Build search QA data for veRL: ``train.parquet``, ``test.parquet``, ``val.parquet`` and ``manifest.json``.
 
 The questions come from the FlashRAG collection on the Hugging Face hub, or from files in its layout: splits of sets, for
-example ``hotpotqa/dev.jsonl``. A row has a `question`, its `golden_answers`, or `answer` and `answer_aliases` as MuSiQue's and
-HotpotQA's own files have, and perhaps an `id` or `_id`; other fields, such as `metadata`, whose type differs between the
-sets, are not read.
+example ``hotpotqa/dev.jsonl``. A row has a `question`, its `golden_answers` and perhaps an `id`, or what NQ-open, HotpotQA,
+2WikiMultihopQA and MuSiQue have in their place (`answer`, `answer_aliases`, `_id`); other fields, such as `metadata`, are
+not read.
 
 All test sets go into one file, because veRL groups the validation metrics by data_source. `val.parquet` is a smaller
 sample of it, with equally many questions of each set: all tests together are about 52,000 questions.
@@ -13,6 +13,7 @@ all; otherwise the same answer would be right in one row and wrong in the next. 
 comparability with published figures.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -97,7 +98,8 @@ class SearchQaOptions(BuilderOptions):
 
     Args:
         source: hf (the FlashRAG collection on the hub, licence CC BY-SA 4.0), or a directory with its rows (question,
-            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on; also .jsonl.gz, .json, .parquet and .arrow.
+            golden_answers, id) as nq/train.jsonl, nq/test.jsonl and so on, or with the files of NQ-open, HotpotQA,
+            2WikiMultihopQA and MuSiQue in nq, hotpotqa, 2wikimultihopqa and musique; also .jsonl.gz, .json, .parquet and .arrow.
         limit: at most this many questions of each set, drawn with the seed; all if left out.
         train_sets: sets to train on; no name for no train file.
         test_sets: sets to test on; no name for no test file.
@@ -218,15 +220,15 @@ def search_schema() -> "pa.Schema":
 
 
 def local_parts(source: Path) -> Parts:
-    """Return the parts in a directory, in files such as ``nq/train.jsonl`` of any known type.
+    """Return the parts in a directory, in files such as ``nq/train.jsonl`` or ``hotpotqa/hotpot_dev_fullwiki_v1.json``.
 
     Raises:
         ValueError: there are none, or two files of one part.
     """
     parts: Parts = {}
     for name, split in product(SETS, SPLITS):
-        files = [source / name / f"{split}{ending}" for ending in FILE_TYPES]
-        found = [file for file in files if file.is_file()]
+        files = [file for file in (source / name).glob("*") if file.is_file() and file.name.endswith(FILE_TYPES)]
+        found = [file for file in files if re.search(f"(?<![a-z]){split}(?![a-z])", file.name.lower())]
         if len(found) > 1:
             raise ValueError(f"{found[0]} and {found[1]} hold the same split; keep one of them")
         if found:
@@ -247,32 +249,33 @@ def _read_part(name: str, split: str, path: Path | None) -> list[Question]:
         records = load_hub(HUB_DATASET, HUB_REVISION, split, name, {split: f"{name}/{split}.jsonl"})
     else:
         records = read_records(path, f"{name}/{split}")
-    return list(parse_records(records, lambda record: _read_question(record, name, split)))
+    answerable = (record for record in records if record.row.get("answerable", True))  # MuSiQue-Full has others
+    return list(parse_records(answerable, lambda record: _read_question(record, name, split)))
 
 
 def _read_question(record: Record, name: str, split: str) -> Question:
-    """Return the question of one row.
+    """Return the question of one row, of the collection or as NQ-open, HotpotQA, 2WikiMultihopQA and MuSiQue have it.
 
     Raises:
         ValueError: the row is malformed.
     """
     row = record.row
-    column = "golden_answers" if "golden_answers" in row else "answer"
-    if missing := [name for name in ("question", column) if name not in row]:
-        names = ", ".join(missing).replace("answer", "golden_answers or answer")
-        raise ValueError(f"missing column {names} (found {', '.join(row) or 'nothing'})")
-    text, answers = row["question"], row[column]
+    key = "answer" if "answer" in row and "golden_answers" not in row else "golden_answers"
+    if missing := [column for column in ("question", key) if column not in row]:
+        raise ValueError(f"missing column {', '.join(missing)} (found {', '.join(row) or 'nothing'})")
+    text, answers = row["question"], row[key]
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f"question={shorten(text)}: expected a string")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the question contains {', '.join(tags)}; the chat template adds its own tags")
     answers = [answers] if isinstance(answers, str) else answers
+    if isinstance(answers, list):
+        answers = [*answers, *(row.get("answer_aliases") or ())]
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise ValueError(f"{column}={shorten(answers)}: expected a list of strings")
-    aliases = row.get("answer_aliases") or [] if column == "answer" else []
-    answers = tuple(dict.fromkeys(answer for answer in [*answers, *aliases] if answer.strip()))
+        raise ValueError(f"{key}={shorten(answers)}: expected a list of strings")
+    answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
     if not answers:
-        raise ValueError(f"{column} holds blank strings only")
+        raise ValueError(f"{key} holds blank strings only")
     identity = row.get("id", row.get("_id"))
     origin = f"{name}/{split}#{record.number if identity in (None, '') else identity}"
     return Question(name, text.strip().removesuffix("?") + "?", answers, origin)
