@@ -14,6 +14,7 @@ ERROR, WARNING = Level.ERROR, Level.WARNING
 CORRECTION, VALIDATION = "algorithm.rollout_correction", f"{ROLLOUT}.val_kwargs"
 OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 DAPO = ("reward.reward_manager.name=dapo",)
+HA_DW = ("algorithm=ha_dw", "trainer.use_v1=false")
 FILTER = ("algorithm.filter_groups.enable=true",)
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
@@ -25,6 +26,8 @@ CASES = (
     ),
     ([f"{ACTOR}.policy_loss.kl=scaled"], f"{ACTOR}.policy_loss.kl", WARNING, "use_kl_loss=false"),
     ([f"{ACTOR}.policy_loss.kl=literal", f"{ACTOR}.use_kl_loss=true"], f"{ACTOR}.policy_loss.kl", WARNING, "literal"),
+    ([f"{ROLLOUT}.temperature=0.5"], f"{ROLLOUT}.temperature", WARNING, "token weights"),
+    ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_p", WARNING, "top_k=20"),
     (["algorithm.adv_estimator=remax"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
     (["algorithm.adv_estimator=gdpo"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
     (["algorithm.adv_estimator=optimal_token_baseline"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
@@ -84,6 +87,7 @@ CASES = (
      "algorithm.filter_groups.enable", ERROR, "sampler_kwargs"),
     (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
      "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
+    ([*HA_DW, "trainer.save_freq=5"], "trainer.use_v1", ERROR, "adv_estimator=ha_dw"),
 )  # fmt: skip
 # Settings that have what they need.
 RIGHT = (
@@ -108,6 +112,9 @@ RIGHT = (
     [f"+{OVERLONG}={{enable: false}}"],
     [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
     [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
+    [f"{ROLLOUT}.temperature=0.6"],
+    ["shaping=uniform", f"{ROLLOUT}.temperature=0.1", f"{ROLLOUT}.top_p=0.9"],
+    [*HA_DW, "trainer.save_freq=5", "trainer.resume_mode=disable"],
 )
 
 

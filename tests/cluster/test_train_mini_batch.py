@@ -30,6 +30,8 @@ PENALTIES = (
     f"{ACTOR}.use_kl_loss=true", f"{ACTOR}.kl_loss_coef={KL}", f"{ACTOR}.kl_loss_type=low_var_kl",
     f"{ACTOR}.entropy_coeff={BONUS}", f"{ACTOR}.calculate_entropy=true",
 )  # fmt: skip
+# Clip-higher and dual clip of the authors' scripts for Lopti.
+SCRIPTS = (0.24, 10.0)
 # A group of 1, 3, 0 and 2 right responses. Of two ranks each has half of the last two, and of the others 3 and 1, or 1 and 3.
 REWARDS = (0.0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0)
 GROUPS = [str({1: 0, 8: 1}.get(row, row % 4)) for row in range(ROWS)]
@@ -43,9 +45,9 @@ SWITCHED = (f"{LOPTI}.quantile={QUANTILE}", f"{LOPTI}.rare_first=false", *PENALT
 BOTH = ("algorithm=nthr", f"+{LOPTI}={{_target_: verl_trgrpo.core.LoptiOptions}}")
 
 
-def case(number, *loss, layout, model=(), mini_batches=1):
+def case(number, *loss, layout, model=(), **options):
     """Cases of equal models would share weights: a seed makes each another."""
-    return Case(loss, layout, (*DESCENT, f"{ACTOR}.fsdp_config.seed={number}", *model), mini_batches=mini_batches)
+    return Case(loss, layout, (*DESCENT, f"{ACTOR}.fsdp_config.seed={number}", *model), **options)
 
 
 CASES = {
@@ -54,6 +56,9 @@ CASES = {
     "nthr": case(3, "algorithm=nthr", layout=4, model=PADDED),
     "nthr and lopti": case(4, *BOTH, layout=300),
     "nthr by groups": case(5, "algorithm=nthr", f"{ACTOR}.policy_loss.nthr.groups_at_a_time=1", layout=2),
+    "nthr of others": case(6, "algorithm=nthr", f"{ACTOR}.policy_loss.nthr.own_influence=false", layout=4),
+    "lopti, padded columns": case(7, "algorithm=lopti", layout=2, padded=True),
+    "nthr, padded columns": case(8, "algorithm=nthr", layout=4, padded=True),
 }
 
 
@@ -73,9 +78,9 @@ def ranks(request, batch):
 class Loop:
     """Plain gradient descent on the tiny model."""
 
-    def __init__(self, batch, alpha=0.0, penalties=False):
-        """`alpha` of the weights alpha p_old + 1 - alpha; `penalties` are KL loss and entropy."""
-        self.batch, self.alpha, self.penalties = batch, alpha, penalties
+    def __init__(self, batch, alpha=0.0, penalties=False, clip=(0.2, 3.0)):
+        """`alpha` of the weights alpha p_old + 1 - alpha; `penalties` are KL loss and entropy; `clip` is high and dual."""
+        self.batch, self.alpha, self.penalties, self.clip = batch, alpha, penalties, clip
         self.model = load(CHECKPOINT)[1].float().train(False)
         self.weights = dict(self.model.named_parameters())
         self.start = {name: p.detach().clone() for name, p in self.weights.items()}
@@ -89,8 +94,9 @@ class Loop:
             logits = self.model(input_ids=ids[None]).logits[0, -n - 1 : -1]
             log_prob = logits.log_softmax(-1).gather(-1, ids[-n:, None]).squeeze(-1)
             ratio, gain = (log_prob - old).exp(), advantages[row]
-            lower = torch.where(gain < 0, 3.0 * gain, -math.inf)  # dual clip
-            surrogate = torch.maximum(torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain), lower)
+            high, dual = self.clip
+            lower = torch.where(gain < 0, dual * gain, -math.inf)
+            surrogate = torch.maximum(torch.minimum(ratio * gain, ratio.clamp(0.8, 1 + high) * gain), lower)
             loss = -(self.alpha * old.exp() + 1 - self.alpha) * surrogate
             if self.penalties:
                 reference = (self.batch["ref_log_prob"][row] - log_prob).clamp(-20, 20)  # veRL's limits
@@ -131,15 +137,16 @@ def others(chosen):
     return [~one for one in chosen]
 
 
-def test_rare_tokens_are_updated_before_the_others(batch, ranks):
-    update, loop, rare = ranks[1]["lopti"], Loop(batch), rare_below(batch, 0.4)
+@pytest.mark.parametrize("name", ["lopti", "lopti, padded columns"])
+def test_rare_tokens_are_updated_before_the_others(batch, ranks, name):
+    update, loop, rare = ranks[1][name], Loop(batch, clip=SCRIPTS), rare_below(batch, 0.4)
     for chosen in (rare, others(rare)):
         loop.update(range(ROWS), chosen, batch["advantages"])
     loop.check(update)
     assert 0.05 < update.metrics["actor/lopti_rare_frac"] == pytest.approx(share(batch, rare))
     # One update with all tokens is another, and so is the other order.
     for passes in ([[True] * ROWS], [others(rare), rare]):
-        loop = Loop(batch)
+        loop = Loop(batch, clip=SCRIPTS)
         for chosen in passes:
             loop.update(range(ROWS), chosen, batch["advantages"])
         assert loop.distance(update) > 1e-2
@@ -152,7 +159,7 @@ def test_the_other_order_by_a_quantile_with_weights_mini_batches_and_the_pass_s_
     # Each rank takes half of its rows for the first mini-batch.
     own = ROWS // world
     halves = [[row for row in range(ROWS) if (row % own < own // 2) is first] for first in (True, False)]
-    loop = Loop(batch, alpha=0.3, penalties=True)
+    loop = Loop(batch, alpha=0.3, penalties=True, clip=SCRIPTS)
     for chosen in (others(rare), rare):
         for rows in halves:
             loop.update(rows, chosen, batch["advantages"])
@@ -161,7 +168,7 @@ def test_the_other_order_by_a_quantile_with_weights_mini_batches_and_the_pass_s_
 
 
 @torch.no_grad()
-def nthr_factors(batch):
+def nthr_factors(batch, own_influence=True):
     """The published rule, pair of tokens by pair of tokens, and the share of selected tokens of wrong responses."""
     model = load(CHECKPOINT)[1].float()
     factors, selected = [torch.ones(len(old)) for old in batch["old_log_probs"]], []
@@ -178,21 +185,22 @@ def nthr_factors(batch):
             hidden = model.model(input_ids=ids[None]).last_hidden_state[0, -n - 1 : -1]
             error = torch.nn.functional.one_hot(ids[-n:], model.config.vocab_size) - model.lm_head(hidden).softmax(-1)
             tokens[row] = error[masks[row]][:, vocabulary].double(), hidden[masks[row]].double()
+        # By row, on each of the right responses.
         influence = {
-            row: sum(((g @ tokens[one][0].T) * (h @ tokens[one][1].T)).sum(-1) for one in right)
+            row: {one: ((g @ tokens[one][0].T) * (h @ tokens[one][1].T)).sum(-1) for one in right}
             for row, (g, h) in tokens.items()
         }
-        tau = min(influence[row].mean() for row in right)
+        tau = min(sum(s.mean() for one, s in influence[row].items() if own_influence or one != row) for row in right)
         for row in set(rows) - set(right):
-            chosen = influence[row] > tau
+            chosen = sum(influence[row].values()) > tau
             selected.append(chosen)
             factors[row][masks[row]] = torch.where(chosen, 2 * abs(0.5 - len(right) / len(rows)), 1.0)
     return factors, float(torch.cat(selected).float().mean())
 
 
-@pytest.mark.parametrize("name", ["nthr", "nthr and lopti", "nthr by groups"])
+@pytest.mark.parametrize("name", [name for name in CASES if "nthr" in name])
 def test_nthr_scales_what_the_sums_over_pairs_of_tokens_select(batch, ranks, name):
-    factors, selected = nthr_factors(batch)
+    factors, selected = nthr_factors(batch, own_influence="others" not in name)
     update, loop = ranks[1][name], Loop(batch)
     advantages = [row * factor for row, factor in zip(batch["advantages"], factors, strict=True)]
     rare = rare_below(batch, 0.5)

@@ -205,7 +205,7 @@ def test_ha_dw_over_three_batches_with_a_history(options, expected):
 
 
 def test_wrong_options_are_all_named():
-    with pytest.raises(ValueError, match=r"(?s)scale=-1.0.*correct_from=nan.*window=0"):
+    with pytest.raises(ValueError, match=r"(?s)window=0.*scale=-1.0.*correct_from=nan"):
         DifficultyOptions(window=0, scale=-1.0, correct_from=math.nan)
     with pytest.raises(ValueError, match=r"(?s)positive=-1.*correct_from='x'"):
         OutcomeOptions(positive=-1, correct_from="x")

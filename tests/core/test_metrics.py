@@ -7,6 +7,7 @@ import statistics
 from itertools import groupby
 
 import pytest
+import torch
 
 from tests.core.reference import published_weight
 from tests.core.test_policy_loss import batch, loss_of
@@ -52,6 +53,15 @@ def test_weights_are_reported_before_normalisation():
     inputs = batch()
     plain, normalized = (loss_of(inputs, TokenWeighting(normalize=x)).metrics for x in ("none", "token_mean"))
     assert normalized["tr_weight_mean"] == plain["tr_weight_mean"] > 1.0
+
+
+def test_equal_weights_have_no_spread():
+    """Sums of squares in float32 gave 0.0015 here."""
+    shape = (32, 1024)
+    sure = torch.full(shape, math.log(0.9))
+    parts = [loss_of((sure[:n], sure[:n], torch.ones(shape)[:n], torch.ones(shape)[:n] > 0)) for n in (32, 7)]
+    merged = TokenStatistic.merge(part.metrics["tr_weight_std"] for part in parts)
+    assert merged < 1e-6 and parts[0].metrics["tr_weight_mean"] == pytest.approx(1.4, rel=1e-6)
 
 
 def test_statistics_travel_between_processes():

@@ -207,3 +207,18 @@ def test_weights_that_are_all_zero_stay_zero_when_normalised():
     log_prob = torch.full((1, 1), -2.0, requires_grad=True)
     result, gradient = run((log_prob.detach().clone(), log_prob, torch.ones(1, 1), torch.ones(1, 1)), gate)
     assert result.loss.item() == 0.0 and gradient.item() == 0.0
+
+
+@pytest.mark.parametrize(("normalize", "divided_by"), [("token_mean", "kept"), ("none", "all")])
+def test_top_entropy_divides_as_the_authors_code_or_as_the_paper(normalize, divided_by):
+    """Their code sums the losses of the ceil(0.2 n) most uncertain tokens and divides by their number, the paper by n."""
+    old, log_prob, advantages, mask = batch()
+    entropy = torch.rand(mask.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    weighting = TokenWeighting(make_shaping("top_entropy"), normalize=normalize)
+    _, gradient = run((old, log_prob, advantages, mask), weighting, entropy=entropy)
+    n = int(mask.sum())
+    kept = mask & (entropy >= entropy[mask].sort(descending=True).values[math.ceil(0.2 * n) - 1])
+    _, every = run((old, log_prob, advantages, mask), TokenWeighting(make_shaping("uniform")))
+    divisor = int(kept.sum()) if divided_by == "kept" else n
+    assert int(kept.sum()) == math.ceil(0.2 * n) < n
+    torch.testing.assert_close(gradient, every * kept * n / divisor)

@@ -87,7 +87,7 @@ def test_bad_parameters_are_refused(name, parameters, complaint):
 
 
 CONSTANT = [
-    {"tau": 1 / 9},  # the published constants with tau as a divisor
+    {"tau": 1 / 9},  # the default constants with tau as a divisor
     {"tau": 0.5},
     {"lower": 1.6, "upper": 2.0},
     {"name": "sigmoid_centered", "tau": 1e-9},
@@ -180,10 +180,14 @@ def test_cppo_leaves_out_what_drifts_too_far_for_its_place():
         batch = tokens(log_prob=p, old_log_prob=q, advantages=[advantage] * len(p))
         return make_shaping("cppo", **options).weigh(batch).tolist()[0][:-1]
 
-    # Changes 0.1, 0.25, 0.05 count 0.1, 0.225, 0.04; the bounds are 0.2, 0.2 + 0.04 - 0.1, 0.2 + 0.076 - 0.325.
+    # Changes 0.1, 0.25, 0.05 count 0.1, 0.225, 0.04; the bounds are 0.15, 0.15 + 0.04 - 0.1, 0.15 + 0.076 - 0.325.
     assert weights([0.4, 0.55, 0.35], [0.3] * 3, 1.0) == [1, 0, 0]
     assert weights([0.4, 0.55, 0.35], [0.3] * 3, -1.0) == [1, 1, 1], "the update brings p back"
     assert weights([0.2, 0.05, 0.25], [0.3] * 3, -1.0) == [1, 0, 0]
+    # The first token has the whole bound of the authors' dense models, 0.15, and not that of their mixture of experts, 0.2.
+    assert [weights([p], [0.3], 1.0) for p in (0.44, 0.46)] == [[1], [0]] and weights(
+        [0.46], [0.3], 1.0, delta=0.2
+    ) == [1]
     generator, seen = torch.Generator().manual_seed(0), []
     for _ in range(30):
         old = torch.rand(12, generator=generator, dtype=torch.double).clamp(0.05, 0.95)

@@ -101,6 +101,41 @@ def test_the_overlong_penalty_of_dapo_is_kept(score, tokenizer):
     assert types[1]["overlong_reward"] is int and types[1]["overlong"] is bool
 
 
+@pytest.mark.parametrize("name", ["naive", "dapo"])
+def test_of_several_outputs_the_last_is_read_without_the_padding_of_the_others(tokenizer, tmp_path, name):
+    """veRL pads prompts, responses and both together on the right, each to its longest in the session."""
+    (tmp_path / "mine.py").write_text(
+        "def mine(solution_str, **_):\n    return {'score': len(solution_str), 'text': solution_str}\n"
+    )
+    letter, end = tokenizer.encode("a")[0], tokenizer.eos_token_id
+    outputs = [([letter] * 4, [letter] * ROOM), ([letter] * 40, [letter, letter, end])]
+
+    def padded(rows):
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+    columns = {
+        "prompts": padded([prompt for prompt, _ in outputs]),
+        "responses": padded([response for _, response in outputs]),
+        "input_ids": padded([prompt + response for prompt, response in outputs]),
+        "attention_mask": padded([[1] * len(prompt + response) for prompt, response in outputs]),
+    }
+    row = {"raw_prompt": [], "reward_model": {"ground_truth": "1"}, "extra_info": {}, "tool_extra_fields": {}}
+    fields = {key: np.array([value] * 2, dtype=object) for key, value in {**row, "data_source": "x"}.items()}
+    fields |= {"prompt_len": np.array([4, 40]), "response_len": np.array([ROOM, 3])}
+    data = DataProto(batch=TensorDict(columns, batch_size=2), non_tensor_batch=fields)
+    config = config_of(
+        f"reward.custom_reward_function.path={tmp_path / 'mine.py'}", "reward.custom_reward_function.name=mine",
+        f"reward.reward_manager.name={name}", *OVERLONG,
+    )  # fmt: skip
+
+    async def one():
+        return await load_reward_manager(config, tokenizer).run_single(data)
+
+    found = asyncio.run(one())
+    assert found["reward_score"] == 2 and found["reward_extra_info"]["cut_off"] == 0.0
+    assert found["reward_extra_info"]["text"] == "aa"
+
+
 def test_a_response_is_cut_off_if_it_fills_its_room_without_an_end(score, tokenizer):
     end, letter = tokenizer.eos_token_id, tokenizer.encode("a")[0]
     assert score([letter] * ROOM)[1]["cut_off"] == 1.0

@@ -10,6 +10,7 @@ from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.ray_trainer import compute_advantage
 
+from tests.conftest import composed
 from verl_trgrpo.core import DifficultyOptions, difficulty_weighted_advantages, rejection_advantages
 
 UIDS = ["a", "b", "c", "a", "b", "c"]
@@ -65,3 +66,16 @@ def test_ha_dw_remembers_the_batches_before(monkeypatch):
     assert torch.equal(advantages_of("ha_dw", config, second_scores), second)
     fresh, _ = difficulty_weighted_advantages(rewards_of(second_scores), MASK, UIDS, options)
     assert not torch.equal(second, fresh)
+
+
+@pytest.mark.parametrize("word", ["dapo", "tr_dapo"])
+def test_the_overlong_penalty_of_dapo_teaches_as_published(word):
+    """Right and wrong, each short and at the limit: rewards of 1 and -1 with a penalty of 1, or of 1 and 0 with this one."""
+    penalty = composed([f"algorithm={word}"]).config.reward.reward_kwargs.overlong_buffer_cfg.penalty_factor
+
+    def advantages(right, wrong, penalty):
+        scores, mask = [right, right - penalty, wrong, wrong - penalty], torch.ones(4, 1)
+        return advantages_of("grpo", OmegaConf.create({}), scores, ["a"] * 4, mask)[:, 0]
+
+    torch.testing.assert_close(advantages(1.0, 0.0, penalty), advantages(1.0, -1.0, 1.0), rtol=1e-5, atol=1e-5)
+    assert advantages(1.0, 0.0, penalty).tolist() == pytest.approx([1.162, 0.387, -0.387, -1.162], abs=1e-3)

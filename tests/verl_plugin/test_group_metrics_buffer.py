@@ -6,6 +6,7 @@ from verl.utils.import_utils import load_extern_object
 
 from tests.conftest import composed
 from verl_trgrpo.core.advantages import group_numbers, success_rates
+from verl_trgrpo.verl_plugin.group_metrics_buffer import Rewards
 
 FILTER = ["algorithm.filter_groups.enable=true"]
 REFILL = ["trainer.v1.sampler.sync_refill_failed_groups=true"]
@@ -61,3 +62,12 @@ def test_the_success_rate_is_computed_only_for_a_shaping_that_takes_it():
 def test_the_success_rate_is_the_share_of_right_responses_of_the_group():
     rates = success_rates(torch.tensor([1.0, 0.9, 1.0, 2.0, -1.0, 0.0]), group_numbers(list("abbbac")), 1.0)
     assert rates.tolist() == pytest.approx([1 / 2, 2 / 3, 2 / 3, 2 / 3, 1 / 2, 0])
+
+
+def test_a_session_counts_once_however_many_outputs_it_has():
+    keys = ["a_b_0_0", "a_b_0_1", "a_b_0_2", "a_b_1_0", "c_0_0", "c_1_0"]
+    scores = [1.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+    rewards = Rewards(keys, scores, [{"acc": score} for score in scores])
+    assert rewards.success_rates(1.0).tolist() == [0.5, 0.5, 0.5, 0.5, 1.0, 1.0]
+    assert rewards.metrics() == {"critic/equal_groups_frac": 0.5, "critic/reward/acc/mean": 0.75}
+    assert Rewards(keys, scores, []).metrics() == {"critic/equal_groups_frac": 0.5}

@@ -11,6 +11,7 @@ from verl.workers.config import PolicyLossConfig
 from verl.workers.utils import losses
 
 from tests.core.reference import published_weight
+from tests.fresh import run_fresh
 from tests.verl_plugin.test_policy_loss import actor
 from verl_trgrpo.core import make_shaping
 from verl_trgrpo.verl_plugin.actor import TOKEN_INPUTS
@@ -178,3 +179,22 @@ def test_columns_that_the_shaping_asks_for_reach_it(nested_rates):
     for name in ("success_rate", "ref_log_prob"):
         with pytest.raises(ValueError, match=f"takes {name}"):
             losses.ppo_loss(actor(TRGRPOPolicyLossConfig(shaping=shaping)), model_output, data.exclude(name))
+
+
+def test_a_module_that_took_ppo_loss_before_the_plugin_gets_the_wrapped_one(tmp_path):
+    (tmp_path / "own_engine.py").write_text("from verl.workers.utils.losses import ppo_loss\n")
+    printed = run_fresh(
+        f"import sys; sys.path.append({str(tmp_path)!r}); import verl, own_engine\n"
+        "from verl.workers.utils import losses\n"
+        "print(own_engine.ppo_loss is losses.ppo_loss, hasattr(own_engine.ppo_loss, '__wrapped__'))",
+        {"VERL_USE_EXTERNAL_MODULES": "own_engine"},
+    )
+    assert printed.out == "True True\n"
+
+
+def test_a_weighted_kl_is_refused_where_the_original_ppo_loss_is_called():
+    _, model_output, data, _ = micro_batch(range(4))
+    original = losses.ppo_loss.__wrapped__
+    original(actor(TRGRPOPolicyLossConfig(), use_kl_loss=True), model_output, data)
+    with pytest.raises(ValueError, match=r"kl='scaled'.*ppo_loss"):
+        original(actor(TRGRPOPolicyLossConfig(kl="scaled"), use_kl_loss=True), model_output, data)

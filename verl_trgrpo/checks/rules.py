@@ -30,6 +30,8 @@ _NOT_ON_V1 = {
     "optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
     "tir_optimal_token_baseline": ("the sums of squared probabilities", "algorithm=opo"),
 }
+# Token weights that depend on p, or on the entropy.
+_WEIGHS_P = "loss.shaping.name not in (None, 'uniform', 'random_subset')"
 _BUFFER = "'group_metrics_buffer' not in (sampler.custom_sampler.path or '')"
 _CALLS_DAPO = "overlong.enable and manager.name == 'dapo'"
 _LONGEST = "reward.reward_kwargs.max_resp_len"
@@ -43,6 +45,13 @@ RULES = (
     _Warning("loss.kl", "not actor.use_kl_loss",
              "pushes the policy away from the reference where w > 1; use plain or scaled unless you study this form",
              asked="loss.kl == 'literal'"),
+    # The sources' own scripts sample at 0.6 to 1.0.
+    _Warning("rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
+             "token weights take p at this temperature, where constants found near 1 act otherwise (docs/shapings.md); choose "
+             "them for it, or sample nearer to 1", asked=_WEIGHS_P),
+    _Warning("rollout.top_p", "(rollout.top_p or 1) >= 1 and (rollout.top_k or -1) < 0",
+             "with {rollout.top_k} tokens are drawn from a part of the vocabulary, of which p, and so the token weights, know "
+             "nothing; set them to 1 and -1", asked=_WEIGHS_P),
     *(Rule("algorithm.adv_estimator", "False",
            f"veRL's v1 trainer does not give it {column}, the first step would fail; use {other}, or trainer.use_v1=false",
            asked=f"algorithm.adv_estimator == {name!r}", v1=True)
@@ -139,4 +148,7 @@ RULES = (
     _Warning("trainer.checkpoint_callback_class", "trainer.checkpoint_callback_class not in (None, '')",
              "a resumed run would forget what {algorithm.adv_estimator} has learned of past batches; set it as run_defaults.yaml "
              "does", asked="algorithm.adv_estimator == 'ha_dw'"),
+    Rule("trainer.use_v1", "trainer.use_v1 or trainer.save_freq <= 0 or trainer.resume_mode == 'disable'",
+         "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
+         "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
 )  # fmt: skip

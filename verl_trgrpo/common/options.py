@@ -18,7 +18,8 @@ Given = TypeVar("Given")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Check values on construction: a number is in the interval of its annotation, such as ``Annotated[float, "(0, 1]"]``.
+    """Check values on construction: a number is in the interval of its annotation, such as ``Annotated[float, "(0, 1]"]``, and
+    is whole where that says ``int``; a field annotated with ``bool`` is a boolean.
 
     None is fine where the annotation allows it. A class that needs more checks defines `problems`; its ``where`` is put
     before each message.
@@ -30,24 +31,32 @@ class Options:
     where: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        found = _intervals(type(self))  # type: ignore[arg-type]  # a class is hashable
-        ranges = {
-            name: text for name, (text, optional) in found.items() if not (optional and getattr(self, name) is None)
-        }
-        raise_invalid([self.where + message for message in [*range_errors(vars(self), ranges), *self.problems()]])
+        ranges, messages = {}, []
+        for name, (interval, kinds) in _annotations(type(self)).items():  # type: ignore[arg-type]  # a class is hashable
+            value = getattr(self, name)
+            if value is None and type(None) in kinds:
+                continue
+            if bool in kinds and not isinstance(value, bool):
+                messages.append(f"{name}={value!r} is not a boolean; give true or false")
+            elif interval and int in kinds and isinstance(value, float):
+                messages.append(f"{name}={value!r} is not a whole number; give one in {interval}")
+            elif interval:
+                ranges[name] = interval
+        messages = [*range_errors(vars(self), ranges), *messages, *self.problems()]
+        raise_invalid([self.where + message for message in messages])
 
     def problems(self) -> list[str]:
-        """Return a message for each problem other than a number outside its interval."""
+        """Return a message for each problem that the annotations do not name."""
         return []
 
 
 @functools.cache
-def _intervals(options_class: type) -> dict[str, tuple[str, bool]]:
-    """Return the interval of each field that has one, and whether its annotation allows None."""
+def _annotations(options_class: type) -> dict[str, tuple[str, tuple[Any, ...]]]:
+    """Return the interval of each field, an empty string where it has none, and the types that its annotation allows."""
     found = {}
     for name, hint in get_type_hints(options_class, include_extras=True).items():
-        if isinstance(text := getattr(hint, "__metadata__", (None,))[0], str):
-            found[name] = (text, type(None) in get_args(hint.__origin__))
+        interval, bare = getattr(hint, "__metadata__", ("",))[0], getattr(hint, "__origin__", hint)
+        found[name] = interval if isinstance(interval, str) else "", get_args(bare) or (bare,)
     return found
 
 

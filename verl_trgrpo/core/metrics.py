@@ -92,7 +92,13 @@ def weight_sums(tokens: Tokens, weights: torch.Tensor, bounds: tuple[float, floa
     shifted = (weights - 1).flatten()
     sums = [proxy.sum(), torch.dot(proxy, shifted)]
     proxy.masked_fill_(tokens.log_prob.flatten() >= math.log(LOW_PROB), 0.0)  # leaves that of rare tokens
-    return [*counts, *sums, proxy.sum(), torch.dot(proxy, shifted), shifted.sum(), torch.dot(shifted, shifted)]
+    sums += [proxy.sum(), torch.dot(proxy, shifted)]
+    # About their mean: rounding in a sum of squares would give equal weights a spread.
+    count = counts[0].double()
+    mean = shifted.sum() / counts[0].clamp(min=1)
+    deviations = shifted.sub_(mean).masked_fill_(~tokens.valid.flatten(), 0.0)
+    mean, total, squares = mean.double(), deviations.sum().double(), torch.dot(deviations, deviations).double()
+    return [*counts, *sums, total + count * mean, squares + mean * (2 * total + count * mean)]
 
 
 @torch.no_grad()

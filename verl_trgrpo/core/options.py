@@ -97,11 +97,6 @@ class LoptiOptions(Options):
     quantile: Annotated[float | None, "(0, 1)"] = None
     rare_first: bool = True
 
-    def problems(self) -> list[str]:
-        """Return a message if `rare_first` is no boolean."""
-        known = isinstance(self.rare_first, bool)
-        return [] if known else [f"rare_first={self.rare_first!r} is not a boolean; give true or false"]
-
 
 @dataclass(frozen=True)
 class DifficultyOptions(Options):
@@ -116,14 +111,9 @@ class DifficultyOptions(Options):
         ValueError: a value out of range; all are listed.
     """
 
-    window: int = 10
+    window: Annotated[int, "[1, inf)"] = 10
     scale: Annotated[float, "(0, inf)"] = 1.3
     correct_from: Annotated[float, "(-inf, inf)"] = 1.0
-
-    def problems(self) -> list[str]:
-        """Return a message for a window that is no count."""
-        known = type(self.window) is int and self.window >= 1
-        return [] if known else [f"window={self.window!r} is not an integer of at least 1"]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import DictConfig
+from tensordict import TensorDict
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
@@ -63,6 +64,16 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (torch.Tensor, np.generic)) and value.ndim == 0 else value
 
 
+def _without_padding(data: DataProto) -> DataProto:
+    """Return a row without the padding of veRL's agent loop, which managers, counting from the end, take for text."""
+    if "prompt_len" not in data.non_tensor_batch:
+        return data
+    prompt, response = (int(data.non_tensor_batch[name][0]) for name in ("prompt_len", "response_len"))
+    ends = {"prompts": prompt, "responses": response}
+    cut = {name: column[..., : ends.get(name, prompt + response)] for name, column in data.batch.items()}
+    return DataProto(TensorDict(cut, batch_size=1), data.non_tensor_batch, data.meta_info)
+
+
 class _PromptMixin(RewardManagerBase):
     """Goes in front of one of veRL's managers."""
 
@@ -73,7 +84,7 @@ class _PromptMixin(RewardManagerBase):
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score one response; returns what veRL's manager does, and ``cut_off`` among its ``reward_extra_info``."""
-        data = data[-1:]  # veRL scores the last of several sequences
+        data = _without_padding(data[-1:])  # veRL scores the last of several sequences
         fields = data[0].non_tensor_batch
         from_loop = fields.get("tool_extra_fields") or {}
         cut_off = bool(from_loop[CUT_OFF]) if CUT_OFF in from_loop else self._is_cut_off(data)

@@ -50,8 +50,18 @@ def token_inputs_of(actor: Any) -> dict[str, torch.Tensor]:
     Returns:
         keyword arguments of ``Tokens.of_batch``, each (batch, response_length): the entropy, if the run computes it, and the
         columns that the shaping asks for.
+
+    Raises:
+        ValueError: the original ``ppo_loss`` has called the policy loss, and would compute the KL loss without weights.
     """
-    return getattr(actor, TOKEN_INPUTS, {})
+    inputs = getattr(actor, TOKEN_INPUTS, None)
+    kind = getattr(actor.policy_loss, "kl", "plain")
+    if inputs is None and actor.use_kl_loss and kind != "plain":
+        raise ValueError(
+            f"policy_loss.kl={kind!r} needs this plugin's ppo_loss, and a copy of veRL's own was called; import it as "
+            "verl.workers.utils.losses.ppo_loss at the time of the call, or set policy_loss.kl=plain"
+        )
+    return inputs or {}
 
 
 def check_kl(actor: Any) -> None:

@@ -52,6 +52,11 @@ class Batch:
         return without_target((self.config.get(name) if self.config is not None else None) or {})
 
 
+def group_of(key: str) -> str:
+    """Return the label of the group of a response, whose key in veRL's queue is GROUP_SESSION_INDEX."""
+    return key.rsplit("_", 2)[0]
+
+
 def without_target(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section of the configuration without the class that veRL builds from it."""
     return {key: value for key, value in options.items() if key != "_target_"}

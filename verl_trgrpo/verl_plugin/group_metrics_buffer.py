@@ -21,6 +21,7 @@ from verl.trainer.ppo.v1.replay_buffer import FILTER_GROUPS_REWARD_METRIC, Repla
 
 from verl_trgrpo.core import group_metrics
 from verl_trgrpo.core.advantages import group_numbers, success_rates
+from verl_trgrpo.verl_plugin.advantage_estimator import group_of
 
 NEEDS_REWARDS = (
     "needs rewards before the batch is drawn; use a reward function, or give the reward model its own GPUs with "
@@ -29,17 +30,34 @@ NEEDS_REWARDS = (
 
 
 class Rewards(NamedTuple):
-    """Hold the rewards of a drawn batch.
+    """Hold the rewards of a drawn batch. A session may have several outputs, to each of which veRL writes its reward.
 
     Args:
-        groups: label of the group of each response.
-        scores: reward of each response.
+        keys: of each output, GROUP_SESSION_INDEX.
+        scores: reward of each output.
         infos: what the reward function returned beside the scores; empty where the agent loop hands nothing on.
     """
 
-    groups: list[str]
+    keys: list[str]
     scores: list[float]
     infos: list[Mapping[str, Any]]
+
+    def success_rates(self, correct_from: float) -> torch.Tensor:
+        """Return the share of sessions with a reward of at least `correct_from` in the group of each output, (batch,)."""
+        counted = torch.zeros(len(self.keys), dtype=torch.bool)
+        counted[self._sessions()] = True
+        groups = group_numbers([group_of(key) for key in self.keys])
+        return success_rates(torch.tensor(self.scores), groups, correct_from, counted).float()
+
+    def metrics(self) -> dict[str, float]:
+        """Return ``group_metrics`` of the sessions."""
+        rows = self._sessions()
+        groups, scores = [group_of(self.keys[row]) for row in rows], [self.scores[row] for row in rows]
+        return group_metrics(groups, scores, [self.infos[row] for row in rows] if self.infos else [])
+
+    def _sessions(self) -> list[int]:
+        """Return one row of each session."""
+        return list({key.rpartition("_")[0]: row for row, key in enumerate(self.keys)}.values())
 
 
 class GroupMetrics:
@@ -70,9 +88,8 @@ class GroupMetrics:
             return {}
         if asked:
             right = self.sampler_kwargs.get("correct_from", 1.0)
-            rates = success_rates(torch.tensor(rewards.scores), group_numbers(rewards.groups), right)
-            put(batch, "success_rate", rates.float()[:, None])
-        return group_metrics(rewards.groups, rewards.scores, rewards.infos)
+            put(batch, "success_rate", rewards.success_rates(right)[:, None])
+        return rewards.metrics()
 
 
 def replay_buffer(added: type[GroupMetrics] = GroupMetrics, **arguments: Any) -> Any:
@@ -113,9 +130,9 @@ def rewards_of(batch: Any) -> Rewards | None:
     # Plain dictionaries, or dictionaries in a wrapper of tensordict.
     extras = [getattr(value, "data", value) for value in data["extra_fields"]] if "extra_fields" in data else []
     return Rewards(
-        groups=[key.rsplit("_", 2)[0] for key in batch.keys],  # keys are UID_SESSION_INDEX
+        keys=list(batch.keys),
         scores=[float(scores.sum()) for scores in list(data["rm_scores"])],
-        infos=[extra.get("reward_extra_info") or {} for extra in extras if isinstance(extra, dict)],
+        infos=[(extra.get("reward_extra_info") or {}) if isinstance(extra, dict) else {} for extra in extras],
     )
 
 

@@ -49,6 +49,10 @@ def actor_of(worker: Any) -> Any:
     return getattr(worker.loss_fn, "keywords", {}).get("config")
 
 
+# Losses whose passes do not add up to one update; tests/verl_plugin/test_lopti.py has all losses.
+_NOT_IN_PASSES = ("tr_gspo", "tr_sapo", "tr_clip_cov", "tr_kl_cov")
+
+
 def check_lopti(actor: Any) -> None:
     """Check that an actor's options allow its Lopti, if it has it.
 
@@ -66,10 +70,10 @@ def check_lopti(actor: Any) -> None:
             "loss_agg_mode=seq-mean-token-mean divides a pass of policy_loss.lopti by its own tokens of a response, which makes "
             "rare tokens weigh more; set it to token-mean"
         )
-    if actor.policy_loss.loss_mode == "tr_gspo":
+    if (name := actor.policy_loss.loss_mode) in _NOT_IN_PASSES:
         messages.append(
-            "loss_mode=gspo takes the ratio of a response over the tokens of a pass of policy_loss.lopti, not over all; set it "
-            "to tr_grpo"
+            f"loss_mode={name.removeprefix('tr_')} takes ratios, means or shares over the tokens of a pass of policy_loss.lopti, "
+            "not over all, so a rare token may weigh ten times as much; set it to tr_grpo"
         )
     raise_invalid(messages)
 
@@ -119,9 +123,12 @@ def gathered(worker: Any, value: Any) -> list[Any]:
     return values
 
 
-def with_values(nested: Any, values: torch.Tensor) -> torch.Tensor:
-    """Return a nested tensor with the rows of `nested` and other values."""
-    return torch.nested.nested_tensor_from_jagged(values.to(nested.dtype), nested.offsets())
+def scaled_rows(column: torch.Tensor, factors: list[torch.Tensor]) -> torch.Tensor:
+    """Return a column (batch, response length), nested as in veRL's v1 trainer or padded, times factors of each row."""
+    column = column.clone()
+    for row, factor in zip(column.unbind(), factors, strict=True):
+        row.mul_(factor.to(row))
+    return column
 
 
 def _passes(worker: Any, data: Any, options: LoptiOptions) -> tuple[list[Any], float]:
@@ -130,13 +137,12 @@ def _passes(worker: Any, data: Any, options: LoptiOptions) -> tuple[list[Any], f
     A pass has the response mask of its tokens, which policy loss, KL and entropy obey. ``loss_mask``, of which veRL counts the
     batch's tokens, stays, so that ``token-mean`` divides each pass by all tokens.
     """
-    mask = data["response_mask"]
-    probs, valid = data["old_log_probs"].values().exp(), mask.values().bool()
-    everywhere = np.concatenate(gathered(worker, probs[valid].float().cpu().numpy()))
+    mask, probs = data["response_mask"], [old.exp() for old in data["old_log_probs"].unbind()]
+    own = torch.cat([row[valid.bool()] for row, valid in zip(probs, mask.unbind(), strict=True)])
+    everywhere = np.concatenate(gathered(worker, own.float().cpu().numpy()))
     threshold = options.threshold if options.quantile is None else float(np.quantile(everywhere, options.quantile))
-    rare = probs < threshold
     passes = []
-    for chosen in (rare, ~rare) if options.rare_first else (~rare, rare):
+    for rare in (True, False) if options.rare_first else (False, True):
         passes.append(data.copy())
-        passes[-1]["response_mask"] = with_values(mask, mask.values() * chosen)
+        passes[-1]["response_mask"] = scaled_rows(mask, [(row < threshold) == rare for row in probs])
     return passes, float((everywhere < threshold).mean())

@@ -60,16 +60,18 @@ class TokenMetric(Metric):
 
 
 def install() -> None:
-    """Wrap veRL's ``ppo_loss`` once, also in modules that have already imported it by name."""
+    """Wrap veRL's ``ppo_loss`` once, also in all modules that have already imported it by name: veRL's, and those that
+    ``VERL_USE_EXTERNAL_MODULES`` imports before plugins.
+    """
     original = losses.ppo_loss
     if getattr(original, _MARK, False):
         return
     wrapped = _wrap(original)
     setattr(wrapped, _MARK, True)
-    for name in ("verl.workers.utils.losses", "verl.workers.engine_workers", "verl.trainer.distillation.losses"):
-        module = sys.modules.get(name)
-        if module is not None and getattr(module, "ppo_loss", None) is original:
-            module.ppo_loss = wrapped  # type: ignore[attr-defined]
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})  # not getattr, for which some modules import others
+        if names.get("ppo_loss") is original:
+            names["ppo_loss"] = wrapped
 
 
 def _wrap(ppo_loss: Any) -> Any:

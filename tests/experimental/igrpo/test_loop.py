@@ -1,11 +1,16 @@
 """iGRPO's two stages in veRL's own agent loop, with a scripted model."""
 
 import asyncio
+import itertools
 
+import numpy as np
 import pytest
+import torch
 from hydra import compose, initialize_config_module
 from transformers import AutoTokenizer
+from verl import DataProto
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap, ToolListWrap
+from verl.experimental.fully_async_policy.detach_utils import prepare_single_generation_data
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
@@ -149,3 +154,29 @@ def test_the_check_reads_its_options_and_looks_for_room(sound_run):
     assert room.level is Level.WARNING and room.message.startswith("data.max_prompt_length=400: ")
     [wrong] = findings(f"{CUSTOM}.drafts=0")
     assert wrong.level is Level.ERROR and "drafts=0" in wrong.message
+
+
+def test_before_v1_a_group_of_two_workers_is_refused(sound_run):
+    """veRL repeats the prompts of a batch and cuts the rows into as many parts as there are workers."""
+    workers = "actor_rollout_ref.rollout.agent.num_workers"
+
+    def refused(prompts, *overrides):
+        given = [*sound_run, "agent=igrpo", f"{workers}=8", f"data.train_batch_size={prompts}", *overrides]
+        found = [each for each in check(compose_run(overrides=given)).findings if each.where == "trainer.use_v1"]
+        return [each.level for each in found if workers in each.message]
+
+    def cut_groups(prompts):
+        parts = DataProto.from_dict({"group": torch.arange(prompts)}).repeat(4).chunk(8)
+        groups = [set(part.batch["group"].tolist()) for part in parts]
+        return any(one & other for one, other in itertools.combinations(groups, 2))
+
+    for prompts in (12, 16):
+        assert (refused(prompts, "trainer.use_v1=false") == [Level.ERROR]) is cut_groups(prompts) is (prompts == 12)
+    assert refused(12) == []
+
+
+def test_the_fully_asynchronous_trainer_keeps_the_agent_of_a_row():
+    config = compose_run(overrides=["agent=igrpo"]).config
+    given = {"agent_name": np.array(["trgrpo_igrpo"], dtype=object), "index": torch.zeros(1)}
+    rows = prepare_single_generation_data(given, config)
+    assert rows.non_tensor_batch["agent_name"].tolist() == ["trgrpo_igrpo"] * 4

@@ -12,7 +12,7 @@ HIDING = [f"{ACTOR}.use_fused_kernels=true", f"{ACTOR}.fsdp_config.ulysses_seque
 
 
 def test_all_wrong_values_are_named():
-    wrong = {"beta": -1.0, "correct_from": float("nan"), "groups_at_a_time": 1.5}
+    wrong = {"beta": -1.0, "correct_from": float("nan"), "groups_at_a_time": 1.5, "own_influence": "no"}
     with pytest.raises(InvalidInputError) as raised:
         NTHROptions(**wrong)
     assert [message.partition("=")[0] for message in raised.value.messages] == list(wrong)

@@ -42,6 +42,7 @@ class Case:
             configuration of `loss`, in place of the batch's.
         broken: the first response has NaN for its advantages.
         mini_batches: updates of one pass over the batch.
+        padded: columns are padded, as by the trainers of veRL before and beside its v1 trainer.
     """
 
     loss: tuple[str, ...]
@@ -51,6 +52,7 @@ class Case:
     rewards: tuple[float, ...] = ()
     broken: bool = False
     mini_batches: int = 1
+    padded: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,14 +212,41 @@ def gradient_of(optimizer: torch.optim.Optimizer) -> torch.Tensor:
     return torch.cat([getattr(p.grad, "full_tensor", lambda p=p: p.grad)().flatten() for p in parameters])
 
 
-def asked(batch: Batch, own: slice, rows: int, layout: int, entropy: bool = False, mini_batches: int = 1) -> Any:
+def padded_columns(tensors: Batch) -> Any:
+    """What veRL's older trainers make of a batch: prompts padded on the left, responses on the right, wider than the longest."""
+    from tensordict import TensorDict
+    from verl.workers.utils.padding import left_right_2_no_padding
+
+    pad = functools.partial(torch.nn.utils.rnn.pad_sequence, batch_first=True)
+    columns = {
+        name: torch.nn.functional.pad(pad(values), (0, 3))
+        for name, values in tensors.items()
+        if name not in ("prompts", "input_ids", "position_ids", "loss_mask")
+    }
+    columns["prompts"] = pad(tensors["prompts"], padding_side="left")
+    parts = (
+        pad([torch.ones_like(row) for row in tensors["prompts"]], padding_side="left"),
+        torch.nn.functional.pad(pad([torch.ones_like(row) for row in tensors["responses"]]), (0, 3)),
+    )
+    columns["attention_mask"] = torch.cat(parts, 1)
+    columns["input_ids"] = torch.cat([columns["prompts"], columns["responses"]], 1)
+    columns["position_ids"] = (columns["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+    return left_right_2_no_padding(TensorDict(columns, len(columns["prompts"])))
+
+
+def asked(
+    batch: Batch, own: slice, rows: int, layout: int, entropy: bool = False, mini_batches: int = 1, padded: bool = False
+) -> Any:
     """What veRL's trainer hands to a rank for one update: its `own` of `rows` responses, cut as `Case.layout` says."""
     from tensordict import TensorDict
     from verl.utils import tensordict_utils as tu
 
     tensors = {name: values[own] for name, values in batch.items() if name != "uid"}
-    nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in tensors.items()}
-    data = TensorDict(nested, batch_size=own.stop - own.start)
+    if padded:
+        data = padded_columns(tensors)
+    else:
+        nested = {name: torch.nested.as_nested_tensor(values, layout=torch.jagged) for name, values in tensors.items()}
+        data = TensorDict(nested, batch_size=own.stop - own.start)
     if "uid" in batch:
         tu.assign_non_tensor_stack(data, "uid", batch["uid"][own])
     tu.assign_non_tensor(
@@ -279,7 +308,7 @@ def run_case(worker: Any, batch: Batch, case: Case) -> Update:
     seen: list[torch.Tensor] = []
     traffic = Traffic()
     entropy = typed_configuration(*case.model, *case.loss)[1].calculate_entropy
-    data = asked(batch, slice(start, start + share), end - first, case.layout, entropy, case.mini_batches)
+    data = asked(batch, slice(start, start + share), end - first, case.layout, entropy, case.mini_batches, case.padded)
 
     def look(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         traffic.counting = False

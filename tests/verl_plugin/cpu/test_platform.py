@@ -5,7 +5,9 @@ import json
 
 import pytest
 import torch
+from verl.utils import torch_functional
 
+from tests.conftest import composed
 from tests.fresh import run_fresh
 from verl_trgrpo.verl_plugin.cpu.platform import PlatformCPU
 
@@ -83,3 +85,15 @@ def test_the_device_module_answers_what_a_gpu_would():
     assert module.is_available() and module.device_count() >= 1  # answered by torch.cpu
     assert torch.zeros(1).to(platform.current_device()).device.type == "cpu"
     module.empty_cache()
+
+
+def test_entropies_of_bfloat16_logits_are_computed_in_float32():
+    asked = [composed([f"platform={name}"]).config.actor_rollout_ref.actor for name in ("cpu", "cpu_bf16")]
+    assert [actor.fsdp_config.entropy_from_logits_with_chunking for actor in asked] == [False, True]
+    logits = (3 * torch.randn(2000, 4096, generator=torch.Generator().manual_seed(0))).bfloat16()
+    exact = torch.distributions.Categorical(logits=logits.double()).entropy()
+    plain, chunked = (
+        (compute(logits) - exact).abs().max()
+        for compute in (torch_functional.entropy_from_logits, torch_functional.entropy_from_logits_with_chunking)
+    )
+    assert chunked < 1e-3 < 1e-2 < plain

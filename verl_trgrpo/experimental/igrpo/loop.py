@@ -5,7 +5,8 @@ GRPO, with any loss of this project, trains on the group of G responses to that.
 budget of GRPO's group: N + G responses for a prompt, half of them drafts. Validation is single shot, on the prompt alone, as the
 model will be used.
 
-All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples.
+All responses of a group have one draft: veRL runs them as tasks of one event loop, where the first of them samples. Its v1 and
+its fully asynchronous trainer do so always; the others cut a batch into equal parts for the workers, which may cut groups.
 Tests: tests/experimental/igrpo/test_loop.py, and a training in tests/cluster/test_all_algorithms.py.
 """
 
@@ -16,12 +17,13 @@ import inspect
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from verl_trgrpo.common.findings import Finding, findings_of, raise_invalid
+from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.runs.keys import ROLLOUT
 from verl_trgrpo.tasks.answer_form import reward_input
@@ -31,7 +33,7 @@ _OPTIONS = f"{ROLLOUT}.custom.igrpo"
 
 
 @dataclass(frozen=True)
-class DraftOptions:
+class DraftOptions(Options):
     """Hold the options at ``actor_rollout_ref.rollout.custom.igrpo``.
 
     Args:
@@ -45,7 +47,8 @@ class DraftOptions:
         ValueError: a wrong value; all are listed.
     """
 
-    drafts: int = 4
+    where = "rollout.custom.igrpo."
+    drafts: Annotated[int, "[1, inf)"] = 4
     request: str = "\n\nAn earlier attempt:\n{draft}\n\nWrite a better answer, in the same form."
     system: str = (
         "The question comes with an earlier attempt at an answer. Take it as a hint that may be wrong, not as the truth: check "
@@ -53,15 +56,14 @@ class DraftOptions:
         "the attempt. Do not repeat the attempt, and do not mention it."
     )
 
-    def __post_init__(self) -> None:
+    def problems(self) -> list[str]:
+        """Return a message for a text that is none, or has no place for the draft."""
         messages = []
-        if type(self.drafts) is not int or self.drafts < 1:
-            messages.append(f"drafts={self.drafts!r} is not a whole number of at least 1")
         if not isinstance(self.request, str) or "{draft}" not in self.request:
             messages.append(f"request={self.request!r} is not a string that contains {{draft}}")
         if not isinstance(self.system, str):
             messages.append(f"system={self.system!r} is not a string")
-        raise_invalid([f"rollout.custom.igrpo.{message}" for message in messages])
+        return messages
 
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None) -> DraftOptions:
@@ -168,6 +170,14 @@ class DraftAgentLoop(SingleTurnAgentLoop):
         """
         if invalid := findings_of(lambda: DraftOptions.of(view[_OPTIONS]), _OPTIONS):
             return invalid
+        prompts, workers = view["data.train_batch_size"], view[f"{ROLLOUT}.agent.num_workers"]
+        if not view["trainer.use_v1"] and prompts % workers:
+            message = (
+                f"trainer.use_v1=false: with data.train_batch_size={prompts}, which is not a multiple of "
+                f"{ROLLOUT}.agent.num_workers={workers}, two workers would share a group, each with drafts of its own; correct "
+                "one of them, or set use_v1=true"
+            )
+            return [Finding.error("trainer.use_v1", message)]
         room, longest = view["data.max_prompt_length"], view["data.max_response_length"]
         if room >= longest:
             return []

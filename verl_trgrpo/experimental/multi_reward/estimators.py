@@ -30,7 +30,7 @@ from verl_trgrpo.experimental.multi_reward.advantages import (
     part_values,
 )
 from verl_trgrpo.experimental.multi_reward.checks import findings_of_run
-from verl_trgrpo.verl_plugin.advantage_estimator import Batch, Estimator
+from verl_trgrpo.verl_plugin.advantage_estimator import Batch, Estimator, group_of
 
 
 @dataclass
@@ -109,11 +109,6 @@ class PartsEstimator(Estimator):
         groups = np.array([group_of(key) for key in keys], dtype=object)
         parts = [self.parts[key] for key in keys if key in self.parts]
         return dataclasses.replace(batch, groups=groups), Parts(parts, present)
-
-
-def group_of(key: str) -> str:
-    """Return the label of the group of a response, whose key is GROUP_SESSION_INDEX."""
-    return key.rsplit("_", 2)[0]
 
 
 def _tr_gdpo(batch: Batch, parts: Parts, _: dict[str, Any]) -> torch.Tensor:

@@ -9,28 +9,39 @@ of all right responses that is
 with g restricted to the tokens that occur in the group's responses (Appendix 7.4). The published rule multiplies the
 advantages of tokens of wrong responses with s > tau by eta = 2 |0.5 - q|, where q is the group's share of right responses,
 tau = beta times the smallest mean of s among the right responses, and beta = 1 (Section 5.2, Appendix 7.3). Of the paper the
-text was seen, not the typeset equations; the sums follow from its definitions. tests/cluster/test_train_mini_batch.py
-compares its updates with an independent loop.
+text was seen, not the typeset equations; the sums follow from its definitions, and whether the mean of a right response has
+its influence on itself is an option. Its runs have dynamic sampling and a KL loss of 1e-4, which belong to a recipe.
+tests/cluster/test_train_mini_batch.py compares its updates with an independent loop.
 """
 
 from __future__ import annotations
 
 import torch
 
+# Positions whose probabilities are in memory together; those of a long response would take several times what its logits do.
+_BLOCK = 1024
+
 
 @torch.no_grad()
-def prediction_errors(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: torch.Tensor) -> torch.Tensor:
-    """Return one-hot minus probability, restricted to some tokens: (T, V') in float32 of (T, V) logits.
+def prediction_errors(
+    logits: torch.Tensor, places: torch.Tensor, tokens: torch.Tensor, vocabulary: torch.Tensor, temperature: float
+) -> torch.Tensor:
+    """Return one-hot minus probability, restricted to some tokens: (T, V') in float32.
 
     Args:
-        logits: (T, V), at the temperature of sampling.
+        logits: (N, V).
+        places: (T,), the rows of `logits` that predict `tokens`.
         tokens: (T,), sampled; all occur in `vocabulary`.
         vocabulary: (V',) ascending. Probabilities are those of the whole vocabulary, not normalised again.
+        temperature: of sampling.
     """
-    logits = logits.float()
-    errors = (logits[:, vocabulary] - logits.logsumexp(-1, keepdim=True)).exp_().neg_()
-    errors[torch.arange(len(tokens), device=tokens.device), torch.searchsorted(vocabulary, tokens)] += 1
-    return errors
+    found = []
+    for at, ids in zip(places.split(_BLOCK), tokens.split(_BLOCK), strict=True):
+        scaled = logits[at].float().div_(temperature)
+        errors = (scaled[:, vocabulary] - scaled.logsumexp(-1, keepdim=True)).exp_().neg_()
+        errors[torch.arange(len(ids), device=ids.device), torch.searchsorted(vocabulary, ids)] += 1
+        found.append(errors)
+    return torch.cat(found)
 
 
 def influences(errors: torch.Tensor, hidden: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:

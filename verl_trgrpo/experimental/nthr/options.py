@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from verl.utils.config import omega_conf_to_dataclass
 
-from verl_trgrpo.common.findings import Finding, findings_of, raise_invalid, range_errors
+from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.common.options import Options
 from verl_trgrpo.experimental.nthr import update
 from verl_trgrpo.runs.keys import ACTOR
 from verl_trgrpo.verl_plugin import lopti
@@ -15,27 +16,25 @@ from verl_trgrpo.verl_plugin.config import TRGRPOPolicyLossConfig
 
 
 @dataclass(frozen=True)
-class NTHROptions:
+class NTHROptions(Options):
     """Hold the options of NTHR.
 
     Args:
         beta: >= 0, a factor of the threshold tau; with 0, every positive influence is selected.
         correct_from: a response is right if its reward is at least this.
         groups_at_a_time: >= 1, the number of groups whose hidden states and prediction errors are in memory together.
+        own_influence: the mean of s of a right response, of which the smallest is the threshold, has the response's influence on
+            itself, as one public port has it. The paper's text says "on other correct responses" (Section 5.2), its equation was
+            not readable. False selects a large part of the tokens, and with a single right response all positive influences.
 
     Raises:
         ValueError: a value out of range; all are listed.
     """
 
-    beta: float = 1.0
-    correct_from: float = 1.0
-    groups_at_a_time: int = 16
-
-    def __post_init__(self) -> None:
-        messages = range_errors(vars(self), {"beta": "[0, inf)", "correct_from": "(-inf, inf)"})
-        if type(self.groups_at_a_time) is not int or self.groups_at_a_time < 1:
-            messages.append(f"groups_at_a_time={self.groups_at_a_time!r} is not an integer of at least 1")
-        raise_invalid(messages)
+    beta: Annotated[float, "[0, inf)"] = 1.0
+    correct_from: Annotated[float, "(-inf, inf)"] = 1.0
+    groups_at_a_time: Annotated[int, "[1, inf)"] = 16
+    own_influence: bool = True
 
 
 @dataclass

@@ -98,16 +98,15 @@ def _scaled_advantages(worker: Any, data: Any, options: Any) -> tuple[torch.Tens
         for uid in part:
             rows = [row for row in features if uids[row] == uid]
             size = (len(groups[uid].vocabulary), worker.engine.module.get_output_embeddings().in_features)
-            scores, lowest = _influences(features, rows, right, torch.zeros(size, device=device), ranks)
+            matrix = torch.zeros(size, device=device)
+            scores, lowest = _influences(features, rows, right, matrix, ranks, options.own_influence)
             for row in (row for row in rows if not right[row]):
                 selected = scores[row] > options.beta * lowest
                 factors[row][masks[row]] = torch.where(selected, 2 * abs(0.5 - groups[uid].share), 1.0).cpu()
                 counts += torch.stack([selected.sum(), torch.tensor(len(selected), device=device)])
         del features  # before those of the next part
     torch.distributed.all_reduce(counts, group=ranks)
-    advantages = data["advantages"]
-    scaled = lopti.with_values(advantages, advantages.values() * torch.cat(factors).to(advantages.device))
-    return scaled, float(counts[0] / counts[1].clamp(min=1))
+    return lopti.scaled_rows(data["advantages"], factors), float(counts[0] / counts[1].clamp(min=1))
 
 
 def _mixed_groups(by_rank: list[list[tuple[str, bool, np.ndarray]]], device: str) -> dict[str, _Group]:
@@ -135,6 +134,7 @@ def _influences(
     right: list[bool],
     matrix: torch.Tensor,
     ranks: Any,
+    own: bool,
 ) -> tuple[dict[int, torch.Tensor], torch.Tensor]:
     """Return s (T,) of this rank's responses of a group by row, and the smallest mean of s among its right ones on all ranks.
 
@@ -144,15 +144,28 @@ def _influences(
         right: whether the response of a row is right.
         matrix: zeros (V', d), filled in place with M.
         ranks: process group.
+        own: the mean of a right response has its influence on itself.
     """
     for row in (row for row in rows if right[row]):
         matrix += features[row][0].T @ features[row][1]
     torch.distributed.all_reduce(matrix, group=ranks)
     scores = {row: influences(*features[row], matrix) for row in rows}
-    means = [scores[row].mean() for row in rows if right[row]]
-    lowest = torch.stack([torch.tensor(torch.inf, device=matrix.device), *means]).min()
+    lowest = torch.tensor(torch.inf, device=matrix.device)
+    for row in (row for row in rows if right[row]):
+        errors, hidden = features[row]
+        on_itself = 0.0 if own else influences(errors, hidden, errors.T @ hidden)
+        lowest = torch.minimum(lowest, (scores[row] - on_itself).mean())
     torch.distributed.all_reduce(lowest, torch.distributed.ReduceOp.MIN, ranks)
     return scores, lowest
+
+
+def _lengths(data: Any) -> tuple[list[int], list[int]]:
+    """Return the numbers of tokens of prompts and of responses, nested or padded."""
+    prompts, responses = data["prompts"], data["responses"]
+    if prompts.is_nested:
+        return prompts.offsets().diff().tolist(), responses.offsets().diff().tolist()
+    lengths, whole = data["attention_mask"][:, : prompts.shape[1]].sum(-1), data["attention_mask"].sum(-1)
+    return lengths.tolist(), (whole - lengths).tolist()
 
 
 def _features(
@@ -164,7 +177,7 @@ def _features(
     All ranks have to do that `count` times together: those with less rows repeat one.
     """
     rows = [row for row, vocabulary in enumerate(vocabularies) if vocabulary is not None]
-    prompts = data["prompts"].offsets().diff().tolist()
+    prompts, responses = _lengths(data)
     temperature = tu.get(data, "temperature")
     found: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     calls = 0
@@ -173,12 +186,12 @@ def _features(
         nonlocal calls
         calls += 1
         if calls <= len(rows) and len(tokens[row := rows[calls - 1]]):
-            hidden, mask = arguments[0][0], masks[row].to(logits.device)
+            hidden = arguments[0][0]
             # The CPU engine computes the output layer at the positions that predict the response alone.
-            first = 0 if len(hidden) == len(mask) else prompts[row] - 1
-            here = slice(first, first + len(mask))
-            errors = prediction_errors(logits[0, here][mask] / temperature, tokens[row], vocabularies[row])
-            found[row] = errors, hidden[here][mask].float()
+            first = 0 if len(hidden) == responses[row] else prompts[row] - 1
+            places = first + masks[row].nonzero()[:, 0].to(logits.device)
+            errors = prediction_errors(logits[0], places, tokens[row], vocabularies[row], temperature)
+            found[row] = errors, hidden[places].float()
 
     part = tu.index_select_tensor_dict(data, [*rows, *[0] * (count - len(rows))])
     tu.assign_non_tensor(

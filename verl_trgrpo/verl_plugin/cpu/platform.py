@@ -96,22 +96,17 @@ class PlatformCPU(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: int) -> None:
-        """Do nothing: there is one device."""
+    def _do_nothing(self, *_: Any, **__: Any) -> None:
+        """Do nothing: there is one device, synchronous, without a cache, settings of an allocator or a profiler of its own."""
 
-    def synchronize(self, device_index: int | None = None) -> None:
-        """Do nothing: operations are synchronous."""
+    set_device = synchronize = set_allocator_settings = empty_cache = profiler_start = profiler_stop = cudart = (
+        _do_nothing
+    )
 
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
-
-    def set_allocator_settings(self, settings: str) -> None:
-        """Do nothing: the system's allocator has no settings."""
-
-    def empty_cache(self) -> None:
-        """Do nothing: there is no cache."""
 
     def get_device_capability(self, device_index: int = 0) -> tuple[int | None, int | None]:
         return None, None
@@ -136,14 +131,6 @@ class PlatformCPU(PlatformBase):
     @contextmanager
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
-
-    def profiler_start(self) -> None:
-        """Do nothing: there is no device profiler."""
-
-    profiler_stop = profiler_start
-
-    def cudart(self) -> Any:
-        return None
 
 
 def register_platform() -> None:

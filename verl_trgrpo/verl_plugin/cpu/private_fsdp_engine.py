@@ -54,7 +54,8 @@ class CPUFSDPEngineWithLMHead(FSDPEngineWithLMHead):
             return bool(tensordict_utils.get_non_tensor_data(data=micro_batch, key=key, default=default))
 
         other = self.use_ulysses_sp or asks("use_fused_kernels") or asks("distillation_use_topk")
-        return asks("use_remove_padding", True) and "responses" in micro_batch and not other
+        nested = "responses" in micro_batch and micro_batch["responses"].is_nested  # only in veRL's v1 trainer
+        return asks("use_remove_padding", True) and nested and not other
 
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any

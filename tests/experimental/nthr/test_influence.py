@@ -1,0 +1,35 @@
+"""Prediction errors of long responses: the formula, and no tensor of the size of the logits on the way."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from verl_trgrpo.experimental.nthr.influence import prediction_errors
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor made within it, views of the logits aside."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.given, self.elements = logits.untyped_storage().data_ptr(), 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        made = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+        made = [x.numel() for x in made if x.untyped_storage().data_ptr() != self.given]
+        self.elements = max([self.elements, *made])
+        return found
+
+
+def test_errors_are_one_hot_minus_p_without_a_copy_of_the_logits():
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(5000, 300, generator=generator).bfloat16()
+    places = torch.arange(100, 4900)
+    vocabulary = torch.arange(0, 300, 7)
+    tokens = vocabulary[torch.randint(len(vocabulary), (len(places),), generator=generator)]
+    with Largest(logits) as largest:
+        found = prediction_errors(logits, places, tokens, vocabulary, 0.7)
+    expected = torch.nn.functional.one_hot(tokens, 300) - (logits[places].double() / 0.7).softmax(-1)
+    torch.testing.assert_close(found.double(), expected[:, vocabulary], rtol=0, atol=1e-5)
+    assert largest.elements < logits.numel() / 3
