@@ -19,11 +19,12 @@ from verl_trgrpo.checks.structure import is_section, node_of, target_of
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
+from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import ACTOR, MANAGER, MODEL_PATH, ROLLOUT, SHAPING
+from verl_trgrpo.runs.keys import ACTOR, AGENT, MANAGER, MODEL_PATH, ROLLOUT, SHAPING
 
 _Text = Annotated[str, MinLen(1)]
-_Files = _Text | Annotated[list[_Text], MinLen(1)]
+_Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
 _CountOrNull = _Count | None
 _Interval = Annotated[int, Ge(-1)]  # -1: never
@@ -75,6 +76,7 @@ _TYPES: dict[str, Any] = {
     "data.gen_batch_size": _CountOrNull,
     "data.seed": int | None,
     "reward.num_workers": _Count,
+    f"{AGENT}.num_workers": _Count,
     "reward.custom_reward_function.path": str | None,
     "reward.custom_reward_function.name": str | None,
     "ray_kwargs.ray_init.num_cpus": _CountOrNull,
@@ -244,6 +246,10 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
         return sorted(REWARD_MANAGER)
+    if key == f"{TOOLS}.format":
+        from verl.experimental.agent_loop.tool_parser import ToolParser
+
+        return sorted(ToolParser._registry)
     if last == "lr_scheduler_type":
         return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
     if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):
