@@ -304,7 +304,7 @@ def _unknown_keys(folder: Path, name: str, overrides: list[str]) -> list[str]:
 
     search = [word for word in overrides if word.startswith("hydra.searchpath=")]
     settings = [each for each in OverridesParser.create().parse_overrides(overrides) if each.input_line not in search]
-    groups = [each.input_line for each in settings if "." not in each.key_or_group or each.package]
+    groups = [str(each.input_line) for each in settings if "." not in each.key_or_group or each.package]
     try:
         config = _hydra_compose(folder, name, [*search, *groups]) if len(groups) < len(settings) else defaults_of({})
     except InvalidInputError:
