@@ -227,6 +227,7 @@ def sound_run(tmp_path) -> list[str]:
         "actor_rollout_ref.actor.ppo_mini_batch_size=8", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8",
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8", "trainer.n_gpus_per_node=1",
         "actor_rollout_ref.rollout.tensor_model_parallel_size=1", f"trainer.default_local_dir={tmp_path / 'run'}",
+        "trainer.save_freq=10", "ray_kwargs.ray_init.num_cpus=64",
         # Of a machine that has them, wherever the tests run.
         "++ray_kwargs.ray_init.num_gpus=${trainer.n_gpus_per_node}",
     ]  # fmt: skip

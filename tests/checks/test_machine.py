@@ -28,7 +28,8 @@ def found(*overrides, trains=True):
 
 @pytest.fixture(autouse=True)
 def own_cluster(monkeypatch, tmp_path):
-    """No Ray cluster that was started on this machine."""
+    """No Ray cluster that was started on this machine, which has many CPUs."""
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 64)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
@@ -86,7 +87,7 @@ def test_the_gpus_of_a_cluster_are_asked_for_by_the_machine_that_trains(monkeypa
     [now] = found(*overrides)
     assert summary([later, now]) == [(GPUS, Level.NOT_CHECKED), (GPUS, Level.ERROR)]
     assert all(f"{place.lstrip('+')}={CLOSED}" in finding.message for finding in (later, now))
-    monkeypatch.setattr(machine, "_gpus_of_cluster", lambda address: 8 if address == CLOSED else 0)
+    monkeypatch.setattr(machine, "_of_cluster", lambda address: (8, 64) if address == CLOSED else (0, 0))
     assert found(*overrides, f"{GPUS}=8") == []
     [finding] = found(*overrides, f"{GPUS}=9")
     assert summary([finding]) == [(GPUS, Level.ERROR)] and "has 8" in finding.message
@@ -113,7 +114,7 @@ def test_the_cluster_is_the_one_that_ray_will_connect_to(
     if started_here:
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(started_here)
-    monkeypatch.setattr(machine, "_gpus_of_cluster", lambda address: 8 if address == asked else 0)
+    monkeypatch.setattr(machine, "_of_cluster", lambda address: (8, 64) if address == asked else (0, 0))
     monkeypatch.setattr(machine, "accelerator_count", lambda: 8 if asked is None else 0)
     assert found(f"{GPUS}=8", *([f"+ray_kwargs.ray_init.address='{given}'"] if given else [])) == []
 
@@ -145,3 +146,18 @@ def write_rows(directory, rows):
     files[1].write_text("\n".join(map(json.dumps, rows)))
     files[2].write_text(json.dumps(rows))
     return files
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_cpus_are_counted_for_ray_waits_forever_for_those_that_it_does_not_have(monkeypatch, trains):
+    """3 for each GPU, and those of the driver, of the queue's controller and of its storage."""
+    cpus, storage = "ray_kwargs.ray_init.num_cpus", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1"
+    [finding] = found(f"{cpus}=5", storage, *ONE_GPU, trains=trains)
+    assert summary([finding]) == [(cpus, Level.ERROR)] and "set it to 6" in finding.message
+    assert found(f"{cpus}=6", storage, *ONE_GPU, trains=trains) == []
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 5)
+    assert summary(found(storage, *ONE_GPU, trains=trains)) == ([(cpus, Level.ERROR)] if trains else [])
+    pool = ["reward.reward_model.enable=true", "reward.reward_model.enable_resource_pool=true"]
+    of_reward = [f"reward.reward_model.{name}=1" for name in ("nnodes", "n_gpus_per_node")]
+    [finding] = found(f"{cpus}=6", storage, *ONE_GPU, *pool, *of_reward, trains=trains)
+    assert "set it to 9" in finding.message

@@ -16,6 +16,9 @@ OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 DAPO = ("reward.reward_manager.name=dapo",)
 HA_DW = ("algorithm=ha_dw", "trainer.use_v1=false")
 FILTER = ("algorithm.filter_groups.enable=true",)
+SEPARATE = ("trainer.v1.trainer_mode=separate_async", "trainer.v1.separate_async.parameter_sync_step=2",
+            "data.train_batch_size=64", f"{ACTOR}.ppo_mini_batch_size=32", f"{ROLLOUT}.nnodes=1",
+            f"{ROLLOUT}.n_gpus_per_node=1", f"{ROLLOUT}.checkpoint_engine.backend=nccl")  # fmt: skip
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
     (["algorithm.use_pf_ppo=true"], "algorithm.use_pf_ppo", WARNING, "adv_estimator=grpo"),
@@ -27,7 +30,6 @@ CASES = (
     ([f"{ACTOR}.policy_loss.kl=scaled"], f"{ACTOR}.policy_loss.kl", WARNING, "use_kl_loss=false"),
     ([f"{ACTOR}.policy_loss.kl=literal", f"{ACTOR}.use_kl_loss=true"], f"{ACTOR}.policy_loss.kl", WARNING, "literal"),
     ([f"{ROLLOUT}.temperature=0.5"], f"{ROLLOUT}.temperature", WARNING, "token weights"),
-    ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_p", WARNING, "top_k=20"),
     (["algorithm.adv_estimator=remax"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
     (["algorithm.adv_estimator=gdpo"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
     (["algorithm.adv_estimator=optimal_token_baseline"], "algorithm.adv_estimator", ERROR, "use_v1=false"),
@@ -81,13 +83,36 @@ CASES = (
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     ([*FILTER, "algorithm.filter_groups.metric=seq_final_reward", "data.train_files={train}", "data.val_files={train}"],
      "algorithm.filter_groups.metric", ERROR, "reward, score, acc"),
-    ([*FILTER, "reward.reward_model.enable=true"], "algorithm.filter_groups.enable", ERROR, "enable_resource_pool=true"),
+    ([*FILTER, "reward.reward_model.enable=true", "reward.reward_model.model_path=/m"],
+     "algorithm.filter_groups.enable", ERROR, "enable_resource_pool=true"),
     ([*FILTER, "+data.gen_batch_size=96"], "data.gen_batch_size", WARNING, "enable=true"),
     (["algorithm.filter_groups.enable=true", "trainer.v1.sampler.sampler_kwargs.filter_groups=null"],
      "algorithm.filter_groups.enable", ERROR, "sampler_kwargs"),
     (["algorithm=ha_dw", "trainer.checkpoint_callback_class=null"],
      "trainer.checkpoint_callback_class", WARNING, "adv_estimator=ha_dw"),
     ([*HA_DW, "trainer.save_freq=5"], "trainer.use_v1", ERROR, "adv_estimator=ha_dw"),
+    (["+data.gen_batch_size=96", "data.train_batch_size=64"], "data.gen_batch_size", ERROR, "train_batch_size=64"),
+    ([f"{ROLLOUT}.prompt_length=32"], f"{ROLLOUT}.prompt_length", ERROR, "data.max_prompt_length=512"),
+    ([f"{ROLLOUT}.response_length=64"], f"{ROLLOUT}.response_length", ERROR, "data.max_response_length=512"),
+    ([f"{ROLLOUT}.top_k=1"], f"{ROLLOUT}.top_k", ERROR, "top_k=1"),
+    ([f"{ROLLOUT}.top_p=0.05"], f"{ROLLOUT}.top_p", ERROR, "0.05"),
+    ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_k", WARNING, "20"),
+    ([f"{ROLLOUT}.top_p=0.7"], f"{ROLLOUT}.top_p", WARNING, "0.7"),
+    ([f"{ACTOR}.optim.lr=0"], f"{ACTOR}.optim.lr", WARNING, "nothing"),
+    ([f"{ACTOR}.optim.lr_warmup_steps_ratio=1.0"], f"{ACTOR}.optim.lr_warmup_steps_ratio", WARNING, "optim.lr=1e-06"),
+    ([f"{ACTOR}.fsdp_config.model_dtype=bf16"], f"{ACTOR}.fsdp_config.model_dtype", WARNING, "optim.lr=1e-06"),
+    (["algorithm.use_kl_in_reward=true", "algorithm.kl_ctrl.type=adaptive", "algorithm.kl_ctrl.horizon=0"],
+     "algorithm.kl_ctrl.horizon", ERROR, "horizon=0"),
+    (["reward.reward_model.enable=true"], "reward.reward_model.enable", ERROR, "model_path"),
+    (["actor_rollout_ref.model.lora_rank=8", "actor_rollout_ref.model.lora_alpha=0"],
+     "actor_rollout_ref.model.lora_alpha", ERROR, "lora_rank"),
+    ([*SEPARATE, "trainer.v1.separate_async.parameter_sync_step=3"],
+     "trainer.v1.trainer_mode", ERROR, "parameter_sync_step=3"),
+    ([*SEPARATE, f"{ROLLOUT}.nnodes=0"], f"{ROLLOUT}.nnodes", ERROR, "nnodes=0"),
+    ([*SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=naive"],
+     f"{ROLLOUT}.checkpoint_engine.backend", ERROR, "nccl"),
+    ([*SEPARATE, "reward.reward_model.enable=true", "reward.reward_model.model_path=/m"],
+     "reward.reward_model.enable_resource_pool", ERROR, "enable_resource_pool=true"),
 )  # fmt: skip
 # Settings that have what they need.
 RIGHT = (
@@ -111,9 +136,11 @@ RIGHT = (
     [*DAPO, f"+{OVERLONG}={{enable: true, len: 8}}", "+reward.reward_kwargs.max_resp_len=512"],
     [f"+{OVERLONG}={{enable: false}}"],
     [f"{ACTOR}.loss_agg_mode=seq-mean-token-sum-norm", f"{ACTOR}.loss_scale_factor=512"],
+    SEPARATE,
+    ["+data.gen_batch_size=32", "data.train_batch_size=64"],
     [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
     [f"{ROLLOUT}.temperature=0.6"],
-    ["shaping=uniform", f"{ROLLOUT}.temperature=0.1", f"{ROLLOUT}.top_p=0.9"],
+    ["shaping=uniform", f"{ROLLOUT}.temperature=0.1"],
     [*HA_DW, "trainer.save_freq=5", "trainer.resume_mode=disable"],
 )
 

@@ -53,6 +53,16 @@ def test_only_logged_metrics_are_drawn(tmp_path):
     assert plot_run(steps, tmp_path / "curves.png", "title").read_bytes().startswith(b"\x89PNG")
 
 
+def test_signals_of_metrics_that_are_not_drawn_are_marked(tmp_path):
+    pictures = [
+        plot_run(
+            [Step(n, {NORM: 1.0, "actor/lr": rate}) for n in range(4)], tmp_path / f"{rate}.png", "title"
+        ).read_bytes()
+        for rate in (1e-6, 2e-6, 0.0)
+    ]
+    assert pictures[0] == pictures[1] != pictures[2]
+
+
 def test_cut_off_responses_are_drawn(tmp_path):
     write_steps(tmp_path / "grpo-seed0" / "metrics-1.jsonl", {step: {"critic/cut_off_frac": 0.1} for step in range(3)})
     [plot] = plot_arms(arms_of(tmp_path), None, upto=2)

@@ -107,6 +107,7 @@ def test_scores_without_a_verdict_are_counted():
 
 def test_a_reward_that_says_nothing_of_answers_gets_no_share_of_them():
     assert group_metrics("aabb", [1, 1, 0, 1], [{}] * 4) == {"critic/equal_groups_frac": 0.5}
+    assert group_metrics("aabb", [math.nan, math.nan, 0, math.nan], []) == {"critic/equal_groups_frac": 1.0}
     assert group_metrics("aabb", [1, 1, 0, 1], []) == {"critic/equal_groups_frac": 0.5}
     assert group_metrics("", [], []) == {}
     partly = [{"cut_off": 1.0, "format_ok": 1.0}, {"format_ok": 1.0}]

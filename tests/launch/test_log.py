@@ -179,3 +179,34 @@ def test_workers_that_ray_ended_for_their_memory(tmp_path):
     (tmp_path / "log").write_text("\n".join(lines))
     message = failure(tmp_path / "log")
     assert "little memory left (22.33GB used / 23.54GB)" in message and "RewardLoopWorker" not in message
+
+
+NO_NODE = """\
+\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {'GPU': 1.0, 'CPU': 3.0}. Add \
+suitable node types to this cluster to resolve this issue.
+"""
+
+
+def test_processes_that_ray_cannot_place_end_the_training_with_their_numbers(tmp_path, clock):
+    (tmp_path / "log").write_text(NO_NODE)
+    watch = LogWatch(tmp_path / "log", grace=30, clock=clock)
+    watch.check_alive()
+    clock.now = 31.0
+    with pytest.raises(WorkerDiedError, match="cannot place"):
+        watch.check_alive()
+    assert "{'GPU': 1.0, 'CPU': 3.0}" in failure(tmp_path / "log")
+
+
+@pytest.mark.parametrize("text", [ENGINE, WORKER, MEMORY, NO_NODE])
+def test_a_response_that_speaks_of_such_messages_ends_nothing(tmp_path, clock, text):
+    said = text.rpartition("\x1b[0m")[2].strip()
+    (tmp_path / "log").write_text(f"(RewardLoopWorker pid=5) response: the log says {said}\nEngineDeadError: so what\n")
+    watch = LogWatch(tmp_path / "log", grace=0, clock=clock)
+    watch.check_alive()
+    clock.now = 1e6
+    watch.check_alive()
+
+
+def test_escapes_of_a_log_do_not_reach_the_terminal(tmp_path):
+    (tmp_path / "log").write_text("one\n\x1b]0;title\x07two\nValueError: \x1b[2Jcleared\n")
+    assert not {"\x1b", "\x07"} & set(failure(tmp_path / "log"))

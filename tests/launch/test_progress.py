@@ -1,5 +1,6 @@
 """The progress of a run: a line where there is a terminal, lines elsewhere, and the signals of a sick run."""
 
+import contextlib
 import fcntl
 import io
 import os
@@ -31,6 +32,13 @@ def lines(*records, **options):
     return stream.getvalue().splitlines()[1:]
 
 
+def read_all(terminal):
+    """Yield what was written to the other end, which is closed; it may arrive in parts."""
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal, 100_000):
+            yield part.decode()
+
+
 def test_a_line_per_validation():
     validated = {"val-core/a/acc/mean@1": 0.25, WEIGHT: 1.375, CUT_OFF: 0.125}
     assert lines({REWARD: 0.5}, validated) == ["step 2: val acc 0.250, weight 1.375, cut off 12%"]
@@ -48,6 +56,21 @@ def test_a_signal_is_said_when_it_appears_and_when_it_ends():
     assert line.startswith("warning: all groups are equal") and "steps 2 to 4" in line and "preview" in line
     first, last = lines(nothing, nothing, nothing, something)
     assert first.startswith("warning: ") and last == "note: over since step 4: all groups are equal"
+
+
+def test_a_step_that_does_not_come_is_said_once():
+    """Not before it takes several times as long as the longest, nor in the first half hour."""
+    now, stream = [0.0], io.StringIO()
+    progress = RunProgress(total=9, stream=stream, every=1e9, clock=lambda: now[0])
+    steps = steps_of([{REWARD: 0.5}] * 3)
+    for seconds, seen, said in (
+        (1799, 0, 0), (1801, 0, 1), (4000, 0, 1), (5000, 1, 1), (6000, 2, 1), (8000, 2, 1), (10900, 2, 1), (11100, 2, 2),
+        (99999, 2, 2), (100000, 3, 2), (400000, 3, 2),
+    ):  # fmt: skip
+        now[0] = seconds
+        progress.update(steps[:seen])
+        assert stream.getvalue().count("no step") == said, seconds
+    assert "no step yet for 30 minutes" in stream.getvalue() and "since step 2 for 85 minutes" in stream.getvalue()
 
 
 def test_the_line_is_no_wider_than_the_terminal_and_the_start_is_no_step():
@@ -69,7 +92,7 @@ def test_the_line_is_no_wider_than_the_terminal_and_the_start_is_no_step():
             progress.update(steps_of([record]))
             progress.update(steps_of([record] * 2))
             progress.close()
-        text = os.read(master, 100_000).decode()
+        text = "".join(read_all(master))
         os.close(master)
         drawn = [re.sub(r"\x1b\[[0-9;]*[A-Z]", "", line) for line in re.split(r"[\r\n]+", text)]
         assert max(map(len, drawn)) <= width, drawn

@@ -9,11 +9,15 @@ LOSS = "actor_rollout_ref.actor.policy_loss"
 
 
 def message_of(source, *overrides):
-    with pytest.raises(InvalidInputError) as caught:
-        compose(source, overrides)
-    [message] = caught.value.messages
+    [message] = messages_of(source, *overrides)
     assert "\n" not in message
     return message
+
+
+def messages_of(source, *overrides):
+    with pytest.raises(InvalidInputError) as caught:
+        compose(source, overrides)
+    return caught.value.messages
 
 
 @pytest.mark.parametrize(
@@ -30,6 +34,12 @@ def message_of(source, *overrides):
         (["data.train_batch_size"], ["data.train_batch_size=..."]),
         (["trainer.logger=console,wandb"], ["trainer.logger=[console,wandb]"]),
         (["critic=null"], ["critic.enable=false"]),
+        (["algorithm=grpo,tr_grpo"], ["algorithm=grpo,tr_grpo:", "compare"]),
+        (["algorithm=[grpo,tr_grpo]"], ["one option", "compare"]),
+        (["+algorithm=grpo"], ["without the plus"]),
+        (["data.train_files=~/x.parquet"], ["data.train_files=~/x.parquet:", "$HOME"]),
+        (["shaping=cosine"], ["shaping=custom", f"{LOSS}.shaping.name=cosine"]),
+        (["data={train_batch_sizes: 4}"], ["data.train_batch_sizes:", "data.train_batch_size?"]),
     ],
 )
 def test_a_wrong_override(overrides, parts):
@@ -41,6 +51,21 @@ def test_a_key_that_the_chosen_groups_lack_is_not_its_own_fix():
     assert f"did you mean {LOSS}.placement?" not in message_of(
         "trgrpo_trainer", "algorithm=grpo", f"{LOSS}.placement=inside"
     )
+
+
+def test_all_unknown_keys_are_named_at_once(tmp_path):
+    """With suggestions that exist, and none for a last part that every section has."""
+    unknown = [
+        "trainer.nope=1",
+        "algoritm=x",
+        "reward_model.launch_reward_fn_async=true",
+        "critic.adaptive.enabled=true",
+    ]
+    (tmp_path / "mine.yaml").write_text("defaults: [trgrpo_trainer, _self_]")
+    for source in ("trgrpo_trainer", tmp_path / "mine.yaml"):
+        found = messages_of(source, "+trainer.mine=1", *unknown, "trainer.mine=2", "~trainer.nnodes")
+        assert [each.partition(":")[0] for each in found] == [word.partition("=")[0] for word in unknown]
+        assert ["did you mean" in each for each in found] == [False, True, False, False]
 
 
 @pytest.mark.parametrize(

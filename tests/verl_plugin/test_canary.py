@@ -56,7 +56,7 @@ CALLED = {
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/reward_function.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/own_code.py",
     ),
     "verl.experimental.reward_loop.reward_manager.get_reward_manager_cls": (("name",), MANAGER),
     "verl.experimental.reward_loop.reward_manager.naive.NaiveRewardManager.run_single": (("self", "data"), MANAGER),

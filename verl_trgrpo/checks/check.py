@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.files import missing_files, model_findings
+from verl_trgrpo.checks.files import missing_files, model_findings, module_findings
 from verl_trgrpo.checks.structure import key_findings, located, section_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, Level
@@ -71,13 +71,14 @@ class Report:
 
 def early_findings(run: ComposedRun, need_files: bool = True) -> list[Finding]:
     """Run the checks that need neither veRL nor torch, whose imports take many seconds: sections and missing files."""
-    return in_turn(section_findings, missing_files)(RunView(run, need_files))
+    return [*module_findings(), *in_turn(section_findings, missing_files)(RunView(run, need_files))]
 
 
 def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Report:
     """Check a run in stages; a stage with errors ends the check, because later ones rely on it.
 
-    All findings of a stage are reported at once. Imports veRL, which takes many seconds.
+    All findings of a stage are reported at once. Missing data and models end no stage: later ones do without. Imports veRL,
+    which takes many seconds.
 
     Args:
         run: the composed run.
@@ -85,8 +86,12 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
         trains: this machine trains, so that what it lacks is an error, and its Ray cluster and search servers are asked once.
     """
     view, findings = RunView(run, need_files, trains), list[Finding]()
+    if problems := module_findings():  # veRL cannot be imported
+        return Report(run.config, tuple(problems), None)
+    without = [each for each in missing_files(RunView(run, need_files=False)) if each.level is Level.NOT_CHECKED]
+    absent = {each.message for each in without}
     for stage, looks in _stages().items():
-        if any(each.level is Level.ERROR for each in findings):
+        if any(each.level is Level.ERROR and each.message not in absent for each in findings):
             findings.append(Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed"))
         else:
             findings += [each for look in looks for each in look(view)]
@@ -108,8 +113,8 @@ def _stages() -> dict[str, tuple[Look, ...]]:
     from verl_trgrpo.checks.lengths import length_findings
     from verl_trgrpo.checks.loss import loss_findings
     from verl_trgrpo.checks.machine import machine_findings
+    from verl_trgrpo.checks.own_code import own_code_findings
     from verl_trgrpo.checks.resume import resume_findings
-    from verl_trgrpo.checks.reward_function import reward_findings
     from verl_trgrpo.checks.rules import RULES
     from verl_trgrpo.checks.switches import SWITCHES
     from verl_trgrpo.checks.tables import rule_findings, switch_findings
@@ -124,7 +129,7 @@ def _stages() -> dict[str, tuple[Look, ...]]:
         "veRL's dataclasses": (verl_findings,),
         "rules between settings": (
             in_turn(*tables), batch_findings, machine_findings, length_findings, loss_findings, drift_findings,
-            reward_findings, resume_findings, own_findings,
+            own_code_findings, resume_findings, own_findings,
         ),
     }  # fmt: skip
 

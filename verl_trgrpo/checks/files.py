@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from pathlib import Path
+
+from omegaconf import ListConfig
 
 from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView, decoder_value
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, first_line
+from verl_trgrpo.common.text import as_plain_yaml, did_you_mean, first_line
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -33,7 +36,8 @@ def missing_files(view: RunView) -> list[Finding]:
     findings = []
     for key in DATA:
         if not view.names(key):
-            findings.append(Finding.error(key, f"{key}: names no file; give a Parquet file"))
+            more = "; veRL opens it in every run, a few rows will do where none validates" if "val" in key else ""
+            findings.append(Finding.error(key, f"{key}: names no file; give a Parquet file{more}"))
         for name in view.names(key):
             if name.startswith("~") and (whole := Path(name).expanduser()).is_file():
                 findings.append(Finding.error(key, f"{key}={name}: veRL does not expand ~ here; write {whole}"))
@@ -47,13 +51,38 @@ def missing_files(view: RunView) -> list[Finding]:
         MODEL_PATH: "set it to a model directory or a hub name",
         TOKENIZER: "correct it, or leave it out",
     }
+    if view[f"{REWARD_MODEL}.enable"]:
+        fixes[f"{REWARD_MODEL}.model_path"] = fixes[MODEL_PATH]
     if view.needs_critic:
         fixes[CRITIC] = "set it to a model directory or a hub name, or use algorithm.adv_estimator=grpo"
     for key, fix in fixes.items():
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
             findings.append(Finding(level, key, f"{key}={name}: is not a directory; {fix}"))
+    key = "trainer.default_local_dir"
+    if isinstance(view[key], str) and Path(view[key]).is_file():
+        findings.append(Finding.error(key, f"{key}={view[key]}: is a file; name a directory"))
+    key, adapter = f"{MODEL}.lora_adapter_path", view[f"{MODEL}.lora_adapter_path"]
+    if (
+        adapter
+        and not (Path(str(adapter)).expanduser() / "adapter_config.json").is_file()
+        and "://" not in str(adapter)
+    ):
+        findings.append(
+            Finding.error(key, f"{key}={adapter}: has no adapter_config.json; name the directory of an adapter")
+        )
     return findings + _named_files(view) + _resume_path_findings(view)
+
+
+def module_findings() -> list[Finding]:
+    """Check that the modules of the user's own exist which veRL imports when it is imported itself."""
+    key = "VERL_USE_EXTERNAL_MODULES"
+    names = [name.strip() for name in os.environ.get(key, "").split(",")]
+    return [
+        Finding.error(key, f"{key}={name}: no such module here or in PYTHONPATH; correct the variable")
+        for name in names
+        if name and not _importable(name)
+    ]
 
 
 def _named_files(view: RunView) -> list[Finding]:
@@ -116,6 +145,7 @@ def model_findings(view: RunView) -> list[Finding]:
         errors = [f"{MODEL_PATH}={name}: has no config.json; give the directory of a whole model"]
     elif not errors and path.is_dir():
         errors = _config_errors(path, trusted) or _tokenizer_errors(path, tokenizer, view, trusted)
+        findings += [] if errors else _adapter_findings(path, view, trusted)
     findings += [Finding.error(MODEL_PATH, error) for error in errors]
     judge = view[f"{REWARD_MODEL}.model_path"]
     if judge and view[f"{REWARD_MODEL}.enable"]:
@@ -151,6 +181,29 @@ def _config_errors(model: Path, trusted: bool) -> list[str]:
     except Exception as error:  # transformers raises many unrelated types
         return [f"{MODEL_PATH}={model}: cannot be opened ({first_line(error)}); get the model again"]
     return []
+
+
+def _adapter_findings(path: Path, view: RunView, trusted: bool) -> list[Finding]:
+    """Check that the modules which a LoRA adapter lists are modules of the model; PEFT fails only where none of them is."""
+    key = f"{MODEL}.target_modules"
+    targets = view[key]
+    if not view[f"{MODEL}.lora_rank"] or not isinstance(targets, ListConfig):
+        return []
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    try:
+        config = AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=trusted)
+        with torch.device("meta"):  # no memory
+            modules = [*AutoModelForCausalLM.from_config(config, trust_remote_code=trusted).named_modules()]
+    except Exception:  # of a model that is no causal language model
+        return []
+    known = {name.rpartition(".")[2] for name, module in modules if isinstance(module, torch.nn.Linear)}
+    lacking = [each for each in targets if not any(f".{name}".endswith(f".{each}") for name, _ in modules)]
+    return [
+        Finding.error(key, f"{key}: the model has no module {each}; {did_you_mean(each, sorted(known))}")
+        for each in lacking
+    ]
 
 
 def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView, trusted: bool) -> list[str]:

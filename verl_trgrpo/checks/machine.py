@@ -13,13 +13,16 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.common.extras import install
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
-from verl_trgrpo.runs.keys import GPUS, ROLLOUT
+from verl_trgrpo.runs.keys import GPUS, REWARD_MODEL, ROLLOUT
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 _SEARCH = f"{ROLLOUT}.custom.search"
+_STORAGE = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
 # Packages of the rollout engines.
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm"}
 # Packages of the trackers that veRL imports only when training starts.
@@ -29,13 +32,16 @@ _PACKAGES = {
 }  # fmt: skip
 # A cluster that is up answers in a few seconds.
 _SECONDS = 60.0
-# Prints the GPUs of a cluster, counted as veRL does.
-_COUNT_GPUS = """
+# Prints the GPUs, counted as veRL does, and the CPUs of a cluster.
+_COUNT = """
 import sys, ray
 ray.init(address=sys.argv[1], logging_level="ERROR", log_to_driver=False)
 resources = ray.cluster_resources()
-print(int(resources.get("GPU", 0) or resources.get("NPU", 0)))
+print(int(resources.get("GPU", 0) or resources.get("NPU", 0)), int(resources.get("CPU", 0)))
 """
+# CPUs that veRL reserves with each GPU, for the controller of its TransferQueue and to start its driver; every storage unit of
+# the queue takes one more.
+_CPUS_PER_GPU, _OTHER_CPUS = 3, 2
 
 
 def machine_findings(view: RunView) -> list[Finding]:
@@ -49,10 +55,12 @@ def machine_findings(view: RunView) -> list[Finding]:
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
     if (cluster := _cluster(config)) and not view.trains:
-        message = f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs when training starts"
+        message = (
+            f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs and CPUs when training starts"
+        )
         findings.append(Finding.not_checked(GPUS, message))
-    elif cluster or view["ray_kwargs.ray_init.num_gpus"] is None:  # else Ray has what it is told
-        findings += _gpu_findings(view, cluster, level)
+    else:
+        findings += _resource_findings(view, cluster, level)
     if SEARCH_AGENT in view.agents:
         findings += _server_findings(config) if view.trains else [_unasked(config)]
     return findings
@@ -71,7 +79,7 @@ def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
     package = _ENGINES.get(engine)
     if package and importlib.util.find_spec(package) is None:
         fix = (
-            'pip install "verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
+            f"on a GPU machine {install('gpu')}, elsewhere {install('cpu')}"
             if engine == "vllm"
             else "install it as veRL's documentation says, or use vllm"
         )
@@ -95,24 +103,49 @@ def _cluster(config: DictConfig) -> tuple[str, str] | None:
     return (f"{name}={address}", address) if address and address != "local" else None
 
 
-def _gpu_findings(view: RunView, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
-    trainer, asked = view.config.trainer, view.gpus
+def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Level) -> list[Finding]:
+    """Compare what the run's processes reserve with what the cluster has: Ray waits forever for what it does not have."""
+    trainer, gpus = view.config.trainer, _gpus_of_pools(view)
+    cpus = gpus * _CPUS_PER_GPU + _OTHER_CPUS + (view[_STORAGE] or 0)
     place = f"the cluster of {cluster[0]}" if cluster else "this machine"
+    told = {name: view[f"ray_kwargs.ray_init.num_{name}"] for name in ("gpus", "cpus")}
     try:
-        found = _gpus_of_cluster(cluster[1]) if cluster else accelerator_count()
+        found_gpus, found_cpus = _of_cluster(cluster[1]) if cluster else (accelerator_count(), os.cpu_count() or 1)
     except RuntimeError as error:
         return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
-    if found >= asked:
-        return []
-    message = (
-        f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {asked} GPUs, {place} has {found}; "
-        "lower it, or train where they are"
-    )
-    return [Finding(level, GPUS, message)]
+    findings = []
+    if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
+        message = (
+            f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {view.gpus} GPUs"
+            f"{f', {gpus} with those of other pools' if gpus > view.gpus else ''}, {place} has {found_gpus}; "
+            "lower it, or train where they are"
+        )
+        findings.append(Finding(level, GPUS, message))
+    has = found_cpus if cluster or told["cpus"] is None else told["cpus"]
+    if has < cpus and (view.trains or has == told["cpus"]) and (cluster or trainer.nnodes == 1):
+        key = "ray_kwargs.ray_init.num_cpus"
+        message = (
+            f"{key}={as_plain_yaml(told['cpus'])}: Ray has {has} CPUs for a run that reserves {cpus} ({_CPUS_PER_GPU} for each "
+            f"GPU, {cpus - gpus * _CPUS_PER_GPU} for others), and would wait forever; set it to {cpus}, Ray does not count"
+        )
+        findings.append(Finding.error(key, message))
+    return findings
 
 
-def _gpus_of_cluster(address: str) -> int:
-    """Return the GPUs of a Ray cluster, asked by a process of its own: one process connects to one cluster.
+def _gpus_of_pools(view: RunView) -> int:
+    """Return the GPUs of trainer, separate rollout and separate reward model together."""
+    pools = {
+        ROLLOUT: view["trainer.v1.trainer_mode"] == "separate_async",
+        REWARD_MODEL: view[f"{REWARD_MODEL}.enable"] and view[f"{REWARD_MODEL}.enable_resource_pool"],
+    }
+    sizes = [
+        (view[f"{key}.nnodes"] or 0) * (view[f"{key}.n_gpus_per_node"] or 0) for key, used in pools.items() if used
+    ]
+    return view.gpus + sum(sizes)
+
+
+def _of_cluster(address: str) -> tuple[int, int]:
+    """Return the GPUs and CPUs of a Ray cluster, asked by a process of its own: one process connects to one cluster.
 
     Raises:
         RuntimeError: it cannot be reached; the message has the last line of Ray's.
@@ -122,7 +155,7 @@ def _gpus_of_cluster(address: str) -> int:
         if port.isdigit():  # Ray would try for minutes
             socket.create_connection((host, int(port)), timeout=10).close()
         asked = subprocess.run(
-            [sys.executable, "-c", _COUNT_GPUS, address], capture_output=True, text=True, timeout=_SECONDS, check=False
+            [sys.executable, "-c", _COUNT, address], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"within {_SECONDS:.0f} s") from error
@@ -130,7 +163,8 @@ def _gpus_of_cluster(address: str) -> int:
         raise RuntimeError(str(error)) from error
     if asked.returncode:
         raise RuntimeError((asked.stderr.strip().splitlines() or ["no output"])[-1])
-    return int(asked.stdout.split()[-1])
+    gpus, cpus = asked.stdout.split()[-2:]
+    return int(gpus), int(cpus)
 
 
 def _server_findings(config: DictConfig) -> list[Finding]:

@@ -63,9 +63,11 @@ def _data_state_findings(checkpoint: Path) -> list[Finding]:
 
 
 def _saving_findings(view: RunView) -> list[Finding]:
-    """Check that the checkpoints that a run will save can be resumed from."""
+    """Check that a run saves checkpoints, and that they can be resumed from."""
+    key = "trainer.save_freq"
     if view.config.trainer.save_freq <= 0:
-        return []
+        message = f"{key}={view[key]}: no checkpoint is saved, the trained model is lost at the end; set it to a number of steps"
+        return [] if view["trainer.val_only"] else [Finding.warning(key, message)]
     findings = []
     for _, section in _models(view):
         save_key, load_key = (f"{section}.checkpoint.{verb}_contents" for verb in ("save", "load"))

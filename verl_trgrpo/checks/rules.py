@@ -10,7 +10,7 @@ from functools import partial
 from verl_trgrpo.checks.tables import Rule
 from verl_trgrpo.checks.view import OWN_MANAGER, OWN_REWARDS
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.keys import LOSS, MANAGER_OPTIONS
+from verl_trgrpo.runs.keys import LOSS, MANAGER_OPTIONS, REWARD
 from verl_trgrpo.tasks.answer_form import CUT_OFF
 from verl_trgrpo.tasks.registry import Score
 
@@ -35,6 +35,10 @@ _WEIGHS_P = "loss.shaping.name not in (None, 'uniform', 'random_subset')"
 _BUFFER = "'group_metrics_buffer' not in (sampler.custom_sampler.path or '')"
 _CALLS_DAPO = "overlong.enable and manager.name == 'dapo'"
 _LONGEST = "reward.reward_kwargs.max_resp_len"
+_SEPARATE = "trainer.v1.trainer_mode == 'separate_async'"
+_HAS_LORA = "(model.lora_rank or 0) > 0"
+# Below it the likeliest token alone is nearly always all that is left.
+_TINY_TOP_P = 0.1
 
 RULES = (
     _Warning("algorithm.use_pf_ppo", "algorithm.adv_estimator == 'gae'", "has no effect; set it to false"),
@@ -49,9 +53,6 @@ RULES = (
     _Warning("rollout.temperature", "0.6 <= rollout.temperature <= 1.5",
              "token weights take p at this temperature, where constants found near 1 act otherwise (docs/shapings.md); choose "
              "them for it, or sample nearer to 1", asked=_WEIGHS_P),
-    _Warning("rollout.top_p", "(rollout.top_p or 1) >= 1 and (rollout.top_k or -1) < 0",
-             "with {rollout.top_k} tokens are drawn from a part of the vocabulary, of which p, and so the token weights, know "
-             "nothing; set them to 1 and -1", asked=_WEIGHS_P),
     *(Rule("algorithm.adv_estimator", "False",
            f"veRL's v1 trainer does not give it {column}, the first step would fail; use {other}, or trainer.use_v1=false",
            asked=f"algorithm.adv_estimator == {name!r}", v1=True)
@@ -151,4 +152,40 @@ RULES = (
     Rule("trainer.use_v1", "trainer.use_v1 or trainer.save_freq <= 0 or trainer.resume_mode == 'disable'",
          "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
          "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
+    Rule("data.gen_batch_size", "data.train_batch_size % data.gen_batch_size == 0",
+         "with {data.train_batch_size} veRL fails at step 1, it draws whole batches of this size; set it to a divisor",
+         asked="data.gen_batch_size is not None and trainer.v1.trainer_mode == 'sync' and not algorithm.filter_groups.enable",
+         v1=True),
+    *(Rule(f"rollout.{name}_length", f"rollout.{name}_length == data.max_{name}_length",
+           "with {data.max_" + name + "_length} veRL's rollout cuts at another length than the rest of the run; set that, and "
+           "remove this", asked="True")
+      for name in ("prompt", "response")),
+    *(Rule(f"rollout.{name}", sensible, "all responses to a prompt are nearly alike, and there is nothing to compare; set it to "
+           f"{off}", asked="True")
+      for name, sensible, off in (("top_k", "rollout.top_k != 1", -1), ("top_p", f"rollout.top_p > {_TINY_TOP_P}", 1.0))),
+    *(_Warning(f"rollout.{name}", "False", "responses come from another distribution than the one whose probabilities the loss "
+               f"takes, so ratios and token weights are biased; set it to {off} unless you study this", asked=asked)
+      for name, asked, off in (("top_k", "rollout.top_k > 1", -1), ("top_p", f"{_TINY_TOP_P} < rollout.top_p < 1", 1.0))),
+    _Warning("optim.lr", "False", "updates change nothing", asked="optim.lr == 0"),
+    _Warning("optim.lr_warmup_steps_ratio", "optim.lr_warmup_steps_ratio < 1",
+             "the warm-up takes the whole run, so {optim.lr} is never reached; lower it",
+             asked="(optim.lr_warmup_steps or -1) < 0"),
+    _Warning("engine.model_dtype", "optim.lr > 1e-5", "with {optim.lr} most updates are smaller than the spacing of bfloat16 "
+             "weights, and are lost; set it to fp32", asked="engine.model_dtype in ('bf16', 'bfloat16')"),
+    Rule("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.horizon > 0", "it adapts within that many steps; set it to 10000",
+         asked="algorithm.use_kl_in_reward and algorithm.kl_ctrl.type == 'adaptive'"),
+    Rule("reward_model.enable", "reward_model.model_path not in (None, '')", "there is no model to load; set model_path, or "
+         f"{REWARD}.path to a function"),
+    Rule("model.lora_alpha", "model.lora_alpha != 0", "the adapter is multiplied by 0 and learns nothing; set it to lora_rank or "
+         "twice that", asked=_HAS_LORA),
+    Rule("trainer.v1.trainer_mode",
+         "data.train_batch_size == trainer.v1.separate_async.parameter_sync_step * actor.ppo_mini_batch_size",
+         "veRL takes {data.train_batch_size} only if it is {trainer.v1.separate_async.parameter_sync_step} times "
+         "{actor.ppo_mini_batch_size}; correct one of them", asked=_SEPARATE, v1=True),
+    Rule("rollout.nnodes", "rollout.nnodes > 0 and rollout.n_gpus_per_node > 0",
+         "a rollout of its own needs GPUs of its own; set both to 1 or more", asked=_SEPARATE, v1=True),
+    Rule("rollout.checkpoint_engine.backend", "rollout.checkpoint_engine.backend != 'naive'",
+         "weights cannot reach the GPUs of a rollout of its own through it; set it to nccl", asked=_SEPARATE, v1=True),
+    Rule("reward_model.enable_resource_pool", "reward_model.enable_resource_pool",
+         "a rollout of its own never leaves GPUs to the reward model", asked=f"{_SEPARATE} and reward_model.enable", v1=True),
 )  # fmt: skip

@@ -87,7 +87,8 @@ def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterat
 
 def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
     section, dot, _ = key.rpartition(".")
-    meant = place_of(key) or nearest_key(key, [*(f"{section}{dot}{name}" for name in names), *places])
+    known = [*(f"{section}{dot}{name}" for name in names), *places]
+    meant = place_of(key, known) or nearest_key(key, known)
     fix = f"did you mean {meant}?" if meant else "remove it"
     return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
 

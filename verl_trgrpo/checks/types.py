@@ -16,84 +16,64 @@ from omegaconf.errors import OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
 from verl_trgrpo.checks.structure import is_section, node_of, target_of
+from verl_trgrpo.checks.tables import full
 from verl_trgrpo.checks.view import OWN_MANAGER, RunView
 from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
+from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import ACTOR, MANAGER, MODEL_PATH, ROLLOUT, SHAPING
+from verl_trgrpo.runs.keys import MANAGER, SHAPING
 
 _Text = Annotated[str, MinLen(1)]
-_Files = _Text | Annotated[list[_Text], MinLen(1)]
+_Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
 _CountOrNull = _Count | None
+_Natural = Annotated[int, Ge(0)]
 _Interval = Annotated[int, Ge(-1)]  # -1: never
 _TopK = Annotated[int, Ge(-1)]  # -1 and 0: off
 _Positive = Annotated[float, Gt(0), Lt(math.inf)]
 _NotNegative = Annotated[float, Ge(0), Lt(math.inf)]
 _Share = Annotated[float, Ge(0), Le(1)]
 _PositiveShare = Annotated[float, Gt(0), Le(1)]
-# Types that are narrower than veRL's annotations, or of keys that have none.
-_TYPES: dict[str, Any] = {
-    MODEL_PATH: _Text,
-    "trainer.default_local_dir": _Text,
-    "data.prompt_key": _Text,
-    "data.train_files": _Files,
-    "data.val_files": _Files,
-    "trainer.logger": str | list[str] | None,
-    "data.train_batch_size": _Count,
-    "data.max_prompt_length": _Count,
-    "data.max_response_length": _Count,
-    f"{ACTOR}.ppo_mini_batch_size": _Count,
-    f"{ACTOR}.ppo_epochs": _Count,
-    f"{ACTOR}.ppo_micro_batch_size_per_gpu": _CountOrNull,
-    f"{ACTOR}.ppo_max_token_len_per_gpu": _Count,
-    f"{ACTOR}.ulysses_sequence_parallel_size": _Count,
-    f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size": _Count,
-    "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": _Count,
-    f"{ROLLOUT}.log_prob_max_token_len_per_gpu": _Count,
-    f"{ROLLOUT}.n": _Count,
-    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": _CountOrNull,
-    f"{ROLLOUT}.tensor_model_parallel_size": _Count,
-    f"{ROLLOUT}.data_parallel_size": _Count,
-    f"{ROLLOUT}.max_num_seqs": _Count,
-    f"{ROLLOUT}.val_kwargs.n": _Count,
-    f"{ROLLOUT}.top_k": _TopK,
-    f"{ROLLOUT}.val_kwargs.top_k": _TopK,
-    "trainer.n_gpus_per_node": _Count,
-    "trainer.nnodes": _Count,
-    "trainer.total_epochs": _Count,
-    "trainer.critic_warmup": Annotated[int, Ge(0)],
-    "algorithm.filter_groups.max_num_gen_batches": Annotated[int, Ge(0)],
-    "trainer.total_training_steps": _CountOrNull,
-    "trainer.save_freq": _Interval,
-    "trainer.test_freq": _Interval,
-    "trainer.max_actor_ckpt_to_keep": _CountOrNull,
-    "actor_rollout_ref.model.lora_rank": Annotated[int, Ge(0)],
-    "actor_rollout_ref.model.exclude_modules": str | list | None,  # as PEFT takes it
-    "data.dataloader_num_workers": Annotated[int, Ge(0)],
-    "data.val_batch_size": _CountOrNull,
-    "data.gen_batch_size": _CountOrNull,
-    "data.seed": int | None,
-    "reward.num_workers": _Count,
-    "reward.custom_reward_function.path": str | None,
-    "reward.custom_reward_function.name": str | None,
-    "ray_kwargs.ray_init.num_cpus": _CountOrNull,
-    "ray_kwargs.ray_init.num_gpus": Annotated[int, Ge(0)] | None,
-    f"{ACTOR}.optim.lr": _NotNegative,
-    f"{ACTOR}.optim.weight_decay": _NotNegative,
-    f"{ACTOR}.optim.lr_warmup_steps_ratio": _Share,
-    f"{ACTOR}.optim.clip_grad": _Positive,
-    f"{ACTOR}.grad_clip": _Positive,
-    f"{ACTOR}.kl_loss_coef": _NotNegative,
-    # At 0 all responses to a prompt are the same, and there is nothing to compare.
-    f"{ROLLOUT}.temperature": _Positive,
-    f"{ROLLOUT}.top_p": _PositiveShare,
-    f"{ROLLOUT}.gpu_memory_utilization": _PositiveShare,
-    f"{ROLLOUT}.val_kwargs.temperature": _NotNegative,
-    f"{ROLLOUT}.val_kwargs.top_p": _PositiveShare,
-    "algorithm.gamma": _Share,
-    "algorithm.lam": _Share,
-}  # fmt: skip
+# Types that are narrower than veRL's annotations, or of keys that have none; sections have the short names of the tables.
+_KEYS: tuple[tuple[Any, str], ...] = (
+    (_Text, "model.path trainer.default_local_dir data.prompt_key"),
+    (_Files, "data.train_files data.val_files"),
+    (str | list[str] | None, "trainer.logger"),
+    (str | list | None, "model.exclude_modules"),  # as PEFT takes it
+    (str | None, "reward_function.path reward_function.name"),
+    (int | None, "data.seed"),
+    (_Count, "data.train_batch_size data.max_prompt_length data.max_response_length"),
+    (_Count, "actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
+    (
+        _Count,
+        "actor.ulysses_sequence_parallel_size engine.ulysses_sequence_parallel_size ref.log_prob_max_token_len_per_gpu",
+    ),
+    (
+        _Count,
+        "rollout.log_prob_max_token_len_per_gpu rollout.n rollout.tensor_model_parallel_size rollout.data_parallel_size",
+    ),
+    (_Count, "rollout.max_num_seqs validation.n rollout.agent.num_workers reward.num_workers"),
+    (_Count, "trainer.n_gpus_per_node trainer.nnodes trainer.total_epochs"),
+    (_CountOrNull, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
+    (
+        _CountOrNull,
+        "trainer.total_training_steps trainer.max_actor_ckpt_to_keep data.val_batch_size data.gen_batch_size",
+    ),
+    (
+        _Natural,
+        "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches model.lora_rank data.dataloader_num_workers",
+    ),
+    (_Natural | None, "ray_init.num_gpus"),
+    (_Interval, "trainer.save_freq trainer.test_freq"),
+    (_TopK, "rollout.top_k validation.top_k"),
+    (_NotNegative, "optim.lr optim.weight_decay actor.kl_loss_coef validation.temperature"),
+    # At a temperature of 0 all responses to a prompt are the same, and there is nothing to compare.
+    (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature"),
+    (_Share, "optim.lr_warmup_steps_ratio algorithm.gamma algorithm.lam"),
+    (_PositiveShare, "rollout.top_p validation.top_p rollout.gpu_memory_utilization"),
+)
+_TYPES = {full(key): kind for kind, keys in _KEYS for key in keys.split()}
 # Names by pattern of key; a canary test compares them with veRL's registries.
 NAMES = {
     "trainer.resume_mode": ("auto", "disable", "resume_path"),
@@ -244,6 +224,10 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
 
         return sorted(REWARD_MANAGER)
+    if key == f"{TOOLS}.format":
+        from verl.experimental.agent_loop.tool_parser import ToolParser
+
+        return sorted(ToolParser._registry)
     if last == "lr_scheduler_type":
         return _SCHEDULES.get(str(selected(config, f"{section}._target_")).rpartition(".")[2], ())
     if last == "optimizer" and (module := selected(config, f"{section}.optimizer_impl")):

@@ -16,8 +16,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, messages_of
 from verl_trgrpo.core import TokenWeighting
-from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import ACTOR, LOSS, SHAPING
+from verl_trgrpo.runs.compose import defaults_of, selected
+from verl_trgrpo.runs.keys import ACTOR, LOSS, MODEL, SHAPING
 from verl_trgrpo.verl_plugin.cpu.vllm import provide_vllm_distribution
 
 # The innermost first. veRL reads reward and profiler without building their dataclasses.
@@ -54,6 +54,7 @@ def verl_findings(view: RunView) -> list[Finding]:
 
     config, defaults = view.config.copy(), view.defaults
     OmegaConf.set_struct(config, False)
+    OmegaConf.update(config, f"{MODEL}.use_shm", False)  # it would copy the model into memory
     if selected(config, _EXTERNAL_LIB) == _CPU_ENGINE:
         OmegaConf.update(config, _EXTERNAL_LIB, None)
     with warnings.catch_warnings():
@@ -71,7 +72,9 @@ def verl_findings(view: RunView) -> list[Finding]:
             around = [inner for inner in findings if inner.where.startswith(f"{key}.")]
             findings += [one for one in found if not any(_reason(inner) in one.message for inner in around)]
             if found and key.startswith(f"{ACTOR}."):
-                OmegaConf.update(config, key, selected(defaults, key), merge=False)
+                # The default of `shaping=custom` names no shaping either.
+                sound = defaults_of({}) if key == SHAPING else defaults
+                OmegaConf.update(config, key, selected(sound, key), merge=False)
         if need_reference_policy(config):
             key = "actor_rollout_ref.ref"
             findings += [

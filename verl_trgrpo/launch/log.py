@@ -8,12 +8,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from verl_trgrpo.common.text import escape_controls
+
+# Responses of the model stand in the same log, so a message counts only at its place in a line: behind the name of the process
+# that Ray puts in front, in its colors.
+_COLOR = r"(?:\x1b\[[0-9;]*m)*"
+
+
+def _said_by(name: str, message: str) -> re.Pattern[str]:
+    return re.compile(rf"^{_COLOR}\({name}\b[^)\n]*\){_COLOR}[^\n]*{message}", re.MULTILINE)
+
+
 # Every request to a dead vLLM engine process fails with this error.
-_ENGINE_DEAD = "EngineDeadError"
+_ENGINE_DEAD = re.compile(
+    rf"^{_COLOR}(?:\([^)\n]*\))?{_COLOR} *(?:ERROR\b[^\n]* )?vllm\.[\w.]*\bEngineDeadError: EngineCore encountered",
+    re.MULTILINE,
+)
 # Ray's message about a dead actor process.
-_WORKER_KILLED = "A worker died or was killed while executing a task"
+_WORKER_KILLED = _said_by("raylet", "A worker died or was killed while executing a task")
 # Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
-_MEMORY_KILLED = "killed due to memory pressure (OOM)"
+_MEMORY_KILLED = _said_by("raylet", r"killed due to memory pressure \(OOM\)")
+# Ray's message about an actor that no node is large enough for; Ray waits for another node forever.
+_NO_NODE = _said_by("autoscaler", r"No available node types can fulfill resource request (?P<request>\{[^}\n]*\})")
 # Seconds without a line in the log after that message, until the training counts as dead.
 _SILENCE = 1800.0
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
@@ -21,8 +37,8 @@ _PROMPT_LOST = "Error in _run_prompt"
 # Seconds in which veRL ends by itself if a process dies during a rollout. Between two steps it waits forever: the ranks
 # send weights that no process receives. No actor of a training is restarted.
 _GRACE = 30.0
-# Bytes kept between two reads, so that no message is split.
-_OVERLAP = 64
+# Characters of a line without an end that are kept between two reads.
+_LONGEST_LINE = 1 << 16
 
 _RAY_PREFIX = re.compile(r"\x1b\[[0-9;]*m|^\([^)]*pid=\d+[^)]*\)\s?")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt)(?::|$)")
@@ -34,25 +50,27 @@ _CANNOT_WRITE = re.compile(r"No space left on device|Disk quota exceeded|unexpec
 # Ray kills workers itself before the kernel does.
 _LITTLE_MEMORY = re.compile(
     r"killed due to the node running low on memory\..*? was (?P<used>[\d.]+GB used / [\d.]+GB) limit"
-    f"|{re.escape(_MEMORY_KILLED)}"
 )
 # Ray prefixes each line with the actor's class and process id, and names a dead actor by its process id only.
 _SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
-_DEAD_PID = re.compile(re.escape(_WORKER_KILLED) + r".*? Worker PID: (\d+)")
+_DEAD_PID = re.compile(_WORKER_KILLED.pattern + r".*? Worker PID: (\d+)", re.MULTILINE)
 # A disk with less free space counts as full.
 _FULL = 64 << 20
 
 
+_DIED = "veRL went on waiting for a process that had died"
+
+
 class WorkerDiedError(RuntimeError):
-    """Report a training that goes on after one of its processes has died."""
+    """Report a training that waits for one of its processes, which has died or cannot start."""
 
 
 class LogWatch:
-    """Watch a growing log for dead processes and lost prompts.
+    """Watch a growing log for dead processes, actors that Ray cannot place, and lost prompts.
 
     Args:
         log_file: may not exist yet.
-        grace: seconds between the first message about a dead process and :class:`WorkerDiedError`.
+        grace: seconds between the first message about a process and :class:`WorkerDiedError`.
         clock: returns a time in seconds.
     """
 
@@ -61,6 +79,7 @@ class LogWatch:
         self._offset = 0
         self._tail = b""
         self._dead_since: float | None = None
+        self._problem = ""
         self._grown_at, self._memory_was_low = clock(), False
         self.prompts_were_lost = False
 
@@ -74,29 +93,38 @@ class LogWatch:
         self._offset += len(new)
         if new:
             self._grown_at = self._clock()
-        text = self._tail + new
-        self._tail = text[-_OVERLAP:]
-        self.prompts_were_lost |= _PROMPT_LOST.encode() in text
-        self._memory_was_low |= _MEMORY_KILLED.encode() in text
-        if self._dead_since is None and any(word.encode() in text for word in (_ENGINE_DEAD, _WORKER_KILLED)):
-            self._dead_since = self._clock()
+        lines, end, rest = (self._tail + new).rpartition(b"\n")
+        self._tail = rest[-_LONGEST_LINE:]
+        text = (lines + end).decode(errors="replace")
+        self.prompts_were_lost |= _PROMPT_LOST in text
+        self._memory_was_low |= bool(_MEMORY_KILLED.search(text))
+        if self._dead_since is None and (_ENGINE_DEAD.search(text) or _WORKER_KILLED.search(text)):
+            self._dead_since, self._problem = self._clock(), _DIED
+        elif self._dead_since is None and _NO_NODE.search(text):
+            self._dead_since, self._problem = (
+                self._clock(),
+                "Ray cannot place the processes of the run, and would wait forever",
+            )
 
     def check_alive(self) -> None:
         """Read the new part of the log of a training that has not ended.
 
         Raises:
-            WorkerDiedError: vLLM's engine or a worker has been dead for longer than the grace, or nothing has been logged for
-                half an hour after Ray killed workers to save memory.
+            WorkerDiedError: vLLM's engine or a worker has been dead, or Ray has had no node for an actor, for longer than the
+                grace; or nothing has been logged for half an hour after Ray killed workers to save memory.
         """
         self.look()
         now = self._clock()
         dead = self._dead_since is not None and now - self._dead_since > self._grace
         if dead or (self._memory_was_low and now - self._grown_at > _SILENCE):
-            raise WorkerDiedError("veRL went on waiting for a process that had died")
+            raise WorkerDiedError(self._problem or _DIED)
 
 
 def failure(log_file: Path) -> str:
-    """Return why a training failed: the first and the last error in its log, with explanations of known ones."""
+    """Return why a training failed: the first and the last error in its log, with explanations of known ones.
+
+    Control characters of the log are escaped.
+    """
     text = log_file.read_text(errors="replace")
     lines = [_RAY_PREFIX.sub("", _RAY_PREFIX.sub("", line)) for line in text.splitlines()]
     # Harmless errors of libraries have no traceback; one that ended a process has.
@@ -107,7 +135,7 @@ def failure(log_file: Path) -> str:
     # The first error is the cause; Ray repeats it, and the last one is often only a consequence.
     errors = [found[0], *(f"(finally: {line})" for line in found[-1:] if line != found[0])] if found else []
     explained = [f"({hint})" for hint in _hints(text, log_file.parent)]
-    return "\n".join([*errors, *explained] or lines[-5:]) or "no output"
+    return escape_controls("\n".join([*errors, *explained] or lines[-5:])) or "no output"
 
 
 def _hints(text: str, run_dir: Path) -> list[str]:
@@ -119,17 +147,23 @@ def _hints(text: str, run_dir: Path) -> list[str]:
         hints.append(f"a file could not be written; {room}")
     elif free < _FULL:  # the log itself may end before the error
         hints.append(f"only {room}")
-    if memory := _LITTLE_MEMORY.search(text):
-        used = f" ({memory['used']})" if memory["used"] else ""
+    memory = _LITTLE_MEMORY.search(text)
+    if memory or _MEMORY_KILLED.search(text):
+        used = f" ({memory['used']})" if memory else ""
         hints.append(
             f"Ray ended workers because this machine had little memory left{used}: close other programs, or give "
             "the run less to do at once (micro-batches, max_num_seqs, VLLM_CPU_KVCACHE_SPACE)"
         )
-    if _ENGINE_DEAD in text:
+    if unplaced := _NO_NODE.search(text):
+        hints.append(
+            f"Ray has no node with {unplaced['request']} for one process: give it more CPUs (ray_kwargs.ray_init.num_cpus) and "
+            "GPUs, or start the cluster's nodes with more"
+        )
+    if _ENGINE_DEAD.search(text):
         hints.append(
             "vLLM's engine process died: an error of its own above, killed from outside, or by the system for its memory"
         )
-    if _WORKER_KILLED in text:
+    if _WORKER_KILLED.search(text):
         names = {match["pid"]: match["name"] for match in _SPEAKER.finditer(text)}
         died = {names[pid]: None for pid in _DEAD_PID.findall(text) if pid in names}
         name = f" ({', '.join(died)})" if died else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from tqdm import tqdm
@@ -21,6 +21,8 @@ _FIGURES = (
     ("no answer", NO_ANSWER, "{:.0%}"),
     ("cut off", CUT_OFF, "{:.0%}"),
 )
+# A step is late after this many times the longest so far, and never before this many seconds; so is the first one.
+_LATE, _NEVER_LATE = 5.0, 1800.0
 _STARTING = "starting Ray, FSDP2 and vLLM (a minute or two)"
 _BAR = "{desc}{n_fmt}/{total_fmt} |{bar:6}| {elapsed}<{remaining}{postfix}"
 # What the line takes without its figures, for runs of up to 10,000 steps and 100 hours.
@@ -35,11 +37,21 @@ class RunProgress:
         stream: a terminal gets a bar, anything else lines.
         start: step of the checkpoint that the run resumes from.
         every: without a terminal, seconds after which a step gets a line whether or not it validated.
+        clock: returns a time in seconds.
     """
 
-    def __init__(self, total: int | None, stream: TextIO, start: int = 0, every: float = 180.0) -> None:
-        self._stream, self._every, self._started = stream, every, False
-        self._shown, self._shown_at = -1, time.monotonic()  # last step that has a line, and when it got it
+    def __init__(
+        self,
+        total: int | None,
+        stream: TextIO,
+        start: int = 0,
+        every: float = 180.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream, self._every, self._clock, self._started = stream, every, clock, False
+        self._shown, self._shown_at = -1, clock()  # last step that has a line, and when it got it
+        # When the last step came, seconds of the longest, and whether the next is said to be late.
+        self._stepped_at, self._longest, self._late = clock(), 0.0, False
         self._accuracy: float | None = None
         self._standing: dict[str, str] = {}
         self._judged: Step | None = None  # last step when the signals were looked for
@@ -56,13 +68,20 @@ class RunProgress:
         for step in steps:
             if step.accuracy is not None:
                 self._accuracy = step.accuracy
-            late = step is steps[-1] and time.monotonic() - self._shown_at >= self._every
+            late = step is steps[-1] and self._clock() - self._shown_at >= self._every
             if self._bar.disable and step.number > self._shown and (step.accuracy is not None or late):
-                self._shown, self._shown_at = step.number, time.monotonic()
+                self._shown, self._shown_at = step.number, self._clock()
                 print(f"step {step.number}: {', '.join(self._figures(step))}", file=self._stream, flush=True)
         if steps and steps[-1] != self._judged:
-            self._judged = steps[-1]
+            if self._judged:  # the start of the processes is no step
+                self._longest = max(self._longest, self._clock() - self._stepped_at)
+            self._judged, self._stepped_at, self._late = steps[-1], self._clock(), False
             self._signal(steps)
+        waited = self._clock() - self._stepped_at
+        if not self._late and waited > max(_LATE * self._longest, _NEVER_LATE):
+            self._late, last = True, f"since step {steps[-1].number}" if steps else "yet"
+            message = f"warning: no step {last} for {waited / 60:.0f} minutes: a process may wait for another; look at the log"
+            self._bar.write(message, file=self._stream)
         if steps and not self._started:
             # The start of the processes is no step: times per step count from here.
             self._started, self._bar.initial, self._bar.start_t = True, steps[-1].number, time.time()

@@ -24,10 +24,12 @@ from verl_trgrpo.launch.progress import RunProgress
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
+from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import MetricsLog
 from verl_trgrpo.runs.run_directory import (
     FIRST_PROMPT,
     LAST_STEP,
+    SIGNALS,
     TRAINED,
     check_same_run,
     is_finished,
@@ -214,10 +216,15 @@ def _resumed_checkpoint(run: ComposedRun) -> Path | None:
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
-    """Write the last step that an attempt reached into ``run.json``, and return it; None if that is not known."""
+    """Write the last step that an attempt reached and its signals into ``run.json``; return the step, None if it is not known."""
     try:
-        last_step = max([first_step, *(step.number for step in log.read())])
-        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step})
+        steps = log.read()
+        last_step = max([first_step, *(step.number for step in steps)])
+        signals = [
+            {"signal": each.signal.name, "first": each.first, "last": each.last, "stands": each.stands}
+            for each in judge(steps)
+        ]
+        write_record(run_dir, read_record(run_dir) | {LAST_STEP: last_step, SIGNALS: signals})
     except (ValueError, OSError):  # a damaged line, a full disk: the training's own error matters more
         return None
     return last_step
@@ -235,7 +242,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
     starts_over = latest_checkpoint(run_dir) is None
     earlier = read_record(run_dir)
     if "arm" in earlier:  # a study keeps its own record
-        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP)}
+        record = {key: value for key, value in earlier.items() if key not in (TRAINED, LAST_STEP, SIGNALS)}
     else:
         command = ["verl.trainer.main_ppo", *run.arguments]
         record = {"trainer": "verl", "algorithm": run.choices.get("algorithm"), "command": command}

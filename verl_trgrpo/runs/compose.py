@@ -16,7 +16,8 @@ from yaml import YAMLError
 
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.config import CONFIG_DIRECTORIES, OWN_CONFIGS
-from verl_trgrpo.runs.hydra_messages import one_line
+from verl_trgrpo.runs.hydra_messages import UNKNOWN_KEY, one_line, unknown_key
+from verl_trgrpo.runs.keys import OLD_SECTIONS
 
 DEFAULT_CONFIG = "trgrpo_trainer"
 
@@ -290,19 +291,35 @@ def _hydra_compose(folder: Path, name: str, overrides: list[str]) -> DictConfig:
         if isinstance(cause, YAMLError):
             message = _yaml_error(cause)
         else:
+            if messages := _unknown_keys(folder, name, overrides) if UNKNOWN_KEY.search(str(error)) else []:
+                raise InvalidInputError(messages) from error
             reason = " ".join(str(error).split())
-            rewritten = one_line(str(error), configurations, lambda: _keys_of(folder, name, overrides))
-            message = rewritten or f"{name}: cannot be composed ({reason})"
+            message = one_line(str(error), configurations) or f"{name}: cannot be composed ({reason})"
         raise InvalidInputError([message]) from error
 
 
-def _keys_of(folder: Path, name: str, overrides: list[str]) -> list[str]:
-    """Return what overrides can set: the groups, and the keys of the configuration with its chosen groups alone."""
-    groups = [word for word in overrides if "." not in word.partition("=")[0] or "@" in word.partition("=")[0]]
-    own = [path.stem for path in OWN_CONFIGS.iterdir() if path.is_dir()]
+def _unknown_keys(folder: Path, name: str, overrides: list[str]) -> list[str]:
+    """Return a message for each override of a key that the configuration with its chosen groups does not have."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
     search = [word for word in overrides if word.startswith("hydra.searchpath=")]
+    settings = [each for each in OverridesParser.create().parse_overrides(overrides) if each.input_line not in search]
+    groups = [str(each.input_line) for each in settings if "." not in each.key_or_group or each.package]
     try:
-        config = _hydra_compose(folder, name, [*search, *groups]) if len(groups) < len(overrides) else defaults_of({})
+        config = _hydra_compose(folder, name, [*search, *groups]) if len(groups) < len(settings) else defaults_of({})
     except InvalidInputError:
         config = defaults_of({})
-    return [*own, *(key for key in flat(config) if not key.startswith("hydra."))]
+    own = [path.stem for place in (OWN_CONFIGS, _verl_configs()) for path in place.iterdir() if path.is_dir()]
+    known = [*own, *(key for key in flat(config) if key.partition(".")[0] not in ("hydra", *OLD_SECTIONS))]
+    config, unknown = config.copy(), []
+    for each in settings:
+        value = each.value()
+        if each.is_delete() or each.package or (each.key_or_group in own and not isinstance(value, dict)):
+            continue
+        OmegaConf.set_struct(config, not (each.is_add() or each.is_force_add()))
+        for key, part in flat({each.key_or_group: value}).items():
+            try:
+                OmegaConf.update(config, key, part, merge=True)
+            except OmegaConfBaseException:
+                unknown.append(unknown_key(key, [other for other in known if other != key]))
+    return unknown

