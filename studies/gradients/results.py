@@ -41,20 +41,6 @@ def efficiency_table(measured: Mapping[str, Mapping[str, Any]], outcome: Callabl
     return markdown_table(rows, ["measured on", "study", "arm", "efficiency at the start", "minus grpo", "seeds"])
 
 
-def measurement_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what was measured of each start model."""
-    rows = []
-    for name, figures in measured.items():
-        for shaping, one in figures["shapings"].items():
-            cells = [interval_text(Estimate(**one[key])) for key in ("efficiency", "adam_efficiency", "cosine")]
-            shares = [f"{figures[key]:.3f}" for key in ("rare_tokens", "rare_share")]
-            if shaping != "uniform":
-                rows.append([name, str(figures["mini_batches"]), *shares, shaping, *cells, f"{one['angle']:.1f}"])
-    head = ["measured on", "mini-batches", "tokens p < 0.25", "their share of the proxy", "shaping", "efficiency",
-            "after Adam", "cosine of means", "angle"]  # fmt: skip
-    return markdown_table(rows, head)
-
-
 def table(name: str, content: dict[str, dict[str, Any]]) -> str:
     """Return the table of a measurement by checkpoint."""
     return sharpness_table(content) if name.endswith("sharpness") else gradients_table(content)

@@ -25,7 +25,7 @@ from verl_trgrpo.analysis.rollouts import open_policy
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.options import exit_code, parse_options
 from verl_trgrpo.common.progress import Progress, interruptible
-from verl_trgrpo.runs.run_directory import provenance
+from verl_trgrpo.runs.record import provenance
 
 
 def efficiency(options: EfficiencyOptions, progress: Progress) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.runs.metrics import Step, read_steps
-from verl_trgrpo.runs.run_directory import OPTIONS_FILE, read_record
+from verl_trgrpo.runs.record import OPTIONS_FILE, read_record
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # A study has runs/ARM/SEED.
@@ -61,6 +61,11 @@ class Arm:
     label: str
     number: int
     runs: tuple[Run, ...]
+
+
+def run_directory(out: Path, arm: str, seed: int) -> Path:
+    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
+    return out / "runs" / arm / f"seed-{seed}"
 
 
 def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:

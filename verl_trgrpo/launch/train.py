@@ -24,6 +24,7 @@ from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint,
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
 from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.record import provenance, read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     FIRST_PROMPT,
     LAST_STEP,
@@ -31,11 +32,8 @@ from verl_trgrpo.runs.run_directory import (
     check_same_run,
     is_finished,
     next_start,
-    provenance,
-    read_record,
     training_length,
     write_config,
-    write_record,
 )
 
 LOCK_FILE = "run.lock"
