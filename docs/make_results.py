@@ -6,9 +6,7 @@ examples, from a checkout; tables and pictures need torch, numpy, scipy, matplot
   python docs/make_results.py --analyzed small_lm_gradients start=runs/analyze/start grpo=runs/analyze/grpo
                                                             take over results of `verl-trgrpo analyze` first
   python docs/make_results.py --analyzed small_lm_sharpness grpo/seed-0=DIR tr_grpo/seed-0=DIR
-                                                            those of `studies.gradients.run sharpness`, one model each
-  python docs/make_results.py --analyzed efficiency tiny_puzzles=DIR small_lm_categories=DIR
-                                                            those of `studies.gradients.run efficiency`, one start model each
+                                                            those of `studies.gradients.sharpness`, one model each
 
 Records: NAME.tar.xz has, for each run of studies/comparisons/NAME.yaml, run.json (settings, commit, versions, machine), all
 metrics of all steps, and the responses of its validations with their scores. convergence.jsonl.xz and chains.jsonl are those of
@@ -50,8 +48,7 @@ from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, 
 from verl_trgrpo.compare.statistics import equivalence_p_value
 from verl_trgrpo.compare.tables import as_markdown, comparison_tables, interval_text
 from verl_trgrpo.compare.tables import difference_text as runs_text
-from verl_trgrpo.runs.metrics import GRAD_NORM, series
-from verl_trgrpo.runs.record import read_record
+from verl_trgrpo.runs.metrics import GRAD_NORM, read_record, series
 
 DOCS = Path(__file__).parent
 STUDIES = DOCS.parent / "studies"
@@ -96,18 +93,14 @@ def pack(directory: Path, out: Path) -> int:
 
 
 def take_over(name: str, places: dict[str, Path]) -> None:
-    """Copy the results of a measurement for each checkpoint into one file; efficiencies of other models stay in it."""
-    kinds = [kind for kind in ("sharpness", "efficiency") if name.endswith(kind)]
-    file = f"{kinds[0] if kinds else 'gradients'}.json"
+    """Copy the results of a measurement for each checkpoint into one file."""
+    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
     content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
     for found in content.values():  # without directories of one machine
         found["options"] = {
             key: value for key, value in found["options"].items() if key not in ("model", "data", "out")
         }
-    path = STUDIES / "gradients" / "records" / f"{name}.json"
-    if name == "efficiency" and path.is_file():
-        content = json.loads(path.read_text()) | content
-    write_json(path, content)
+    write_json(STUDIES / "gradients" / "records" / f"{name}.json", content)
 
 
 def declaration(path: Path) -> dict[str, Any]:

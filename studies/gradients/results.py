@@ -26,7 +26,7 @@ def efficiency_table(measured: Mapping[str, Mapping[str, Any]], outcome: Callabl
     """Return efficiencies and differences of final accuracies from the baseline.
 
     Args:
-        measured: results of ``run.py efficiency`` by a key of `STUDIES`.
+        measured: records of the efficiency by a key of `STUDIES`.
         outcome: returns the comparison of a study, None without records.
     """
     rows = []

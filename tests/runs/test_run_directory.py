@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from tests.launch.launching import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.runs.record import provenance
+from verl_trgrpo.runs.environment import provenance
 from verl_trgrpo.runs.run_directory import (
     base_model,
     check_same_run,

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.runs.metrics import Step, read_steps
-from verl_trgrpo.runs.record import OPTIONS_FILE, read_record
+from verl_trgrpo.runs.metrics import OPTIONS_FILE, Step, read_record, read_steps
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # A study has runs/ARM/SEED.

@@ -14,7 +14,7 @@ from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
-from verl_trgrpo.runs.record import OPTIONS_FILE, read_record
+from verl_trgrpo.runs.metrics import OPTIONS_FILE, read_record
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, and the
