@@ -292,7 +292,7 @@ def makers() -> dict[str, Callable[[], str]]:
     records, (runs, arms) = convergence_records(), effects_records()
     places: dict[str, Callable[[], str]] = {"summary": summary, "tiny_models": tiny_models}
     places["small_lm_categories.training"] = training_table
-    for table in ("end", "passing", "rates", "worth"):
+    for table in ("end", "path", "passing", "rates", "worth"):
         places[f"convergence.{table}"] = functools.partial(getattr(convergence, f"{table}_table"), records)
     places["convergence.missing"] = functools.partial(convergence.missing_text, records)
     places["convergence.stated"] = lambda: f"{origin(records.lines.values())}. {stated(records.study)}"

@@ -142,10 +142,22 @@ def end_table(records: Records) -> str:
     return markdown_table(rows, head)
 
 
+def path_table(records: Records) -> str:
+    """Return the difference at each step at the baseline's best rate for the last one, on held-out and on train prompts."""
+    arms, rows = (records.study["primary"], records.study["baseline"]), []
+    for chain in records.chains(*arms):
+        rate = records.best(chain, arms[1], records.steps[-1])
+        if rate in records.rates(chain, arms[0]):
+            for of in ("held_out", "train"):
+                cells = [difference_text(records.difference(chain, arms, step, rate, of)) for step in records.steps]
+                rows.append([*chain_text(chain), f"{rate:g}", of.replace("_", " "), *cells])
+    return markdown_table(rows, [*CHAIN_HEAD, "rate", "prompts", *(f"{step} steps" for step in records.steps)])
+
+
 def passing_table(records: Records) -> str:
     """Return gap and sharpness at the first passing of each train accuracy, at the baseline's best rate."""
     figures = {"gap": lambda one: [(a - b) / SCALE for a, b in zip(one["train"], one["held_out"], strict=True)],
-               "noise_loss": lambda one: one["noise_loss"], "curvature": lambda one: one["curvature"],
+               "noise_loss": lambda one: [1000 * value for value in one["noise_loss"]], "curvature": lambda one: one["curvature"],
                "step": lambda one: one["step"]}  # fmt: skip
     effects: dict[str, dict[tuple[Chain, float], tuple[list[float], Effect]]] = {name: {} for name in figures}
     for chain in records.planned:
@@ -159,7 +171,7 @@ def passing_table(records: Records) -> str:
     rows = []
     for key in effects["gap"]:
         cells = []
-        for name, digits in (("step", 0), ("gap", 3), ("noise_loss", 4), ("curvature", 2)):
+        for name, digits in (("step", 0), ("gap", 3), ("noise_loss", 2), ("curvature", 2)):
             base, found = effects[name][key]
             low, high = found.estimate.low, found.estimate.high
             places = max(digits, 1)
@@ -168,7 +180,7 @@ def passing_table(records: Records) -> str:
             )
             cells += [f"{sum(base) / len(base):.{digits}f}", change]
         rows.append([*chain_text(key[0]), f"{key[1]:g}", str(len(effects["gap"][key][0])), *cells])
-    names = ("step", "gap", "loss under noise", "largest eigenvalue")
+    names = ("step", "gap", "loss under noise, thousandths", "largest eigenvalue")
     head = [
         *CHAIN_HEAD,
         "train accuracy",
