@@ -257,7 +257,7 @@ def summary() -> str:
     rows = []
 
     def row(where: str, what: str, found: Effect, seeds: str, sure: str = "") -> None:
-        seen = f"p = {p_text(found.p)}" if found.p < 0.05 else f"not seen (p = {p_text(found.p)})"
+        seen = p_text(found.p) if found.p < 0.05 else f"not seen ({p_text(found.p)})"
         rows.append([where, what, difference_text(found), seeds, sure or seen])
 
     where = "chains of tokens, exact accuracy"
@@ -274,7 +274,7 @@ def summary() -> str:
     for chain, one in equal.items():
         level = sum(records.accuracies(chain, arms[1], end)) / len(one.values)
         what = f"{end} steps, GRPO at {level:.2f}; right {chain[1]:g}, {chain[0]} fillers"
-        sure = f"equal within 0.01: p = {p_text(p[chain])}" if p[chain] < 0.05 else "equality within 0.01 not shown"
+        sure = f"equal within 0.01: {p_text(p[chain])}" if p[chain] < 0.05 else "equality within 0.01 not shown"
         row(where, what, one, f"{len(one.values)}", sure)
     row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
     words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])

@@ -138,7 +138,7 @@ def end_table(records: Records) -> str:
         rows.append(["all of these", "", "", difference_text(one := pooled([*first.values()]), one.p), "",
                      difference_text(one := pooled([*last.values()]), one.p), "", ""])  # fmt: skip
     head = [*CHAIN_HEAD, f"GRPO, {early} steps", f"TR-GRPO minus GRPO, {early}", f"GRPO, {end} steps",
-            f"TR-GRPO minus GRPO, {end}", f"p of equality within {study['margin']:g}", "verdict"]  # fmt: skip
+            f"TR-GRPO minus GRPO, {end}", f"equal within {study['margin']:g}", "verdict"]  # fmt: skip
     return markdown_table(rows, head)
 
 
@@ -167,7 +167,12 @@ def passing_table(records: Records) -> str:
                     differences = [a - b for a, b in zip(of(own), of(other), strict=True)]
                     effects[name][chain, threshold] = of(other), effect(differences)
     tests = len(records.planned) * len(records.study["thresholds"])
-    p = {name: corrected({key: one.p for key, (_, one) in found.items()}, tests) for name, found in effects.items()}
+    # Both figures of sharpness are one family.
+    p: dict[str, dict[tuple[Chain, float], float]] = {}
+    for family in (("step",), ("gap",), ("noise_loss", "curvature")):
+        together = {(name, key): one.p for name in family for key, (_, one) in effects[name].items()}
+        for (name, key), value in corrected(together, tests * len(family)).items():
+            p.setdefault(name, {})[key] = value
     rows = []
     for key in effects["gap"]:
         cells = []
@@ -175,9 +180,7 @@ def passing_table(records: Records) -> str:
             base, found = effects[name][key]
             low, high = found.estimate.low, found.estimate.high
             places = max(digits, 1)
-            change = (
-                f"{found.estimate.mean:+.{places}f} [{low:+.{places}f}, {high:+.{places}f}] p={p_text(p[name][key])}"
-            )
+            change = f"{found.estimate.mean:+.{places}f} [{low:+.{places}f}, {high:+.{places}f}] {p_text(p[name][key])}"
             cells += [f"{sum(base) / len(base):.{digits}f}", change]
         rows.append([*chain_text(key[0]), f"{key[1]:g}", str(len(effects["gap"][key][0])), *cells])
     names = ("step", "gap", "loss under noise, thousandths", "largest eigenvalue")

@@ -35,13 +35,13 @@ def corrected(p_values: Mapping[Any, float], tests: int) -> dict[Any, float]:
 
 
 def p_text(p: float) -> str:
-    """Return a p-value to two digits."""
-    return "<1e-6" if p < 1e-6 else f"{p:.2g}"
+    """Return a p-value to two digits, such as ``p=0.012``."""
+    return "p<1e-6" if p < 1e-6 else f"p={p:.2g}"
 
 
 def difference_text(found: Effect, p: float | None = None) -> str:
     """Return a difference with its interval, and a p-value if there is one."""
-    return interval_text(found.estimate, "+") + ("" if p is None else f" p={p_text(p)}")
+    return interval_text(found.estimate, "+") + ("" if p is None else f" {p_text(p)}")
 
 
 def pooled(effects: Sequence[Effect]) -> Effect:
