@@ -126,9 +126,10 @@ bench: install
 gpu-check:
 	$(PYTHON) benchmarks/gpu_check.py $(GPUFLAGS)
 
+# Without veRL and vLLM: any Python with torch, numpy, scipy, matplotlib and PyYAML does, PYTHON=python, if there is no .venv.
 .PHONY: results
-results: install
-	$(BIN)/python docs/make_results.py
+results:
+	$(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON)) docs/make_results.py
 
 .PHONY: docs
 docs: install

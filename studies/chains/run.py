@@ -32,7 +32,7 @@ from studies.chains.sharpness import largest_curvature, noise_loss
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.runs.run_directory import provenance
+from verl_trgrpo.runs.environment import provenance
 
 HERE = Path(__file__).parent
 DESCRIPTION = f"""{__doc__}

@@ -26,7 +26,7 @@ def efficiency_table(measured: Mapping[str, Mapping[str, Any]], outcome: Callabl
     """Return efficiencies and differences of final accuracies from the baseline.
 
     Args:
-        measured: results of ``run.py efficiency`` by a key of `STUDIES`.
+        measured: records of the efficiency by a key of `STUDIES`.
         outcome: returns the comparison of a study, None without records.
     """
     rows = []
@@ -39,20 +39,6 @@ def efficiency_table(measured: Mapping[str, Mapping[str, Any]], outcome: Callabl
                     predicted = interval_text(Estimate(**figures["shapings"][shaping][figure]))
                     rows.append([name, study, arm, predicted, interval_text(own.estimate, "+"), str(own.pairs)])
     return markdown_table(rows, ["measured on", "study", "arm", "efficiency at the start", "minus grpo", "seeds"])
-
-
-def measurement_table(measured: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what was measured of each start model."""
-    rows = []
-    for name, figures in measured.items():
-        for shaping, one in figures["shapings"].items():
-            cells = [interval_text(Estimate(**one[key])) for key in ("efficiency", "adam_efficiency", "cosine")]
-            shares = [f"{figures[key]:.3f}" for key in ("rare_tokens", "rare_share")]
-            if shaping != "uniform":
-                rows.append([name, str(figures["mini_batches"]), *shares, shaping, *cells, f"{one['angle']:.1f}"])
-    head = ["measured on", "mini-batches", "tokens p < 0.25", "their share of the proxy", "shaping", "efficiency",
-            "after Adam", "cosine of means", "angle"]  # fmt: skip
-    return markdown_table(rows, head)
 
 
 def table(name: str, content: dict[str, dict[str, Any]]) -> str:

@@ -1,21 +1,32 @@
-"""Measure the sharpness of a loss around given parameters: gradient norm, and the rise after one SAM step."""
+"""Measure the sharpness of a loss around the parameters of models: gradient norm, and the rise after one SAM step.
+
+example, from a checkout:
+  python -m studies.gradients.sharpness --model runs/grpo/global_step_50 runs/tr_grpo/global_step_50 --data train.parquet \\
+      --out DIR
+
+--out receives sharpness.json; README.md explains each figure. Exit code: 0 fine, 1 failed, 2 wrong input, 130 interrupted."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from verl_trgrpo.analysis.options import RolloutOptions
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_log_probs, sample_rollouts
-from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.analysis.rollouts import Rollout, chunks, open_policy, rollout_log_probs, sample_rollouts
+from verl_trgrpo.common.files import write_json
+from verl_trgrpo.common.options import exit_code, parse_options
+from verl_trgrpo.common.progress import Progress, interruptible, no_progress
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.compare.statistics import Estimate, mean_interval
 from verl_trgrpo.compare.tables import interval_text
+from verl_trgrpo.runs.environment import provenance
 
 if TYPE_CHECKING:
     from verl_trgrpo.data.prompts import RolloutPrompts
@@ -149,3 +160,23 @@ def sharpness_text(found: Mapping[str, Sequence[Sharpness]]) -> str:
     ]
     head = ["", "radius", *(name.replace("_", " ") for name in names)]
     return text_table(rows, head, "lrrrr") + "\n95 % intervals over batches"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line and return the exit code."""
+    options = parse_options(SharpnessOptions, "python -m studies.gradients.sharpness", argv=argv)
+    path = options.out / "sharpness.json"
+    with interruptible() as progress:
+        found = {
+            model: analyze_sharpness(*open_policy(options, model, options.out), options, progress)
+            for model in options.model
+        }
+    models = {model: [asdict(at) for at in radii] for model, radii in found.items()}
+    about = {"options": asdict(options)} | provenance(Path(__file__).parent)
+    write_json(path, about | {"models": models}, default=str)
+    sys.stdout.write(f"{sharpness_text(found)}\n\n{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code(partial(main, sys.argv[1:])))

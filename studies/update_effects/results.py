@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from verl_trgrpo.common.files import replaced_file
+from studies.chains.effects import save_svg
 from verl_trgrpo.common.text import markdown_table
 from verl_trgrpo.compare.statistics import Estimate, mean_interval
 from verl_trgrpo.compare.tables import interval_text
@@ -36,21 +38,31 @@ def pair(record: Record, figures: Mapping[str, Any], arms: Sequence[str], state:
     return weighted, plain
 
 
-def with_and_without(pairs: Sequence[tuple[float, float]]) -> tuple[Estimate, Estimate]:
-    """Return the figure without weights, and the difference that weights make, over runs: of pairs as `pair` returns them."""
-    return mean_interval([plain for _, plain in pairs]), mean_interval([weighted - plain for weighted, plain in pairs])
+def by_seed(records: Sequence[Record], values: Sequence[float]) -> list[float]:
+    """Return the means of the values of each seed: both arms are trained from the same start on the same prompts."""
+    seeds: dict[int, list[float]] = {}
+    for record, value in zip(records, values, strict=True):
+        seeds.setdefault(record["seed"], []).append(value)
+    return [fmean(own) for own in seeds.values()]
 
 
-def direction_table(runs: Runs) -> str:
-    """Return cosines and lengths of gradients and of updates with weights, relative to those without."""
+def with_and_without(records: Sequence[Record], pairs: Sequence[tuple[float, float]]) -> tuple[Estimate, Estimate]:
+    """Return the figure without weights, and the difference that weights make, over seeds: of pairs as `pair` returns them."""
+    plain, change = [plain for _, plain in pairs], [weighted - plain for weighted, plain in pairs]
+    return mean_interval(by_seed(records, plain)), mean_interval(by_seed(records, change))
+
+
+def direction_table(runs: Runs, arms: Sequence[str]) -> str:
+    """Return cosines and lengths of gradients and of updates with weights, relative to those without, by the arm that trains."""
     names = {"gradient": "of gradients", "same state": "of updates, same state", "own state": "of updates, own states"}
     columns = [(f"{name} {figure}", figure, about) for figure in ("cosine", "length") for name, about in names.items()]
     rows = []
-    for name, records in runs.items():
-        cells = [mean_interval([fmean(one["relations"][key]) for one in records]) for key, _, _ in columns]
-        rows.append([name, str(len(records)), *map(interval_text, cells)])
+    for (name, records), arm in itertools.product(runs.items(), arms):
+        if own := [one for one in records if one["arm"] == arm]:
+            cells = [mean_interval([fmean(one["relations"][key]) for one in own]) for key, _, _ in columns]
+            rows.append([name, arm, str(len(own)), *map(interval_text, cells)])
     head = [f"{figure} {about}" if "gradients" in about else about for _, figure, about in columns]
-    return markdown_table(rows, ["setting", "runs", *head])
+    return markdown_table(rows, ["setting", "arm that trains", "seeds", *head])
 
 
 def thousandths(value: Estimate, sign: str = "") -> str:
@@ -70,7 +82,9 @@ def change_table(runs: Runs, arms: Sequence[str], state: str, half: str, kinds: 
             changes = [one["changes"][f"{half} {kind}"] for one in counted]
             pairs = [pair(one, found, arms, state) for one, found in zip(counted, changes, strict=True)]
             tokens = sum(found["tokens"] for found in changes)
-            rows.append([name, kind, f"{tokens:,}", *(thousandths(one, "+") for one in with_and_without(pairs))])
+            rows.append(
+                [name, kind, f"{tokens:,}", *(thousandths(one, "+") for one in with_and_without(counted, pairs))]
+            )
     return markdown_table(rows, ["setting", "tokens", "number", "change without weights", "difference with weights"])
 
 
@@ -88,7 +102,9 @@ def accuracy_table(runs: Runs, arms: Sequence[str]) -> str:
     rows = []
     for name, records in ((name, records) for name, records in runs.items() if "accuracy" in records[0]):
         for early, phase in ((True, f"1 to {EARLY}"), (False, "later")):
-            found = [with_and_without([mean_gains(one, arms, state, early) for one in records]) for state in STATES]
+            found = [
+                with_and_without(records, [mean_gains(one, arms, state, early) for one in records]) for state in STATES
+            ]
             figures = [found[0][0], *(difference for _, difference in found)]
             rows.append([name, phase, *(thousandths(one, "+") for one in figures)])
     head = [f"difference with weights, from {about}" for about in STATES.values()]
@@ -96,7 +112,7 @@ def accuracy_table(runs: Runs, arms: Sequence[str]) -> str:
 
 
 def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
-    """Draw cosines over the steps, and what weights change for each kind of token, into a PNG file."""
+    """Draw cosines over the steps, and what weights change for each kind of token, into an SVG file."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 4.6), layout="constrained")
@@ -116,7 +132,7 @@ def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
             counted = [one for one in records if f"own {kind}" in one["changes"]]
             if counted:
                 pairs = [pair(one, one["changes"][f"own {kind}"], arms, "own state") for one in counted]
-                found = mean_interval([1000 * (weighted - plain) for weighted, plain in pairs])
+                found = mean_interval(by_seed(counted, [1000 * (weighted - plain) for weighted, plain in pairs]))
                 low, high = (found.mean if end is None else end for end in (found.low, found.high))
                 where = place + 0.1 * (number - (len(runs) - 1) / 2)
                 right.errorbar(
@@ -131,19 +147,20 @@ def plot_effects(runs: Runs, arms: Sequence[str], path: Path) -> None:
     right.axhline(0, color="0.6", linewidth=1)
     right.set_xticks(range(len(KINDS)), KINDS)
     right.set(title="change of probability in one update,\nwith minus without weights", ylabel="thousandths")
-    with replaced_file(path) as temporary:
-        figure.savefig(temporary, dpi=90, format="png")
+    save_svg(figure, path)
 
 
-def sections(runs: Runs, arms: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the block for the page of results, and the parts of the study's own page."""
-    directions = direction_table(runs)
-    accuracy = accuracy_table(runs, arms)
-    parts = ["![effects](update_effects.png)", "## Direction and length", directions]
-    parts += ["## Exact change of accuracy in one update, in thousandths", accuracy]
+def by_role(runs: Runs, arms: Sequence[str]) -> str:
+    """Return changes of probabilities of the tokens that an update is made from, of all and of each role, from own states."""
     roles = [f"{role} {kind}" for role in ("decision", "filler") for kind in KINDS]
-    for state, about in STATES.items():
-        parts += [f"## Changes of probabilities in thousandths, from {about}"]
-        parts += ["Tokens that the update is made from:", change_table(runs, arms, state, "own", (*KINDS, *roles))]
-        parts += ["Tokens of the other half of the batch:", change_table(runs, arms, state, "other", (*KINDS, *roles))]
-    return f"{directions}\n\n{accuracy}", parts
+    return change_table(runs, arms, "own state", "own", (*KINDS, *roles))
+
+
+# By name of the place on the page, called with the records and the arms.
+TABLES: dict[str, Callable[[Runs, Sequence[str]], str]] = {
+    "directions": direction_table,
+    "accuracy": accuracy_table,
+    "changes": by_role,
+    "same_state": partial(change_table, state="same state", half="own"),
+    "other_half": partial(change_table, state="own state", half="other"),
+}

@@ -26,7 +26,7 @@ from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import Progress, interruptible
 from verl_trgrpo.core.metrics import LOW_PROB
-from verl_trgrpo.runs.run_directory import provenance
+from verl_trgrpo.runs.environment import provenance
 
 HERE = Path(__file__).parent
 DESCRIPTION = f"""{__doc__}

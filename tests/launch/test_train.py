@@ -16,8 +16,8 @@ from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.launch.log import LogWatch
 from verl_trgrpo.launch.train import TrainingFailedError, launch
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
-from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.run_directory import read_record, write_config, write_record
+from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
+from verl_trgrpo.runs.run_directory import write_config
 
 TAU = "actor_rollout_ref__actor__policy_loss__shaping__tau"
 

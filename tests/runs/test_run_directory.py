@@ -8,11 +8,11 @@ from omegaconf import OmegaConf
 
 from tests.launch.launching import composed
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.runs.environment import provenance
 from verl_trgrpo.runs.run_directory import (
     base_model,
     check_same_run,
     next_start,
-    provenance,
     run_settings,
     short_path,
     write_config,

@@ -1,20 +1,33 @@
 """The pages of results follow from the records: made again they are the same, and another figure changes them."""
 
 import json
+import lzma
 import shutil
-import struct
+import subprocess
+import sys
 import tarfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from studies.chains.convergence import Records
 from studies.gradients.results import SHARPNESS
 from tests.scripts import ROOT, load_scripts
-from verl_trgrpo.runs.run_directory import write_record
+from verl_trgrpo.runs.metrics import write_record
 
 DOCS = ROOT / "docs"
 MADE_AT = {"commit": "0123456789", "versions": {"torch": "2.0"}, "machine": "here"}
+# Makes the pages while nothing but what make results promises to need can be imported, of what is installed.
+ALONE = """
+import importlib.abc, runpy, sys
+class Others(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in {"verl", "vllm", "ray", "transformers", "hydra", "omegaconf", "pandas", "pyarrow", "tqdm", "tyro", "jinja2"}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Others())
+sys.argv = ["make_results.py"]
+runpy.run_path("docs/make_results.py", run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -24,48 +37,51 @@ def results():
 
 
 @pytest.fixture
-def page(results, tmp_path, monkeypatch):
-    """A copy of the page and of its files."""
-    shutil.copytree(DOCS / "results", tmp_path / "results")
-    shutil.copy(DOCS / "results.md", tmp_path)
-    shutil.copytree(ROOT / "studies", tmp_path / "studies")
-    monkeypatch.setattr(results, "DOCS", tmp_path)
+def checkout(results, tmp_path, monkeypatch):
+    """A copy of the pages and of the records."""
+    shutil.copytree(DOCS / "results", tmp_path / "docs" / "results")
+    for name in ("results.md", "make_results.py"):
+        shutil.copy(DOCS / name, tmp_path / "docs")
+    for name in ("studies", "verl_trgrpo"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(results, "DOCS", tmp_path / "docs")
     monkeypatch.setattr(results, "STUDIES", tmp_path / "studies")
-    return tmp_path / "results.md"
+    return tmp_path
 
 
-def picture_sizes(directory):
-    """Return width and height of each picture, which a PNG file has in its header."""
-    return {path.name: struct.unpack(">II", path.read_bytes()[16:24]) for path in directory.glob("*.png")}
+def pages(docs):
+    """The page of results and those of the studies, with their pictures."""
+    return {path.name: path.read_text() for path in [docs / "results.md", *(docs / "results").iterdir()]}
 
 
-def pages(directory):
-    """The page of results and those of the studies."""
-    return {path.name: path.read_text() for path in [directory / "results.md", *(directory / "results").glob("*.md")]}
+def test_the_pages_made_again_without_verl_are_the_same_and_pictures_too_if_made_twice(checkout):
+    found = []
+    for _ in range(2):
+        for picture in checkout.glob("docs/results/*.svg"):
+            picture.unlink()
+        subprocess.run([sys.executable, "-c", ALONE], cwd=checkout, check=True)
+        found.append(pages(checkout / "docs"))
+    assert found[0] == found[1]
+    assert found[0].keys() == pages(DOCS).keys()
+    # Releases of matplotlib write pictures otherwise.
+    assert all(text == found[0][name] for name, text in pages(DOCS).items() if name.endswith(".md"))
 
 
-def test_the_pages_made_again_are_the_same(results, page):
-    for made in (*page.parent.glob("results/*.png"), *page.parent.glob("results/*.md")):
-        made.unlink()
-    for name in results.studies():
-        results.make(name, page)
-    assert pages(page.parent) == pages(DOCS)
-    # Releases of matplotlib cut a picture's margin one pixel earlier or later.
-    sizes, expected = picture_sizes(page.parent / "results"), picture_sizes(DOCS / "results")
-    assert sizes.keys() == expected.keys()
-    assert all(sizes[name] == pytest.approx(expected[name], abs=1) for name in expected)
-
-
-def test_another_figure_in_a_file_changes_the_pages(results, page):
-    path = page.parent / "studies" / "comparisons" / "records" / "kk_tiny.json"
+def test_another_figure_in_a_file_changes_the_page(results, checkout):
+    path = checkout / "studies" / "comparisons" / "records" / "kk_tiny.json"
     content = json.loads(path.read_text())
     content["runs"]["tr_grpo"]["0"]["final_accuracy"] += 0.08
     path.write_text(json.dumps(content))
-    results.make("kk_tiny", page)
-    before, after = pages(DOCS), pages(page.parent)
-    changed = {name: {*after[name].splitlines()} - {*before[name].splitlines()} for name in before}
-    assert {name: len(lines) for name, lines in changed.items() if lines} == {"results.md": 1, "tiny_models.md": 2}
-    assert all(line.startswith("| tr_grpo") for line in changed["tiny_models.md"])
+    page = checkout / "docs" / "results" / "tiny_models.md"
+    results.fill(page, {"tiny_models": results.tiny_models})
+    before, after = ({*one.read_text().splitlines()} for one in (DOCS / "results" / "tiny_models.md", page))
+    assert [line.split()[1] for line in after - before] == ["kk_tiny"]
+
+
+def test_a_place_without_records_is_refused(results, tmp_path):
+    (tmp_path / "page.md").write_text("<!-- nothing: begin --><!-- nothing: end -->")
+    with pytest.raises(ValueError, match="nothing is recorded for nothing"):
+        results.fill(tmp_path / "page.md", {})
 
 
 def test_records_of_finished_runs_are_packed_and_the_same_ones_give_the_same_bytes(results, tmp_path):
@@ -96,7 +112,7 @@ def test_a_directory_without_finished_runs_does_not_replace_an_archive(results, 
     assert archive.read_bytes() == b"records"
 
 
-def test_what_was_found_of_sharpness_is_taken_over_and_compared_by_seed(results, page, tmp_path):
+def test_what_was_found_of_sharpness_is_taken_over_and_compared_by_seed(results, checkout, tmp_path):
     """The start, which has no seed in common with the runs, stands without a difference."""
     places = {}
     for checkpoint, norm in {
@@ -110,23 +126,15 @@ def test_what_was_found_of_sharpness_is_taken_over_and_compared_by_seed(results,
         radii = [{name: {"mean": mean, "low": 0.0, "high": 9.0} for name in SHARPNESS} for mean in (norm, -norm)]
         measured = {"options": {"radius": [1e-05, 0.001]}, "models": {"any": radii}} | MADE_AT
         (places[checkpoint] / "sharpness.json").write_text(json.dumps(measured))
-    page.write_text("<!-- new_sharpness: begin --><!-- new_sharpness: end -->")
     results.take_over("new_sharpness", places)
-    results.make("new_sharpness", page)
-    lines = page.read_text().split("sharpness: begin")[1].splitlines()[6:12]
+    text = results.measurement("new_sharpness")
+    lines = text.splitlines()[4:]
     rows = {tuple(line.split()[1:4:2]): line.split() for line in lines}
-    assert "Commit 0123456, torch 2.0, here." in page.read_text()
+    assert "Commit 0123456, torch 2.0, here." in text
     assert rows["1e-05", "start"][7] == "1.000" and rows["1e-05", "start"][-2] == "-"
     assert rows["1e-05", "grpo"][7] == "2.500"
     assert rows["1e-05", "tr_grpo"][-2] == "+0.500"
     assert rows["0.001", "tr_grpo"][-2] == "-0.500"
-
-
-def test_a_study_with_fewer_seeds_of_the_primary_comparison_than_planned_says_so(results):
-    study = results.read_study(results.STUDIES / "comparisons" / "small_lm_categories.yaml")
-    planned = len(study.seeds)
-    assert f"{planned - 3} of {planned}" in results.so_far(study, Counter(grpo=planned, tr_grpo=planned - 3))
-    assert not results.so_far(study, Counter(grpo=planned, tr_grpo=planned, tr_grpo_token_mean=2))
 
 
 def chain_line(arm, values, fillers=0):
@@ -144,13 +152,58 @@ def test_chains_gain_cost_are_neutral_or_open_by_the_stated_rule(results):
         lines |= [chain_line("grpo", base, fillers)]
         lines |= [chain_line("tr_grpo", [b + shift + spread * e for b, e in zip(base, noise, strict=True)], fillers)]
     lines |= [chain_line("power", [b - 0.001 + 8 * e for b, e in zip(base, noise, strict=True)])]
-    found = results.chains_results.outcomes(lines, {"baseline": "grpo", "primary": "tr_grpo", "margin": 0.01})
+    found = results.chains_map.outcomes(lines, {"baseline": "grpo", "primary": "tr_grpo", "margin": 0.01})
     verdicts = {key[2]: one.verdict for key, one in found.items() if key[-1] == "tr_grpo"}
     assert verdicts == {0: "gain", 2: "cost", 5: "neutral", 10: "open"}
     gain = found[chain_line("tr_grpo", [])[0]]
-    assert gain.relative == pytest.approx(0.02 / 0.2, rel=1e-3) and gain.corrected >= 2 * gain.p_value
+    assert gain.relative == pytest.approx(0.02 / 0.2, rel=1e-3) and gain.corrected >= 2 * gain.effect.p
     power = found[chain_line("power", [])[0]]
-    assert power.corrected == power.p_value, "alone among the other tests"
+    assert power.corrected == power.effect.p, "alone among the other tests"
+
+
+def convergence_lines(shift, held_out=0.9):
+    """Two arms on one chain, 40 seeds: tuned with the second of two rates best, counted at it with an end `shift` apart."""
+    noise = [((7 * i) % 20 - 9.5) / 2000 for i in range(40)]
+    lines = []
+    for arm, more in (("grpo", 0.0), ("tr_grpo", shift)):
+        key = {"fillers": 0, "right": 0.75, "arm": arm}
+        lines.append(key | {"part": "tuning", "rates": [0.01, 0.02], "held_out": [[0.5, 0.6], [0.8, 0.9]]})
+        ends = [round(1e4 * (held_out + (more + one if arm == "tr_grpo" else 0))) for one in noise]
+        passed = {
+            "step": [10 + (arm == "grpo")] * 39 + [-1],
+            "train": [8000] * 40,
+            "held_out": [round(7000 + 1e4 * more)] * 40,
+        }
+        passed["held_out"][0] += 10 * (arm == "grpo")
+        passed |= {"noise_loss": [0.002 + e for e in noise], "curvature": [2 + (arm == "grpo") * e for e in noise]}
+        counted = key | {"part": "counting", "rates": [0.02], "held_out": [ends, ends], "train": [ends, ends]}
+        lines.append(counted | {"curve": [[0.9, 0.8]] * 3, "passed": {"0.8": passed}})
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("shift", "verdict"), [(0.001, "equal"), (0.006, "gain, below the margin"), (0.03, "gain"), (-0.03, "loss")]
+)
+def test_chains_to_convergence_are_equal_or_differ_by_the_declared_rule(results, shift, verdict):
+    study = {"baseline": "grpo", "primary": "tr_grpo", "margin": 0.01, "steps": [40, 320], "horizons": [40, 320]}
+    study |= {"fillers": [0, 10], "right": [0.75], "rates": {0.75: [0.01, 0.02]}, "thresholds": [0.8]}
+    records = Records(convergence_lines(shift), study)
+    (row,) = results.convergence.end_table(records).splitlines()[2:]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[-1] == verdict and cells[5].startswith(f"{shift:+.3f}")
+    assert "0.75 with 10 fillers" in results.convergence.missing_text(records)
+    (row,) = results.convergence.passing_table(records).splitlines()[2:]
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    assert cells[3] == "39" and cells[5].startswith("-1.0"), "a seed that did not pass is left out"
+    assert cells[7].startswith(f"{-shift:+.3f}")
+
+
+def test_records_are_read_from_their_archive(tmp_path):
+    with lzma.open(tmp_path / "records.xz", "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in convergence_lines(0.0))
+    study = {"steps": [40, 320], "horizons": [40, 320], "right": [0.75], "fillers": [0]}
+    records = Records.read(tmp_path / "records.xz", study)
+    assert records.best((0, 0.75), "grpo", 40) == 0.02 and records.chains("grpo") == [(0, 0.75)]
 
 
 def effects_record(arm, gains):
@@ -180,7 +233,7 @@ def test_effects_are_with_minus_without_weights_whichever_arm_is_trained(results
         assert [cell.split()[0] for cell in row[2:]] == ["+10.0", "+2.000", "+1.000"]
     (changes,) = effects.change_table(runs, arms, "own state", "own").splitlines()[2:]
     assert [cell.strip() for cell in changes.split("|")[2:6]] == ["rare right", "10", "+10.0", "+2.000"]
-    assert "0.600" in effects.direction_table(runs)
+    assert "0.600" in effects.direction_table(runs, arms)
 
 
 def test_efficiencies_stand_beside_the_outcomes_of_their_studies(results):
@@ -189,7 +242,7 @@ def test_efficiencies_stand_beside_the_outcomes_of_their_studies(results):
     measured = {
         "small_lm": {"mini_batches": 8, "rare_tokens": 0.1, "rare_share": 0.6, "shapings": {"sigmoid": shaping}}
     }
-    found = {name: results.study_outcome(name) for name in ("small_lm", "small_lm_sgd")}
+    found = {name: results.outcome(name) for name in ("small_lm", "small_lm_sgd")}
     table = results.gradients_results.efficiency_table(measured, found.get)
     rows = {row.split("|")[2].strip(): [cell.strip() for cell in row.split("|")[3:]] for row in table.splitlines()[2:]}
     assert rows.keys() == {"small_lm", "small_lm_sgd"}

@@ -18,7 +18,7 @@ from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import text_table
 from verl_trgrpo.evaluation.checkpoint import model_label
-from verl_trgrpo.runs.run_directory import provenance
+from verl_trgrpo.runs.environment import provenance
 
 
 def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:

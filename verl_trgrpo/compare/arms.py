@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_trgrpo.common.findings import raise_invalid
-from verl_trgrpo.runs.metrics import Step, read_steps
-from verl_trgrpo.runs.run_directory import OPTIONS_FILE, read_record
+from verl_trgrpo.runs.metrics import OPTIONS_FILE, Step, read_record, read_steps
 
 _SEED = re.compile(r"(?P<label>.*?)[-_]?seed[-_]?(?P<seed>\d+)")
 # A study has runs/ARM/SEED.
@@ -61,6 +60,11 @@ class Arm:
     label: str
     number: int
     runs: tuple[Run, ...]
+
+
+def run_directory(out: Path, arm: str, seed: int) -> Path:
+    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
+    return out / "runs" / arm / f"seed-{seed}"
 
 
 def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:

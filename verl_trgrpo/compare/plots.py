@@ -162,34 +162,15 @@ def _line_style(number: int) -> dict[str, Any]:
 
 def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
     """Draw means with intervals, and every run as a thin line."""
-    if all(len(curve.mean) == 1 for curve in drawn):
-        return _plot_one_step(title, drawn)
     figure, (axis,) = _new_figure((5.6, 3.9), [title])
     axis.set_ylabel(y_label)
     for curve in drawn:
         look = _line_style(curve.arm.number)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
-            axis.plot(points.dropna(), color=look["color"], linewidth=0.7, alpha=0.55)
+            axis.plot(points.dropna(), ".-", color=look["color"], markersize=2, linewidth=0.7, alpha=0.55)
         ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
         label = f"{curve.arm.label} ({count_of(curve.counted, 'seed')})"
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
-    return _as_png(figure)
-
-
-def _plot_one_step(title: str, drawn: Sequence[Curve]) -> bytes:
-    """Draw a row for each arm, with a dot for each run and the mean with its interval."""
-    from matplotlib.ticker import AutoLocator
-
-    figure, (axis,) = _new_figure((5.6, 3.9), [title])
-    for row, curve in enumerate(drawn):
-        look, values = _line_style(curve.arm.number), curve.runs.iloc[0].dropna()
-        axis.plot(values, [row] * len(values), "o", color=look["color"], markersize=5, alpha=0.55)
-        mean, width = curve.mean.iloc[0], curve.half_width.iloc[0]
-        axis.errorbar(mean, row + 0.2, xerr=width, color=look["color"], marker=look["marker"], markersize=9, capsize=4)
-    labels = [f"{curve.arm.label}\n({count_of(curve.counted, 'seed')})" for curve in drawn]
-    axis.set(xlabel=f"value after step {drawn[0].mean.index[0]:g}", yticks=range(len(drawn)), yticklabels=labels)
-    axis.xaxis.set_major_locator(AutoLocator())
-    axis.invert_yaxis()
     return _as_png(figure)

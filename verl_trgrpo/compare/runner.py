@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.compare.study import OUT, Study, is_file_name, run_directory
-from verl_trgrpo.runs.run_directory import provenance, read_record, write_record
+from verl_trgrpo.compare.arms import run_directory
+from verl_trgrpo.compare.study import OUT, Study, is_file_name
+from verl_trgrpo.runs.environment import provenance
+from verl_trgrpo.runs.metrics import read_record, write_record
 
 # Not the lock of `verl-trgrpo train`, which a run acquires in addition.
 LOG, LOCK = "run.log", "study.lock"

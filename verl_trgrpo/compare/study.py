@@ -114,11 +114,6 @@ def read_study(path: Path, overrides: Sequence[str] = (), arms: Sequence[str] = 
     return replace(study, arms={arm: study.arms[arm] for arm in arms or study.arms})
 
 
-def run_directory(out: Path, arm: str, seed: int) -> Path:
-    """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
-    return out / "runs" / arm / f"seed-{seed}"
-
-
 def is_file_name(config: str) -> bool:
     """Return whether a configuration is a file's and not a primary configuration's name."""
     return config.endswith((".yaml", ".yml"))

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from verl_trgrpo.common.files import write_json, write_text
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.compare.arms import Run, read_run
+from verl_trgrpo.compare.arms import Run, read_run, run_directory
 from verl_trgrpo.compare.comparison import (
     FIGURES,
     OUTCOME,
@@ -21,7 +21,9 @@ from verl_trgrpo.compare.comparison import (
     compare_runs,
 )
 from verl_trgrpo.compare.statistics import Estimate
-from verl_trgrpo.compare.study import Study, run_directory
+
+if TYPE_CHECKING:
+    from verl_trgrpo.compare.study import Study
 
 
 class Table(NamedTuple):

@@ -11,8 +11,8 @@ import yaml
 from verl_trgrpo.common.files import staged_directory
 from verl_trgrpo.evaluation.checkpoint import find_checkpoint, find_model, merged_model
 from verl_trgrpo.runs.checkpoints import step_of
-from verl_trgrpo.runs.metrics import MetricsLog
-from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, read_record, run_settings, short_path
+from verl_trgrpo.runs.metrics import MetricsLog, read_record
+from verl_trgrpo.runs.run_directory import TRAINING_DATA, base_model, run_settings, short_path
 
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 

