@@ -246,7 +246,7 @@ def make_tiny(page: Path) -> None:
 def make_chains(page: Path) -> None:
     """Make the map and the prediction on `page`, and the page and the pictures of the study of chains."""
     lines = chains_results.read_lines(records(CHAINS))
-    study = yaml.safe_load((STUDIES / CHAINS / "study.yaml").read_text())
+    study = yaml.safe_load((STUDIES / CHAINS / "map.yaml").read_text())
     block, parts, found = chains_results.sections(lines, study)
     chains_results.plot_map(found, DOCS / "results" / f"{CHAINS}_map.png")
     chains_results.plot_predictions(found, lines, DOCS / "results" / f"{CHAINS}_prediction.png")

@@ -19,7 +19,7 @@ _POINTS = 201
 # Largest change of p where it is not 0.3.
 _DRIFTS = {"fipo": 0.004, "ipo_mask": 0.45}
 # Largest p and largest entropy of a map where it is not 1 and 2: what the shaping acts on, or a mean entropy below its target.
-_EXTENTS = {"stapo": (0.05, 0.5), "taco": (0.012, 2.0), "stare": (1.0, 0.5)}
+_EXTENTS = {"stapo": (0.01, 2.0), "taco": (0.012, 2.0), "stare": (1.0, 0.5)}
 
 
 def main() -> None:

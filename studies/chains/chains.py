@@ -11,7 +11,7 @@ It is fitted to a start in which the right r has a given probability, and most o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ class Training:
         prompts: in a batch.
         samples: responses to each prompt, a group.
         mini_prompts: prompts in an update.
+        decay: whether the learning rate falls linearly, to 0 after the last step.
     """
 
     optimizer: str
@@ -70,6 +71,7 @@ class Training:
     prompts: int = 8
     samples: int = 8
     mini_prompts: int = 4
+    decay: bool = False
 
 
 # Weights: shaping, its parameters, and what is done to the weights of a mini-batch afterwards.
@@ -80,6 +82,7 @@ ARMS: dict[str, tuple[str, dict[str, Any], str]] = {
     "tr_grpo_reverse": ("sigmoid", {"reverse": True}, ""),
     "tr_grpo_shuffled": ("sigmoid", {}, "shuffle"),
     "advantage_reweighting": ("linear", {}, ""),
+    "tr_grpo_centered": ("sigmoid_centered", {}, ""),
     "power": ("power", {}, ""),
     "power_reverse": ("power", {"reverse": True}, ""),
 }
@@ -108,16 +111,6 @@ def arm_weighting(arm: str, seed: int = 0) -> SeedWeighting:
     weighting = SeedWeighting(shaping=make_shaping(shaping, **parameters))
     weighting.then, weighting.generator = then, torch.Generator().manual_seed(seed)
     return weighting
-
-
-def context_inputs() -> torch.Tensor:
-    """Return the inputs of all contexts, one-hot: (prompts, contexts, features); a and b before the answer, then r and c."""
-    digits = torch.eye(DIGITS)
-    position = torch.eye(LENGTH)[[*range(LAST), *[LAST] * DIGITS]].expand(PROMPTS, -1, -1)
-    r = torch.cat([torch.zeros(LAST, DIGITS), digits]).expand(PROMPTS, -1, -1)
-    a, b, c = (digits[numbers][:, None].repeat(1, CONTEXTS, 1) for numbers in prompt_digits())
-    a[:, LAST:], b[:, LAST:], c[:, :LAST] = 0, 0, 0
-    return torch.cat([a, b, c, r, position], -1)
 
 
 def prompt_digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -151,18 +144,29 @@ def start_distribution(chain: Chain) -> torch.Tensor:
     return target
 
 
-def policy_logits(parameters: Parameters, inputs: torch.Tensor) -> torch.Tensor:
-    """Return logits, (seeds, rows, vocabulary), of inputs (seeds, rows, features) or (rows, features)."""
+def policy_logits(parameters: Parameters, prompts: torch.Tensor) -> torch.Tensor:
+    """Return logits of all contexts of prompts (seeds, n): (seeds, n, contexts, vocabulary).
+
+    The inputs of the network are one-hot: a and b before the answer, r and c for the answer, and the position. So the first layer
+    is a sum of rows.
+    """
     first, shift, second, bias = parameters
-    inputs = inputs.expand(len(first), *inputs.shape[-2:])
-    return torch.baddbmm(bias, torch.baddbmm(shift, inputs, first).relu_(), second)
+    a, b, c, r, position = first.split([DIGITS] * 4 + [LENGTH], dim=1)
+    digits = [torch.eye(DIGITS)[digit[prompts]] for digit in prompt_digits()]
+    position = (position + shift)[:, None]
+    before = (torch.bmm(digits[0], a) + torch.bmm(digits[1], b))[:, :, None] + position[:, :, :LAST]
+    after = torch.bmm(digits[2], c)[:, :, None] + (r[:, None] + position[:, :, LAST:])
+    parts = (
+        torch.baddbmm(bias, part.relu_().flatten(1, 2), second).unflatten(1, part.shape[1:3])
+        for part in (before, after)
+    )
+    return torch.cat([*parts], 2)
 
 
 def start_policies(chain: Chain, seeds: int, seed: int, steps: int = 400) -> Parameters:
     """Fit `seeds` networks to the start distribution; every call with one `seed` gives the same."""
     generator = torch.Generator().manual_seed(seed)
-    inputs, target = context_inputs(), start_distribution(chain)
-    features = inputs.shape[-1]
+    target, features = start_distribution(chain), 4 * DIGITS + LENGTH
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(seeds, *shape, generator=generator)
@@ -179,8 +183,8 @@ def start_policies(chain: Chain, seeds: int, seed: int, steps: int = 400) -> Par
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, steps)
     for _ in range(steps):
         some = torch.randperm(PROMPTS, generator=generator)[: PROMPTS // 9]
-        log_probs = policy_logits(parameters, inputs[some].flatten(0, 1)).log_softmax(-1)
-        losses = -(target[some].flatten(0, 1) * log_probs).sum(-1).unflatten(-1, (-1, CONTEXTS))
+        log_probs = policy_logits(parameters, some.expand(seeds, -1)).log_softmax(-1)
+        losses = -(target[some] * log_probs).sum(-1)
         loss = (losses * weight).mean((-1, -2)).sum()  # of independent seeds
         optimizer.zero_grad()
         loss.backward()
@@ -195,16 +199,29 @@ def split_prompts(seeds: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return order[:, HELD_OUT:], order[:, :HELD_OUT]
 
 
-@torch.no_grad()
 def exact_accuracy(parameters: Parameters, prompts: torch.Tensor) -> torch.Tensor:
     """Return the probability that both decisions are right for each seed, a mean over its `prompts` (seeds, n)."""
-    logits = policy_logits(parameters, context_inputs()[prompts].flatten(1, 2))
-    probs = logits.softmax(-1).unflatten(1, (-1, CONTEXTS))
-    a, b, c = (digit[prompts] for digit in prompt_digits())
-    r = (a + b) % DIGITS
-    context = (LAST + r)[..., None, None].expand(-1, -1, 1, VOCABULARY)
-    answers = probs.gather(2, context)[:, :, 0].gather(-1, ((r + c) % DIGITS)[..., None])
-    return (probs[:, :, FIRST].gather(-1, r[..., None]) * answers).mean((-1, -2))
+    return right_probs(parameters).gather(-1, prompts).mean(-1)
+
+
+def right_probs(parameters: Parameters) -> torch.Tensor:
+    """Return the probability that both decisions are right for each prompt, (seeds, prompts).
+
+    The first depends on a and b alone, the answer on r and c: 72 contexts tell all.
+    """
+    first, shift, second, bias = parameters
+    a, b, c, r, position = first.split([DIGITS] * 4 + [LENGTH], dim=1)
+    position = position + shift
+    decide = (a[:, :, None] + b[:, None]).flatten(1, 2) + position[:, FIRST, None]
+    answer = (r[:, :, None] + c[:, None]).flatten(1, 2) + position[:, LAST, None]
+    probs = torch.baddbmm(bias, torch.cat([decide, answer], 1).relu(), second).softmax(-1)
+    number = torch.arange(DIGITS**2)
+    right = probs.gather(
+        -1, ((number // DIGITS + number % DIGITS) % DIGITS).repeat(2).expand(len(first), -1)[..., None]
+    )
+    decided, answered = right[..., 0].split(DIGITS**2, dim=1)
+    a, b, c = prompt_digits()
+    return decided[:, a * DIGITS + b] * answered[:, (a + b) % DIGITS * DIGITS + c]
 
 
 @dataclass
@@ -212,14 +229,14 @@ class Batch:
     """Responses of many seeds, by prompt and sample.
 
     Args:
-        inputs: (seeds, prompts, contexts, features).
+        prompts: (seeds, prompts) numbers.
         contexts: (seeds, prompts, samples, tokens) numbers of the contexts that tokens were sampled from.
         tokens: (seeds, prompts, samples, tokens).
         log_probs: of the tokens under the policy that sampled them.
         advantages: of the tokens.
     """
 
-    inputs: torch.Tensor
+    prompts: torch.Tensor
     contexts: torch.Tensor
     tokens: torch.Tensor
     log_probs: torch.Tensor
@@ -232,43 +249,43 @@ class Batch:
 
 def token_log_probs(parameters: Parameters, batch: Batch) -> torch.Tensor:
     """Return log-probabilities of the tokens, (seeds, prompts, samples, tokens); contexts are shared within a group."""
-    log_probs = policy_logits(parameters, batch.inputs.flatten(1, 2)).log_softmax(-1)
-    log_probs = log_probs.unflatten(1, batch.inputs.shape[1:3]).flatten(2)
-    chosen = (batch.contexts * VOCABULARY + batch.tokens).flatten(2)
-    return log_probs.gather(-1, chosen).view_as(batch.tokens)
+    return _chosen(policy_logits(parameters, batch.prompts).log_softmax(-1), batch.contexts, batch.tokens)
+
+
+def _chosen(log_probs: torch.Tensor, contexts: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return log_probs.flatten(2).gather(-1, (contexts * VOCABULARY + tokens).flatten(2)).view_as(tokens)
+
+
+def draw_prompts(train: torch.Tensor, n: int, generator: torch.Generator) -> torch.Tensor:
+    """Return the numbers of `n` prompts of a batch, drawn from each seed's `train` without replacement."""
+    return train.gather(-1, torch.rand(train.shape, generator=generator).topk(n).indices)
 
 
 @torch.no_grad()
-def sample_batch(
-    parameters: Parameters, train: torch.Tensor, training: Training, inputs: torch.Tensor, generator: torch.Generator
-) -> Batch:
-    """Sample responses to prompts drawn from each seed's `train`, and compare them within their groups."""
-    seeds, n = len(train), training.prompts
-    drawn = torch.rand(train.shape, generator=generator).topk(n).indices
-    prompts = train.gather(-1, drawn)
-    own = inputs[prompts]
-    probs = policy_logits(parameters, own.flatten(1, 2)).softmax(-1).unflatten(1, (n, CONTEXTS))
-    bounds = probs.cumsum(-1)
-    noise = torch.rand(seeds, n, training.samples, LENGTH, 1, generator=generator)
+def sample_batch(parameters: Parameters, prompts: torch.Tensor, samples: int, generator: torch.Generator) -> Batch:
+    """Sample responses to prompts (seeds, n), and compare them within their groups."""
+    seeds, n = prompts.shape
+    log_probs = policy_logits(parameters, prompts).log_softmax(-1)
+    bounds = log_probs.exp().cumsum_(-1)
+    noise = torch.rand(seeds, n, LENGTH, samples, generator=generator)
 
     def draw(upper_bounds: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-        return (upper_bounds < numbers).sum(-1).clamp(max=VOCABULARY - 1)
+        return torch.searchsorted(upper_bounds, numbers).clamp_(max=VOCABULARY - 1)
 
-    tokens = draw(bounds[:, :, None, :LAST], noise[..., :LAST, :])
+    tokens = draw(bounds[:, :, :LAST].contiguous(), noise[:, :, :LAST].contiguous()).transpose(-1, -2)
     decided = tokens[..., FIRST]
     after = LAST + decided.clamp(max=DIGITS - 1)[..., None]
-    answers = bounds.gather(2, after.expand(-1, -1, -1, VOCABULARY))[..., None, :]
-    tokens = torch.cat([tokens, draw(answers, noise[..., LAST:, :])], -1)
-    before = torch.arange(LAST).expand(seeds, n, training.samples, -1)
+    answers = bounds.gather(2, after.expand(-1, -1, -1, VOCABULARY))
+    tokens = torch.cat([tokens, draw(answers, noise[:, :, LAST, :, None].contiguous())], -1)
+    before = torch.arange(LAST).expand(seeds, n, samples, -1)
     a, b, c = (digit[prompts] for digit in prompt_digits())
     right = (decided == ((a + b) % DIGITS)[..., None]) & (tokens[..., LAST] == ((a + b + c) % DIGITS)[..., None])
     rewards = right.float().flatten()[:, None]
-    groups = torch.arange(seeds * n).repeat_interleave(training.samples)
+    groups = torch.arange(seeds * n).repeat_interleave(samples)
     advantages = group_relative_advantages(rewards, torch.ones_like(rewards), groups)
     advantages = advantages.view(seeds, n, -1, 1).expand(-1, -1, -1, LENGTH)
-    batch = Batch(own, torch.cat([before, after], -1), tokens, advantages, advantages)
-    batch.log_probs = token_log_probs(parameters, batch)
-    return batch
+    contexts = torch.cat([before, after], -1)
+    return Batch(prompts, contexts, tokens, _chosen(log_probs, contexts, tokens), advantages)
 
 
 def seeds_loss(parameters: Parameters, batch: Batch, weighting: TokenWeighting) -> torch.Tensor:
@@ -296,9 +313,15 @@ def updates(batch: Batch, training: Training) -> Iterator[Batch]:
 
 
 def train_policies(
-    start: Parameters, train: torch.Tensor, training: Training, arm: str, rates: torch.Tensor, seed: int
+    start: Parameters,
+    train: torch.Tensor,
+    training: Training,
+    arm: str,
+    rates: torch.Tensor,
+    seed: int,
+    look: Callable[[int, Parameters], None] = lambda step, parameters: None,
 ) -> Parameters:
-    """Train all seeds with one arm; arms with one `seed` see the same prompts and the same random numbers.
+    """Train all seeds with one arm; arms with one `seed` see the same prompts and, with as many samples, the same random numbers.
 
     Args:
         start: parameters of each seed's policy, not changed.
@@ -307,18 +330,20 @@ def train_policies(
         arm: key of `ARMS`.
         rates: (seeds,) learning rates.
         seed: of prompts and sampling.
+        look: is called after each step with its number and the parameters, which change afterwards.
 
     Returns:
         the parameters after the last step.
     """
-    generator = torch.Generator().manual_seed(seed)
-    weighting, inputs = arm_weighting(arm, seed), context_inputs()
+    of_prompts, of_samples = (torch.Generator().manual_seed(one) for one in (seed, seed + 10**6))
+    weighting = arm_weighting(arm, seed)
     parameters = [parameter.clone().requires_grad_() for parameter in start]
-    rate = rates[:, None, None]
     moments = [(torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in start]
     count = 0
-    for _ in range(training.steps):
-        batch = sample_batch(parameters, train, training, inputs, generator)
+    for step in range(training.steps):
+        rate = rates[:, None, None] * (1 - step / training.steps if training.decay else 1)
+        prompts = draw_prompts(train, training.prompts, of_prompts)
+        batch = sample_batch(parameters, prompts, training.samples, of_samples)
         for part in updates(batch, training):
             gradients = torch.autograd.grad(seeds_loss(parameters, part, weighting), parameters)
             count += 1
@@ -330,5 +355,6 @@ def train_policies(
                     mean.lerp_(gradient, 0.1)
                     square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
                     scale = (square / (1 - 0.999**count)).sqrt_().add_(1e-8)
-                    parameter -= rate / (1 - 0.9**count) * mean / scale
+                    parameter -= (rate / (1 - 0.9**count)) * mean / scale
+        look(step + 1, parameters)
     return [parameter.detach() for parameter in parameters]

@@ -1,8 +1,8 @@
-"""Map where probability shaping gains, is neutral and costs, on chains of tokens (chains.py); part of docs/results.md.
+"""Train policies over chains of tokens (chains.py) to convergence with every arm of study.yaml; part of docs/results.md.
 
-For every chain of study.yaml and every arm: choose the learning rate with seeds of its own, train all other seeds with it, and
-compute their exact accuracy on held-out prompts. Measure on the start policies alone the efficiencies
-that studies/gradients measures.
+For each chain and arm: tune, that is train at all learning rates with seeds of their own, and count, that is train other seeds
+at these rates, or at those that were best. Accuracy is exact, on prompts to train on and held out. Where an arm says so,
+sharpness is measured when a policy first passes an accuracy.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,48 +23,43 @@ from studies.chains.chains import (
     Chain,
     Parameters,
     Training,
-    arm_weighting,
-    context_inputs,
-    exact_accuracy,
-    sample_batch,
-    seeds_loss,
+    right_probs,
     split_prompts,
     start_policies,
     train_policies,
 )
-from studies.gradients.directions import directions, inner_products
+from studies.chains.sharpness import largest_curvature, noise_loss
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.core import make_shaping
-from verl_trgrpo.core.metrics import LOW_PROB
 from verl_trgrpo.runs.run_directory import provenance
 
 HERE = Path(__file__).parent
 DESCRIPTION = f"""{__doc__}
 examples, from a checkout:
-  python -m studies.chains.run --out runs/chains             all of it: some thirty minutes of one core
-  python -m studies.chains.run --out runs/try --seeds 4      a first look, in a few minutes
-  OMP_NUM_THREADS=1 nice python -m studies.chains.run --out runs/chains --parts 0 1
+  OMP_NUM_THREADS=1 python -m studies.chains.run --out runs/chains    all of it: some two hours of one core
+  OMP_NUM_THREADS=1 python -m studies.chains.run --out runs/chains --fillers 0    half of the chains
+  python -m studies.chains.run --out runs/try --study my_study.yaml
 
-OUT receives records.jsonl, one line for each arm of each chain (learning rates tried and chosen, accuracy of every seed) or
-measurement, with commit, machine and versions; and the start policies, which can be deleted. The same command goes on after the
-last line. To make the tables: copy records.jsonl to studies/chains/records/chains.jsonl, then make results.
+OUT receives records.jsonl, one line for each chain and arm (part "tuning": mean accuracies by rate) and for each of its rates
+that counts (part "counting": accuracies of every seed, in ten-thousandths; -1 for what a policy did not reach), with commit,
+machine and versions; and the start policies, which can be deleted. The same command goes on after the last line. For the tables:
+  xz --stdout runs/chains/records.jsonl > studies/chains/records/convergence.jsonl.xz && make results
 
 Exit code: 0 fine, 2 wrong input, 130 interrupted."""
-# Seeds of generators: start policies, prompts and sampling of the seeds that tune and of those that count.
-TUNING, COUNTING = 1000, 2000
-
-
+# Seeds of generators by part, apart from each other and from those of older records: start policies of each call, the split of
+# its prompts (100 more), and prompts and sampling of all (200 more).
+SEEDS = {"tuning": 5000, "counting": 7000}
+# Steps between looks at whether a policy has passed an accuracy, and between points of the curve.
+LOOK, CURVE = 2, 10
 # Settings of the study that its lines have in common.
-SETTINGS = ("seeds", "tuning_seeds", "measured_batches", "measured_seeds")
+SETTINGS = ("steps", "calls", "thresholds")
 
 
-class Work(NamedTuple):
-    """One line of the records: an arm, or "measurement", of one chain, and the learning rates to try."""
+class Unit(NamedTuple):
+    """One line of the records; `rates` are those to tune, or the one that counts."""
 
-    optimizer: str
-    passes: int
+    part: str
     chain: Chain
     arm: str
     rates: tuple[float, ...]
@@ -73,122 +67,142 @@ class Work(NamedTuple):
     @property
     def key(self) -> dict[str, Any]:
         """Return what identifies the line."""
-        return {"optimizer": self.optimizer, "passes": self.passes, "fillers": self.chain.fillers, "right": self.chain.right,
-                "arm": self.arm}  # fmt: skip
+        return {"part": self.part, "fillers": self.chain.fillers, "right": self.chain.right, "arm": self.arm,
+                "rates": list(self.rates)}  # fmt: skip
 
 
-def work_of(study: dict[str, Any], parts: Sequence[int]) -> Iterator[Work]:
-    """Yield all lines of some parts of a study in their order.
+class Watch:
+    """Keep accuracies of all seeds while they are trained.
 
-    The chains of the first part are measured, too, and those of a part with `grpo_scaled_lr`, which needs their mean weight.
+    Args:
+        train: (seeds, n) prompts to train on.
+        held_out: (seeds, m) other prompts.
+        steps: at which the accuracies of all seeds are kept.
+        thresholds: accuracies on `train`; the first time a seed passes one its figures are kept, and its parameters.
     """
-    for number in parts:
-        part = study["parts"][number]
-        for right, fillers in itertools.product(part["right"], part["fillers"]):
-            measured = number == 0 or "grpo_scaled_lr" in part["arms"]
-            arms = (["measurement"] if measured else []) + part["arms"]
-            chain = Chain(fillers, right)
-            yield from (Work(part["optimizer"], part["passes"], chain, arm, tuple(part["rates"])) for arm in arms)
 
+    def __init__(
+        self, train: torch.Tensor, held_out: torch.Tensor, steps: Sequence[int], thresholds: Sequence[float]
+    ) -> None:
+        self.prompts, self.steps, self.thresholds = (train, held_out), steps, thresholds
+        self.accuracies: list[torch.Tensor] = []
+        self.curve: list[list[float]] = []
+        seeds = len(train)
+        # Step and both accuracies, -1 before a threshold is passed.
+        self.passed = torch.full((len(thresholds), 3, seeds), -1.0)
+        self.policies: list[Parameters] = [[] for _ in thresholds]
 
-def best_rate(rates: Sequence[float], accuracies: Sequence[float]) -> float:
-    """Return the vertex of the parabola through the highest accuracy and its neighbours, by the logarithm of the rate."""
-    best = max(range(len(rates)), key=accuracies.__getitem__)
-    if best in (0, len(rates) - 1):
-        return rates[best]
-    (x0, y0), (x1, y1), (x2, y2) = ((math.log(rates[i]), accuracies[i]) for i in (best - 1, best, best + 1))
-    upper = (x1 - x0) ** 2 * (y1 - y2) - (x1 - x2) ** 2 * (y1 - y0)
-    lower = (x1 - x0) * (y1 - y2) - (x1 - x2) * (y1 - y0)
-    return math.exp(x1 - upper / (2 * lower)) if lower else rates[best]
+    @torch.no_grad()
+    def __call__(self, step: int, parameters: Parameters) -> None:
+        """Look at the parameters after a step."""
+        if step % LOOK and step not in self.steps:
+            return
+        probs = right_probs(parameters)
+        found = torch.stack([probs.gather(-1, prompts).mean(-1) for prompts in self.prompts])
+        if step in self.steps:
+            self.accuracies.append(found)
+        if step % CURVE == 0:
+            self.curve.append(found.mean(-1).tolist())
+        for place, threshold in enumerate(self.thresholds):
+            now = (self.passed[place, 0] < 0) & (found[0] >= threshold)
+            if now.any():
+                figures = torch.cat([torch.full((1, len(now)), float(step)), found])
+                self.passed[place] = torch.where(now, figures, self.passed[place])
+                kept = self.policies[place] or [torch.zeros_like(parameter) for parameter in parameters]
+                chosen = now[:, None, None]
+                self.policies[place] = [torch.where(chosen, p, old) for p, old in zip(parameters, kept, strict=True)]
 
 
 class Runner:
-    """Run the lines of a study; start policies are kept in files of `directory`."""
+    """Run the units of a study; start policies are kept in files of `directory`."""
 
-    def __init__(self, study: dict[str, Any], directory: Path, done: list[dict[str, Any]]) -> None:
+    def __init__(self, study: Mapping[str, Any], directory: Path, done: list[dict[str, Any]]) -> None:
         self.study, self.directory, self.done = study, directory, done
 
-    def start(self, chain: Chain, seeds: int, seed: int) -> Parameters:
-        """Return the start policies of a chain."""
+    def units(self, fillers: Sequence[int]) -> Iterator[Unit]:
+        """Yield all units stage by stage; tuning must have its line before the next unit is asked for.
+
+        The arms of a stage count at the same rates: all, or those that are best for one of them at one of the horizons.
+        """
+        chains = [Chain(n, right) for right, n in itertools.product(self.study["right"], fillers)]
+        for stage, chain in itertools.product(self.study["stages"], chains):
+            tunings = [Unit("tuning", chain, arm, self.rates(chain, arm)) for arm in stage["arms"]]
+            yield from tunings
+            best = {rate for tuning in tunings for rate in self.best_rates(tuning)}
+            for unit in tunings:
+                counting = [rate for rate in unit.rates if stage["rates"] == "all" or rate in best]
+                yield from (unit._replace(part="counting", rates=(rate,)) for rate in counting)
+
+    def rates(self, chain: Chain, arm: str) -> tuple[float, ...]:
+        """Return the rates of an arm."""
+        factor = self.study["arms"][arm].get("factor", 1)
+        return tuple(float(f"{factor * rate:.3g}") for rate in self.study["rates"][chain.right])
+
+    def best_rates(self, tuning: Unit) -> list[float]:
+        """Return the rate with the highest held-out accuracy at each of the horizons."""
+        line = self.line(tuning)
+        assert line is not None
+        curves = [line["held_out"][self.study["steps"].index(step)] for step in self.study["horizons"]]
+        return [tuning.rates[curve.index(max(curve))] for curve in curves]
+
+    def line(self, unit: Unit) -> dict[str, Any] | None:
+        """Return the line of a unit if there is one."""
+        return next((one for one in self.done if unit.key.items() <= one.items()), None)
+
+    def start(self, chain: Chain, part: str, call: int) -> Parameters:
+        """Return the start policies of one call."""
+        seeds, seed = self.study["calls"][part][1], SEEDS[part] + call
         path = self.directory / f"start-{chain.fillers}-{chain.right}-{seeds}-{seed}.pt"
         if not path.is_file():
             torch.save(start_policies(chain, seeds, seed), temporary := path.with_suffix(".part"))
             temporary.replace(path)
         return torch.load(path)
 
-    def run(self, work: Work) -> dict[str, Any]:
+    def run(self, unit: Unit) -> dict[str, Any]:
         """Return the figures of one line."""
-        if work.arm == "measurement":
-            return self.measure(work.chain)
-        arm = "grpo" if work.arm == "grpo_scaled_lr" else work.arm
-        training = Training(work.optimizer, work.passes)
-        if work.arm == "grpo_scaled_lr":
-            tuned: dict[str, Any] = {
-                "rate": self.line(work, "grpo")["rate"] * self.line(work, "measurement")["mean_weight"]
-            }
-        else:
-            tuned = self.tune(work, training)
-        seeds = self.study["seeds"]
-        start, (train, held_out) = self.start(work.chain, seeds, COUNTING), split_prompts(seeds, COUNTING)
-        found = train_policies(start, train, training, arm, torch.full((seeds,), tuned["rate"]), COUNTING)
-        before = rounded(exact_accuracy(start, held_out))
-        return tuned | {"start_accuracy": sum(before) / seeds, "accuracy": rounded(exact_accuracy(found, held_out))}
-
-    def line(self, work: Work, arm: str) -> dict[str, Any]:
-        """Return the finished line of another arm of the same chain."""
-        key = work._replace(arm=arm).key
-        [found] = [one for one in self.done if key.items() <= one.items()]
+        study, arm, n = self.study, self.study["arms"][unit.arm], len(unit.rates)
+        calls, seeds = study["calls"][unit.part]
+        starts = [self.start(unit.chain, unit.part, call) for call in range(calls)]
+        start = [torch.cat(parts).repeat(n, 1, 1) for parts in zip(*starts, strict=True)]
+        splits = [split_prompts(seeds, SEEDS[unit.part] + 100 + call) for call in range(calls)]
+        train, held_out = (torch.cat(parts).repeat(n, 1) for parts in zip(*splits, strict=True))
+        counts = unit.part == "counting"
+        watch = Watch(train, held_out, study["steps"], study["thresholds"] if counts else ())
+        training = Training("adam", arm.get("passes", 1), steps=study["steps"][-1], samples=arm.get("samples", 8),
+                            decay=arm.get("decay", False))  # fmt: skip
+        rates = torch.tensor(unit.rates).repeat_interleave(calls * seeds)
+        train_policies(start, train, training, arm["weights"], rates, SEEDS[unit.part] + 200, watch)
+        accuracies = torch.stack(watch.accuracies, 1)  # (train and held out, steps, seeds)
+        if not counts:
+            means = accuracies.unflatten(-1, (n, -1)).mean(-1)
+            return {name: rounded(mean) for name, mean in zip(("train", "held_out"), means, strict=True)}
+        found: dict[str, Any] = {name: scaled(own) for name, own in zip(("train", "held_out"), accuracies, strict=True)}
+        found |= {"curve": rounded(torch.tensor(watch.curve)), "passed": {}}
+        for threshold, passed, policies in zip(study["thresholds"], watch.passed, watch.policies, strict=True):
+            figures = {"step": passed[0].int().tolist(), "train": scaled(passed[1]), "held_out": scaled(passed[2])}
+            if arm.get("sharpness") and policies:
+                figures |= sharpness(policies, train, passed[0] > 0)
+            found["passed"][str(threshold)] = figures
         return found
 
-    def tune(self, work: Work, training: Training) -> dict[str, Any]:
-        """Return the rates that were tried, their mean accuracies, and the best; all rates are trained in one batch."""
-        rates, seeds = work.rates, self.study["tuning_seeds"]
-        start, (train, held_out) = self.start(work.chain, seeds, TUNING), split_prompts(seeds, TUNING)
-        many = [parameter.repeat(len(rates), 1, 1) for parameter in start]
-        each = torch.tensor(rates).repeat_interleave(seeds)
-        found = train_policies(many, train.repeat(len(rates), 1), training, work.arm, each, TUNING)
-        accuracies = exact_accuracy(found, held_out.repeat(len(rates), 1)).view(len(rates), seeds).mean(-1)
-        means = rounded(accuracies)
-        return {"rates": rates, "tuning": means, "rate": best_rate(rates, means)}
 
-    def measure(self, chain: Chain) -> dict[str, Any]:
-        """Return the efficiency of each arm of the first part at the start, over all seeds together.
-
-        The seeds' policies count as one policy with the parameters of all: mini-batches are what varies.
-        """
-        arms = self.study["parts"][0]["arms"]
-        batches, seeds = self.study["measured_batches"], self.study["measured_seeds"]
-        start, (train, _) = (
-            self.start(chain, self.study["seeds"], COUNTING),
-            split_prompts(self.study["seeds"], COUNTING),
-        )
-        parameters, train = [parameter[:seeds].clone().requires_grad_() for parameter in start], train[:seeds]
-        training, inputs = Training("adam", 1, prompts=4), context_inputs()
-        generator = torch.Generator().manual_seed(COUNTING + 1)
-        gradients = torch.zeros(batches, len(arms), sum(parameter.numel() for parameter in parameters))
-        seen, sizes = [], []
-        for row in gradients:
-            batch = sample_batch(parameters, train, training, inputs, generator)
-            counted = batch.advantages != 0
-            seen.append(batch.log_probs[counted].exp())
-            sizes.append(batch.advantages[counted].abs())
-            for place, arm in zip(row, arms, strict=True):
-                parts = torch.autograd.grad(seeds_loss(parameters, batch, arm_weighting(arm)), parameters)
-                torch.cat([part.flatten() for part in parts], out=place)
-        found = directions(inner_products(gradients.split(2**15, dim=-1)), gradients.double().square().sum(-1))
-        probs = torch.cat(seen)
-        rare, proxy = probs < LOW_PROB, torch.cat(sizes) * (1 - probs)
-        figures = {
-            "mean_weight": make_shaping()(probs).mean().item(),
-            "rare_tokens": rare.float().mean().item(),
-            "rare_share": (proxy[rare].sum() / proxy.sum()).item(),
-        }
-        return figures | {"directions": {arm: direction.figures() for arm, direction in zip(arms, found, strict=True)}}
+def sharpness(policies: Parameters, train: torch.Tensor, passed: torch.Tensor) -> dict[str, Any]:
+    """Return how sharp the accuracy on `train` is around each policy that `passed`; -1 for others."""
+    generator = torch.Generator().manual_seed(SEEDS["counting"] + 300)
+    noise = torch.where(passed, noise_loss(policies, train, generator), -1)
+    curvature = torch.where(passed, largest_curvature(policies, train, generator), -1)
+    return {"noise_loss": [round(value, 5) for value in noise.tolist()],
+            "curvature": [round(value, 3) for value in curvature.tolist()]}  # fmt: skip
 
 
-def rounded(values: torch.Tensor) -> list[float]:
-    """Return values to four places, which is far below their spread."""
-    return [round(value, 4) for value in values.tolist()]
+def rounded(values: torch.Tensor) -> Any:
+    """Return means to five places."""
+    return (values.double() * 1e5).round().div(1e5).tolist()
+
+
+def scaled(values: torch.Tensor) -> Any:
+    """Return accuracies in ten-thousandths."""
+    return (values * 1e4).round().int().tolist()
 
 
 def main() -> int:
@@ -197,39 +211,40 @@ def main() -> int:
         "--out", type=Path, required=True, metavar="DIR", help="directory for records and start policies"
     )
     parser.add_argument("--study", type=Path, default=HERE / "study.yaml", help="default: %(default)s")
-    parser.add_argument("--parts", type=int, nargs="*", help="numbers of the parts to run, from 0; all if left out")
-    parser.add_argument("--seeds", type=int, help="instead of the study's, of tuning and measuring as well")
+    parser.add_argument(
+        "--fillers", type=int, nargs="*", help="only chains with so many fillers; the study's if left out"
+    )
     options = parser.parse_args()
     study = yaml.safe_load(options.study.read_text())
-    if options.seeds is not None:
-        study |= dict.fromkeys(("seeds", "tuning_seeds", "measured_seeds"), options.seeds)
-    numbers = range(len(study["parts"])) if options.parts is None else options.parts
-    if not set(numbers) <= set(range(len(study["parts"]))) or (options.seeds or 2) < 2:
-        parser.error(f"--parts are 0 to {len(study['parts']) - 1}, and --seeds at least 2")
     options.out.mkdir(parents=True, exist_ok=True)
     records = options.out / "records.jsonl"
-    done = [json.loads(line) for line in records.read_text().splitlines()] if records.is_file() else []
+    done = read_lines(records) if records.is_file() else []
     for name in SETTINGS:
-        if others := {one[name] for one in done if one.get(name, study[name]) != study[name]}:
-            parser.error(f"{records} has {name}={others.pop()}, the study {study[name]}; use another --out")
+        if any(one[name] != study[name] for one in done):
+            parser.error(f"{records} has other {name} than the study; use another --out")
     runner = Runner(study, options.out, done)
-    origin = provenance(HERE) | {name: study[name] for name in SETTINGS}
-    todo: list[Work] = []
-    for work in work_of(study, numbers):
-        known = [one for one in done if work.key.items() <= one.items()]
-        if known and tuple(known[0].get("rates", work.rates)) != work.rates:
-            parser.error(f"{records} has other rates for {work.key}; use another --out")
-        if not known and work.key not in [other.key for other in todo]:
-            todo.append(work)
-    with interruptible() as progress:
-        for work in progress(todo, len(todo), "arms and measurements"):
+    origin = {name: study[name] for name in SETTINGS} | provenance(HERE)
+    with interruptible() as progress, records.open("a") as log:
+        for unit in progress(runner.units(options.fillers or study["fillers"]), None, "lines"):
+            if runner.line(unit):
+                continue
             began = time.process_time()
-            found = runner.run(work)
-            line = work.key | found | {"cpu_seconds": round(time.process_time() - began, 1)} | origin
+            found = runner.run(unit)
+            line = unit.key | found | {"cpu_seconds": round(time.process_time() - began, 1)} | origin
             done.append(line)
-            write_text(records, "".join(json.dumps(one) + "\n" for one in done))
+            log.write(json.dumps(line, separators=(",", ":")) + "\n")
+            log.flush()
     sys.stdout.write(f"{records}: {len(done)} lines\n")
     return 0
+
+
+def read_lines(records: Path) -> list[dict[str, Any]]:
+    """Return the lines of records; a last line that was cut off is taken away."""
+    text = records.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        write_text(records, whole)
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 if __name__ == "__main__":

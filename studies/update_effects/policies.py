@@ -129,7 +129,7 @@ class ChainPolicies:
         self.train, self.held_out = chains.split_prompts(self.seeds, self.seed)
         self.training, self.grad_clip = chains.Training("adam", 1), float("inf")
         self.steps = self.training.steps
-        self.generator, self.inputs = torch.Generator().manual_seed(self.seed), chains.context_inputs()
+        self.generator = torch.Generator().manual_seed(self.seed)
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], names: Sequence[str], seed: int, out: Path) -> ChainPolicies:
@@ -139,7 +139,8 @@ class ChainPolicies:
 
     def halves(self, step: int) -> list[Half]:
         """Sample and score the chains of the next step, and return its mini-batches."""
-        batch = chains.sample_batch(self.parameters, self.train, self.training, self.inputs, self.generator)
+        prompts = chains.draw_prompts(self.train, self.training.prompts, self.generator)
+        batch = chains.sample_batch(self.parameters, prompts, self.training.samples, self.generator)
         roles = {"decision": [chains.FIRST, chains.LAST], "filler": chains.ORDINARY[: self.chain.fillers]}
         found = []
         for part in chains.updates(batch, self.training):

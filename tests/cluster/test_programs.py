@@ -1,47 +1,10 @@
 """Programs from end to end that do not start veRL's trainer, but take a minute or so: studies, the GPU check, and the doctor."""
 
 import json
-import sys
 
-import pytest
-import yaml
-
-from studies.chains import run as chains_run
 from tests.scripts import ROOT, load_scripts
 from verl_trgrpo.cli import doctor
 from verl_trgrpo.cli.main import main
-
-
-def test_the_study_of_chains_goes_on_where_it_stopped_and_says_what_each_line_is(tmp_path, monkeypatch):
-    small = yaml.safe_load((ROOT / "studies" / "chains" / "study.yaml").read_text())
-    first = small["parts"][0] | {"fillers": [10], "right": [0.75], "rates": [0.004, 0.008], "arms": ["grpo", "tr_grpo"]}
-    small |= {"parts": [first, first | {"arms": ["grpo", "grpo_scaled_lr"]}], "measured_batches": 4}
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(small))
-    words = ["study.py", "--study", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--seeds", "2"]
-    records = tmp_path / "out" / "records.jsonl"
-    monkeypatch.setattr(sys, "argv", [*words, "--parts", "1"])
-    assert chains_run.main() == 0  # a part is complete by itself
-    monkeypatch.setattr(sys, "argv", words)
-    assert chains_run.main() == 0
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    assert [line["arm"] for line in lines] == ["measurement", "grpo", "grpo_scaled_lr", "tr_grpo"]
-    assert (
-        lines[2]["rate"] == pytest.approx(lines[1]["rate"] * lines[0]["mean_weight"]) and lines[0]["mean_weight"] > 1.1
-    )
-    assert all(len(line["accuracy"]) == 2 and line["rate"] > 0 for line in lines[1:])
-    records.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
-    assert chains_run.main() == 0
-    again = {line["arm"]: line for line in map(json.loads, records.read_text().splitlines())}
-    assert all(again[line["arm"]]["accuracy"] == line["accuracy"] for line in lines[1:])
-    for changed, arguments in (
-        (small, [*words[:-1], "3"]),
-        (small | {"measured_batches": 5}, words),
-        (small | {"parts": [first | {"rates": [0.004, 0.016]}]}, words),
-    ):
-        (tmp_path / "study.yaml").write_text(yaml.safe_dump(changed))
-        monkeypatch.setattr(sys, "argv", arguments)
-        with pytest.raises(SystemExit):
-            chains_run.main()
 
 
 def test_a_comparison_runs(tmp_path):

@@ -62,7 +62,7 @@ def test_files_are_replaced_and_others_stay(tmp_path):
     (out / "kept").mkdir(parents=True)
     fill(out, "old")
     (out / "kept" / "notes.txt").write_text("mine")
-    with staged_directory(out, replaces=["train.parquet", "never.parquet"]) as stage:
+    with staged_directory(out, lambda _: ["train.parquet", "never.parquet"]) as stage:
         (stage / "test.parquet").write_text("new")
         assert content(out) == {name: f"old {name}" for name in NAMES}
     assert content(out) == {"test.parquet": "new"}

@@ -115,13 +115,35 @@ def tokens(**columns):
 
 
 def test_stapo_leaves_out_what_is_rare_sure_and_rewarded():
-    rare, usual = math.log(0.001), math.log(0.5)
-    batch = tokens(
-        log_prob=[rare, rare, rare, usual, rare], entropy=[0.05, 0.05, 2.0, 0.05, 0.0999], advantages=[1, -1, 1, 1, 0.1]
-    )
+    rare, usual = math.log(0.0019), math.log(0.0021)
+    given = {"log_prob": [rare, rare, rare, usual, rare], "advantages": [1, -1, 1, 1, 0.1]}
+    batch = tokens(entropy=[0.5, 0.6, 2.0, 0.4, 0.7], **given)
+    # The quantile 0.8 of five entropies, from Algorithm 1's published constants, is between the two highest.
     assert make_shaping("stapo").weigh(batch).tolist() == [[0, 1, 1, 1, 0, 1]]
-    assert make_shaping("stapo", max_entropy=3.0).weigh(batch).tolist() == [[0, 1, 0, 1, 0, 1]]
-    assert make_shaping("stapo", max_prob=0.6, max_entropy=0.06).weigh(batch).tolist() == [[0, 1, 1, 0, 1, 1]]
+    assert make_shaping("stapo", max_prob=0.1).weigh(batch).tolist() == [[0, 1, 1, 0, 0, 1]]
+    assert make_shaping("stapo", entropy_quantile=0.3).weigh(batch).tolist() == [[0, 1, 1, 1, 1, 1]]
+    # Relative: the same tokens at entropies a hundred times smaller.
+    sure = tokens(entropy=[0.005, 0.006, 0.02, 0.004, 0.007], **given)
+    assert make_shaping("stapo").weigh(sure).tolist() == make_shaping("stapo").weigh(batch).tolist()
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.8, 0.95])
+def test_the_entropy_quantile_of_stapo_is_that_of_the_generated_tokens(quantile):
+    generator = torch.Generator().manual_seed(0)
+    entropy, ones = torch.rand(4, 25, generator=generator), torch.ones(4, 25)
+    mask = torch.rand(4, 25, generator=generator) < 0.7
+    batch = Tokens.of_batch(
+        -8 * ones, old_log_prob=-8 * ones, advantages=ones, response_mask=mask, entropy=entropy.where(mask, 9.0)
+    )
+    kept = make_shaping("stapo", entropy_quantile=quantile).weigh(batch)
+    values = sorted(entropy[mask].tolist())
+    place = quantile * (len(values) - 1)
+    low = int(place)
+    bound = values[low] + (place - low) * (values[low + 1] - values[low])
+    assert kept.tolist() == [
+        [0.0 if inside and x < bound else 1.0 for x, inside in zip(*row, strict=True)]
+        for row in zip(entropy.tolist(), mask.tolist(), strict=True)
+    ]
 
 
 def test_top_entropy_keeps_a_rounded_up_share_and_all_ties():

@@ -1,9 +1,13 @@
 """Chains of tokens: many seeds in one batch are each what one alone would be, and accuracy is exact."""
 
+import json
+import sys
+
 import pytest
 import torch
+import yaml
 
-from studies.chains import chains, run
+from studies.chains import chains, run, sharpness
 from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
 CHAIN = chains.Chain(fillers=4, right=0.3)
@@ -20,7 +24,7 @@ def start():
 def batch(start):
     train, _ = chains.split_prompts(SEEDS, 2)
     generator = torch.Generator().manual_seed(3)
-    return chains.sample_batch(start, train, TRAINING, chains.context_inputs(), generator)
+    return chains.sample_batch(start, chains.draw_prompts(train, 8, generator), 8, generator)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +55,35 @@ def test_shuffled_weights_are_the_same_in_another_order_and_those_of_other_seeds
     assert torch.equal(shuffled.sort(-1).values, weights.sort(-1).values)
 
 
-def test_exact_accuracy_is_the_share_of_right_chains_among_many(start):
-    train, _ = chains.split_prompts(SEEDS, 2)
-    many = chains.Training("adam", 1, prompts=train.shape[1], samples=200)
-    found = chains.sample_batch(start, train, many, chains.context_inputs(), torch.Generator().manual_seed(5))
+def enumerated_accuracy(parameters, seed, prompts):
+    """The probability of a right chain, summed over all that the policy may decide, one prompt after the other."""
+    first, shift, second, bias = (parameter[seed].double() for parameter in parameters)
+
+    def probs(digits, position):
+        inputs = torch.zeros(36, dtype=torch.double)
+        inputs[[6 * place + digit for place, digit in digits.items()] + [24 + position]] = 1
+        return ((inputs @ first + shift[0]).clamp(min=0) @ second + bias[0]).softmax(-1)
+
+    total = 0.0
+    for number in prompts.tolist():
+        a, b, c = number // 36, number // 6 % 6, number % 6
+        decided = probs({0: a, 1: b}, chains.FIRST)
+        for r in range(6):
+            answers = probs({2: c, 3: r}, chains.LAST)
+            total += sum(decided[r] * answers[d] for d in range(6) if r == (a + b) % 6 and d == (r + c) % 6)
+    return float(total / len(prompts))
+
+
+def test_exact_accuracy_is_that_of_all_chains_enumerated_and_of_many_sampled(start):
+    train, held_out = chains.split_prompts(SEEDS, 2)
+    found = chains.sample_batch(start, train, 200, torch.Generator().manual_seed(5))
     r, answer = found.tokens[..., chains.FIRST], found.tokens[..., chains.LAST]
-    a, b, c = (found.inputs[:, :, place, 6 * digit : 6 * digit + 6].argmax(-1)[..., None]
-               for place, digit in ((0, 0), (0, 1), (chains.LAST, 2)))  # fmt: skip
+    a, b, c = train[..., None] // 36, train[..., None] // 6 % 6, train[..., None] % 6
     right = ((r == (a + b) % 6) & (answer == (r + c) % 6)).float()
+    for prompts in (train, held_out):
+        exact = chains.exact_accuracy(start, prompts)
+        enumerated = [enumerated_accuracy(start, seed, own) for seed, own in enumerate(prompts)]
+        assert exact.tolist() == pytest.approx(enumerated, abs=1e-6)
     exact = chains.exact_accuracy(start, train)
     assert right.mean((1, 2)).tolist() == pytest.approx(exact.tolist(), abs=4 * (0.25 / right[0].numel()) ** 0.5)
     assert torch.equal(found.advantages[..., 0] > 0, (right > 0) & (right.mean(-1, keepdim=True) < 1))
@@ -68,8 +93,7 @@ def test_the_start_has_the_probabilities_that_it_was_fitted_to():
     target = chains.start_distribution(CHAIN)
     torch.testing.assert_close(target.sum(-1), torch.ones(target.shape[:-1]))
     fitted = chains.start_policies(CHAIN, 1, seed=1)
-    probs = chains.policy_logits(fitted, chains.context_inputs().flatten(0, 1)).softmax(-1)
-    distance = (probs.view(1, *target.shape) - target).abs().sum(-1) / 2
+    distance = (chains.policy_logits(fitted, torch.arange(chains.PROMPTS)[None]).softmax(-1) - target).abs().sum(-1) / 2
     assert distance[:, :, chains.FIRST].mean() < 0.1 and distance.mean() < 0.1
 
 
@@ -82,9 +106,10 @@ def test_steps_are_those_of_torch_s_optimizer_with_each_seed_s_rate(start, optim
     each = [[p.detach()[seed] for p in parameters] for seed in range(SEEDS)]
     kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     optimizers = [kinds[optimizer](own, lr=rate.item()) for own, rate in zip(each, rates, strict=True)]
-    generator, weighting = torch.Generator().manual_seed(6), chains.arm_weighting("tr_grpo")
+    of_prompts, of_samples = (torch.Generator().manual_seed(one) for one in (6, 6 + 10**6))
+    weighting = chains.arm_weighting("tr_grpo")
     for _ in range(training.steps):
-        batch = chains.sample_batch(parameters, train, training, chains.context_inputs(), generator)
+        batch = chains.sample_batch(parameters, chains.draw_prompts(train, 8, of_prompts), 8, of_samples)
         for part in chains.updates(batch, training):
             gradients = torch.autograd.grad(chains.seeds_loss(parameters, part, weighting), parameters)
             for seed in range(SEEDS):
@@ -96,8 +121,51 @@ def test_steps_are_those_of_torch_s_optimizer_with_each_seed_s_rate(start, optim
         assert (ours - theirs).norm() < 0.01 * (theirs - before).norm()
 
 
-def test_the_best_rate_is_the_vertex_or_the_end_of_the_grid():
-    rates = [0.001, 0.002, 0.004, 0.008]
-    curve = [1 - (torch.tensor(rate / 0.003).log2().item()) ** 2 for rate in rates]
-    assert run.best_rate(rates, curve) == pytest.approx(0.003)
-    assert run.best_rate(rates, [0.1, 0.2, 0.3, 0.4]) == 0.008
+def test_curvature_is_the_largest_eigenvalue_and_noise_costs_half_its_trace(start):
+    """Of torch's Hessian; noise is small, so that second derivatives are enough, which have no kinks of relu far from 0."""
+    train, _ = chains.split_prompts(SEEDS, 2)
+    start = [start[0], start[1] + 10, *start[2:]]
+    double, generator = [parameter.double() for parameter in start], torch.Generator().manual_seed(7)
+    found = sharpness.largest_curvature(start, train, generator, iterations=20)
+
+    def loss(vector):
+        parts = vector.split([parameter[0].numel() for parameter in double], -1)
+        moved = [part.view(1, *parameter.shape[1:]) for part, parameter in zip(parts, double, strict=True)]
+        return -chains.right_probs(moved)[0, train[0]].mean()
+
+    whole = torch.cat([parameter[0].flatten() for parameter in double])
+    hessian = torch.autograd.functional.hessian(loss, whole)
+    assert float(found[0]) == pytest.approx(float(torch.linalg.eigvalsh(hessian)[-1]), rel=1e-3)
+    sizes = [0.002 * p[0].norm() / p[0].numel() ** 0.5 * torch.ones(p[0].numel()) for p in double]
+    noise = sharpness.noise_loss(double, train, generator, size=0.002, draws=300)
+    assert float(noise[0]) == pytest.approx(float((hessian.diag() * torch.cat(sizes) ** 2).sum() / 2), rel=0.3)
+
+
+def test_the_study_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    study = yaml.safe_load((run.HERE / "study.yaml").read_text())
+    stages = [{"arms": ["grpo", "tr_grpo"], "rates": "all"}, {"arms": ["grpo_9_samples"], "rates": "best"}]
+    study |= {"steps": [2, 4], "horizons": [2, 4], "thresholds": [0.1, 0.95], "fillers": [0], "right": [0.75]}
+    study |= {"calls": {"tuning": [1, 2], "counting": [2, 2]}, "stages": stages, "rates": {0.75: [0.001, 0.1]}}
+    declared, records = tmp_path / "study.yaml", tmp_path / "out" / "records.jsonl"
+    declared.write_text(yaml.safe_dump(study))
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study", str(declared), "--out", str(tmp_path / "out")])
+    assert run.main() == 0
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    keys = [(line["arm"], line["part"], line["rates"]) for line in lines]
+    tuned = [(arm, "tuning", [0.001, 0.1]) for arm in ("grpo", "tr_grpo", "grpo_9_samples")]
+    counted = [(arm, "counting", [rate]) for arm in ("grpo", "tr_grpo") for rate in (0.001, 0.1)]
+    assert keys == [*tuned[:2], *counted, tuned[2], ("grpo_9_samples", "counting", [0.001])], "0.1 breaks the policy"
+    counted = lines[2]
+    assert [len(counted["held_out"]), len(counted["held_out"][0])] == [2, 4]
+    assert counted["passed"]["0.1"]["step"] == [2] * 4 and counted["passed"]["0.95"]["step"] == [-1] * 4
+    assert counted["passed"]["0.1"]["train"] == counted["train"][0] and min(counted["passed"]["0.1"]["curvature"]) > 0
+    written = records.read_text()
+    records.write_text(written[: written.index("\n") + 50])  # the first line, and a part of the second
+    assert run.main() == 0
+    again = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in (*lines, *again):
+        del line["cpu_seconds"]
+    assert again == lines
+    declared.write_text(yaml.safe_dump(study | {"steps": [2, 6]}))
+    with pytest.raises(SystemExit):
+        run.main()

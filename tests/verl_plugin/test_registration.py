@@ -36,6 +36,8 @@ TR_GRPO = GRPO | {
     "prob_source": "current",
 }  # fmt: skip
 CLIP_HIGHER = {"clip": (0.2, 0.28, 3.0)}
+# verl-recipe's dapo/run_dapo_qwen2.5_32b.sh, and all scripts of AR-Lopti.
+DAPO_SCRIPT, AR_LOPTI_SCRIPTS = {"clip": (0.2, 0.28, 10.0)}, {"clip": (0.2, 0.24, 10.0)}
 DPPO_TV, DPPO_KL = {"clip": (0.15, 0.15, 1e4)}, {"clip": (0.05, 0.05, 1e4)}
 
 
@@ -47,7 +49,7 @@ ALGORITHMS = {
     "grpo": GRPO,
     "dr_grpo": GRPO | {"divided_by_std": False, "aggregation": "seq-mean-token-sum-norm"},
     "dapo_clip": GRPO | CLIP_HIGHER,
-    "dapo": GRPO | CLIP_HIGHER,
+    "dapo": GRPO | DAPO_SCRIPT,
     "reinforce_rej": GRPO | {"estimator": "reinforce_rej"},
     "ha_dw": GRPO | {"estimator": "ha_dw"},
     "tepo": GRPO | {"loss_mode": "gspo", "clip": (3e-4, 4e-4, 3.0)},
@@ -73,28 +75,30 @@ ALGORITHMS = {
     "tr_grpo_token_mean": TR_GRPO | {"normalize": "token_mean"},
     "tr_grpo_reverse": TR_GRPO | {"shaping": make_shaping("sigmoid", reverse=True)},
     "tr_dapo_clip": TR_GRPO | CLIP_HIGHER,
-    "tr_dapo": TR_GRPO | CLIP_HIGHER,
+    "tr_dapo": TR_GRPO | DAPO_SCRIPT,
     "tr_ha_dw": TR_GRPO | {"estimator": "ha_dw"},
     "tr_dppo_tv": TR_GRPO | {"loss_mode": "tr_dppo_tv"} | DPPO_TV,
     "tr_dppo_kl": TR_GRPO | {"loss_mode": "tr_dppo_kl"} | DPPO_KL,
-    "advantage_reweighting_current": shaped("linear"),
-    "advantage_reweighting_old": shaped("linear", prob_source="old"),
+    "advantage_reweighting_current": shaped("linear", **AR_LOPTI_SCRIPTS),
+    "advantage_reweighting_old": shaped("linear", prob_source="old", **AR_LOPTI_SCRIPTS),
     "aspo": shaped("uniform", loss_mode="aspo"),
-    "top_entropy": shaped("top_entropy", entropy=True),
-    "stapo": shaped("stapo", entropy=True, normalize="token_mean"),
+    "top_entropy": shaped("top_entropy", entropy=True, normalize="token_mean"),
+    "stapo": shaped("stapo", entropy=True, normalize="token_mean", **CLIP_HIGHER),
     "random_subset": shaped("random_subset", normalize="token_mean"),
     "cppo": shaped("cppo", clip=(1.0, 1e4, 1e4)),
     "taco": shaped("taco", entropy=True, clip=(0.2, 0.28, 10.0)),
     "rsi": shaped("rsi", entropy=True),
     "ipo_mask": shaped("ipo_mask", clip=(1.0, 1e4, 1e4)),
-    "fipo": shaped("fipo", clip=(0.2, 0.2, 10.0)),
+    "fipo": shaped("fipo", clip=(0.2, 0.28, 10.0)),
     "stare": shaped("stare", entropy=True, clip=(0.2, 0.28, 10.0)),
     "gtpo": shaped("gtpo", entropy=True),
     "aspo_entropy_clip": shaped(
         "uniform", loss_mode="aspo", entropy=True, high_entropy_clip=HighEntropyClip(0.8, 0.4, 0.4)
     ),
-    "lopti": shaped("uniform", lopti=LoptiOptions(threshold=0.4)),
-    "ar_lopti": TR_GRPO | {"shaping": make_shaping("linear", alpha=0.3), "prob_source": "old", "lopti": LoptiOptions()},
+    "lopti": shaped("uniform", lopti=LoptiOptions(threshold=0.4), **AR_LOPTI_SCRIPTS),
+    "ar_lopti": TR_GRPO
+    | {"shaping": make_shaping("linear", alpha=0.3), "prob_source": "old", "lopti": LoptiOptions()}
+    | AR_LOPTI_SCRIPTS,
 }
 LOSS = "actor_rollout_ref.actor.policy_loss"
 

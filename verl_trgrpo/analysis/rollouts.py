@@ -70,10 +70,12 @@ def load_policy(path: str | Path, device: str, config: DictConfig | None = None)
     tokenizer = prompts.tokenizer
     try:
         # Fused attention kernels have no rule for batched backward passes.
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=GROUPED)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation=GROUPED, trust_remote_code=False
+        )
         # transformers wraps `to` in a way that its annotation does not survive.
         model = model.to(device).eval()  # type: ignore[arg-type]
-    except (OSError, RuntimeError, AssertionError) as error:
+    except (OSError, ValueError, RuntimeError, AssertionError) as error:
         raise ValueError(f"cannot load {path} on device {device!r}: {first_line(error)}") from error
     ends = model.generation_config.eos_token_id if model.generation_config else None
     if ends is None and (ends := tokenizer.eos_token_id) is None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import signal
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from verl_trgrpo.common.options import parse_options
 from verl_trgrpo.common.progress import interruptible
-from verl_trgrpo.common.text import did_you_mean
+from verl_trgrpo.common.text import did_you_mean, escape_controls
 from verl_trgrpo.data_check import CheckOptions
 from verl_trgrpo.decontaminate import ContaminationOptions
 
@@ -114,7 +113,7 @@ def build(words: Sequence[str]) -> int:
             manifest = module.build(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the output directory is as before") from None
-    sys.stdout.write(build_report(options.out, manifest))
+    print(escape_controls(build_report(options.out, manifest)), end="")
     return 0
 
 

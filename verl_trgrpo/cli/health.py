@@ -7,6 +7,8 @@ from pathlib import Path
 
 import tyro
 
+from verl_trgrpo.common.text import escape_controls
+
 
 @dataclass(frozen=True)
 class HealthOptions:
@@ -42,7 +44,7 @@ def run(options: HealthOptions) -> int:
         )
     findings = judge(steps)
     for finding in findings:
-        print(f"{'stands' if finding.stands else 'over  '}  {finding.message}")
+        print(escape_controls(f"{'stands' if finding.stands else 'over  '}  {finding.message}"))
     standing = sum(finding.stands for finding in findings)
     print(f"{len(steps)} steps, the last is {steps[-1].number}: {standing or 'no'} signal{'s' * (standing != 1)}")
     return 1 if standing else 0

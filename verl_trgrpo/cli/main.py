@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.options import exit_code, parse_options
-from verl_trgrpo.common.text import did_you_mean
+from verl_trgrpo.common.text import did_you_mean, escape_controls
 
 # Name, function in `verl_trgrpo.cli` and summary. The function takes the dataclass that its parameter `options` is annotated
 # with, or the remaining words if it has no such parameter, and returns the exit code. Its docstring is the command's help.
@@ -38,9 +38,18 @@ COMMANDS = {
 }  # fmt: skip
 
 
+class _Escaped(logging.Formatter):
+    """Formats messages, which may quote a stranger's file, without characters that act on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_controls(super().format(record))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code, see `exit_code`."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
     # Messages that veRL prints on import about optional engines and accelerators concern its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
     logging.getLogger("verl.plugin.platform.platform_manager").disabled = True

@@ -12,6 +12,7 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.common.findings import Level, raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
+from verl_trgrpo.common.text import escape_controls
 from verl_trgrpo.evaluation.options import EvalOptions
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DefaultReward
 
@@ -60,7 +61,7 @@ def preview(options: PreviewOptions) -> int:
     raise_invalid(check(run).messages(Level.ERROR))
     with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
-    print(preview.render(found))
+    print(escape_controls(preview.render(found)))
     return 0
 
 
@@ -88,7 +89,7 @@ def evaluate(options: EvalOptions) -> int:
             table, generated = evaluate.evaluate(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
-    print(table, end="")
+    print(escape_controls(table), end="")
     print(f"{options.directory / evaluate.REPORT}: {generated:,} new responses")
     return 0
 
@@ -123,7 +124,7 @@ def export(options: ExportOptions) -> int:
     """
     from verl_trgrpo.evaluation import export
 
-    print(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}")
+    print(escape_controls(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}"))
     return 0
 
 

@@ -12,6 +12,7 @@ import tyro
 
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import interruptible
+from verl_trgrpo.common.text import escape_controls
 from verl_trgrpo.compare.page import ReportOptions
 
 
@@ -72,9 +73,9 @@ def compare(options: CompareOptions) -> int:
             "the same command continues: finished runs are kept, others start from their latest checkpoint, if any"
         ) from None
     for failure in failures:
-        print(f"failed: {failure}", file=sys.stderr)
+        print(escape_controls(f"failed: {failure}"), file=sys.stderr)
     if len(failures) < len(study.arms) * len(study.seeds):
-        print(write_tables(study, out))
+        print(escape_controls(write_tables(study, out)))
         print(f"\n{out / 'table.md'}, {out / 'table.json'}")
     return int(bool(failures))
 
@@ -93,6 +94,6 @@ def report(options: ReportOptions) -> int:
     from verl_trgrpo.compare.page import build_report
 
     for note in build_report(options):
-        print(f"note: {note}", file=sys.stderr)
+        print(escape_controls(f"note: {note}"), file=sys.stderr)
     print(options.out)
     return 0

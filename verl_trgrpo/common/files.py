@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file, or an empty one if the file does not exist or does not hold an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -74,15 +75,27 @@ def replaced_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to; rename it to `path` when the block ends normally, else remove it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.unlink(missing_ok=True)  # writing would follow a link that lies there
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
+Owned = Callable[[Path], Iterable[str]]
+"""Returns the names of the entries of a directory that belong to its builder; those that say so come last."""
+
+
+def none_owned(directory: Path) -> Iterable[str]:
+    """Return no name: new entries replace those of their names, all others stay."""
+    return ()
+
+
 @contextlib.contextmanager
-def directory_lock(directory: Path) -> Iterator[Path]:
+def directory_lock(directory: Path, owned: Owned = none_owned) -> Iterator[Path]:
     """Hold the lock under which `directory` is built (``.NAME.lock`` beside it, which stays); yield its absolute path.
+
+    A replacement by `staged_directory` that was killed is undone or finished first.
 
     Raises:
         ValueError: `directory` cannot be written, or another process is building it.
@@ -94,52 +107,83 @@ def directory_lock(directory: Path) -> Iterator[Path]:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
-            held.enter_context(lock(target.parent / f".{target.name}.lock", busy))
+            held.enter_context(lock(_beside(target, "lock"), busy))
         except OSError as error:
             raise ValueError(
                 f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
             ) from error
+        _settle(target, owned)
         yield target
 
 
 @contextlib.contextmanager
-def staged_directory(directory: Path, replaces: Collection[str] = ()) -> Iterator[Path]:
-    """Yield an empty directory to fill; when the block ends normally, move its entries into `directory`.
+def staged_directory(directory: Path, owned: Owned = none_owned) -> Iterator[Path]:
+    """Yield an empty directory to fill; when the block ends normally, it becomes `directory`.
 
-    A new `directory` appears in one step. In an existing one, entries are replaced one after the other and other entries
-    stay. After an exception `directory` is as before. Files that a killed process left (``.NAME.building``) are removed by
-    the next call.
+    An existing one is renamed to ``.NAME.old``, the new one takes its name, what is `owned` of the old one is deleted, and its
+    other entries move into the new one. After an exception, `directory` is as before. A process that is killed leaves the old
+    or the new one whole; if it was between the renames, the old one returns with the next call, or with `settle_directory`.
 
     Args:
         directory: created if needed.
-        replaces: names of old entries to remove if the new ones do not include them.
+        owned: which entries of an existing one do not stay.
 
     Raises:
-        ValueError: as `directory_lock`.
+        ValueError: as `directory_lock`; `directory` holds the current directory.
     """
-    with directory_lock(directory) as target:
-        stage = target.parent / f".{target.name}.building"
-        shutil.rmtree(stage, ignore_errors=True)
+    with directory_lock(directory, owned) as target:
+        if Path.cwd().is_relative_to(target):
+            raise ValueError(f"{directory} holds the current directory; start in another one, or choose one below it")
+        stage = _beside(target, "building")
+        _remove(stage)
         stage.mkdir()
         try:
             yield stage
-            _publish(stage, target, replaces)
+            if target.exists():
+                shutil.copymode(target, stage)
+                target.rename(_beside(target, "old"))
+            stage.rename(target)
         finally:
-            shutil.rmtree(stage, ignore_errors=True)
+            _settle(target, owned)
+            _remove(stage)
 
 
-def _publish(stage: Path, target: Path, replaces: Collection[str]) -> None:
-    if not target.exists():
-        stage.rename(target)
+def settle_directory(directory: Path) -> None:
+    """Return a directory to its place that a killed replacement left beside it; do nothing if that is not needed or allowed."""
+    target = directory.resolve()
+    if not target.exists() and _beside(target, "old").is_dir():
+        with contextlib.suppress(ValueError, OSError), directory_lock(directory):
+            pass
+
+
+def _settle(target: Path, owned: Owned) -> None:
+    """Undo a replacement between its two renames, finish one after them."""
+    old = _beside(target, "old")
+    if old.is_symlink() or not old.is_dir():
+        old.unlink(missing_ok=True)
         return
-    new = {path.name for path in stage.iterdir()}
-    for name in sorted(new | set(replaces)):
-        if (target / name).is_dir():
-            shutil.rmtree(target / name)
-        if name in new:
-            (stage / name).replace(target / name)
+    if not target.exists():
+        old.rename(target)
+        return
+    for name in owned(old):
+        _remove(old / name)
+    for path in old.iterdir():
+        if os.path.lexists(target / path.name):
+            _remove(path)
         else:
-            (target / name).unlink(missing_ok=True)
+            path.rename(target / path.name)
+    old.rmdir()
+
+
+def _beside(target: Path, ending: str) -> Path:
+    return target.with_name(f".{target.name}.{ending}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class BusyError(ValueError):
@@ -159,15 +203,37 @@ def lock(path: Path, busy: str) -> Iterator[int]:
 
     Raises:
         BusyError: another process holds the lock.
+        ValueError: the file is a link or no regular file.
         OSError: the file cannot be opened for writing.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = open_plain(path)
     try:
         _claim(descriptor, busy)
         name_holder(descriptor, os.getpid())
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path, flags: int = 0) -> int:
+    """Open a file to read and write, created if needed, and return its descriptor; `flags` are further ones of ``os.open``.
+
+    Raises:
+        ValueError: it is a link, has a second name, or is no regular file: writing to it would change a file elsewhere.
+        OSError: it cannot be opened.
+    """
+    refusal = f"{path} is a link or no regular file; remove it"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | flags, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(refusal) from error
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise ValueError(refusal)
+    return descriptor
 
 
 def _claim(descriptor: int, busy: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from verl_trgrpo.common.findings import raise_invalid, range_errors
+from verl_trgrpo.common.text import escape_controls
 
 Given = TypeVar("Given")
 
@@ -107,7 +108,7 @@ def exit_code(program: Callable[[], int]) -> int:
             raise
         return end.code or 0
     except (ValueError, OSError, RuntimeError) as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(escape_controls(f"error: {error}\n"))
         return 1 if isinstance(error, RuntimeError) else 2
 
 

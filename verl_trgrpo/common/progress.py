@@ -44,19 +44,39 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
 
 
 @contextlib.contextmanager
-def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[None]:
+def cpu_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError once the block has taken that much time of the processor; do nothing outside the main thread.
+
+    The error is raised between two steps of the Python interpreter, so a single call of a library is not ended.
+    """
+
+    def end(*_: Any) -> None:
+        raise TimeoutError(f"it takes more than {seconds:g} s")
+
+    with handle_signals(end, signal.SIGVTALRM) as handled:
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, seconds if handled else 0)
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+@contextlib.contextmanager
+def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[bool]:
     """Handle the signals `numbers` with `handler` within the block; do nothing outside the main thread.
+
+    Yield whether they are handled.
 
     A signal that the process ignores stays ignored: ``nohup`` and background jobs of scripts rely on that.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield False
         return
     previous = {
         number: signal.signal(number, handler) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
-        yield
+        yield True
     finally:
         for number, old in previous.items():
             signal.signal(number, old)

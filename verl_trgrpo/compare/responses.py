@@ -37,7 +37,7 @@ class DumpedResponse(NamedTuple):
 
 def dump_files(directory: Path) -> dict[int, Path]:
     """Return the dumps in a directory by ascending step; {} if the directory does not exist."""
-    found = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal()}
+    found = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal() and path.is_file()}
     return dict(sorted(found.items()))
 
 
@@ -55,7 +55,7 @@ def read_responses(path: Path) -> list[DumpedResponse]:
             try:
                 row = json.loads(line)
                 prompt, text, truth = row["input"], row["output"], row.get("gts")
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ValueError(
                     f"{path} has a line that veRL did not dump ({line[:60]!r}); remove the file"
                 ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder
+from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.compare.study import OUT, Study, is_file_name, run_directory
@@ -186,7 +187,7 @@ def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
     """Start a run; the process inherits the run's lock, so that the next command detects a trainer that outlived this one."""
     run_dir.mkdir(parents=True, exist_ok=True)
     busy = f"{run_dir}: still trained by another process ({{holder}}); wait for it or stop it"
-    with lock(run_dir / LOCK, busy) as descriptor, (run_dir / LOG).open("ab") as output:
+    with lock(run_dir / LOCK, busy) as descriptor, os.fdopen(open_plain(run_dir / LOG, os.O_APPEND), "ab") as output:
         write_record(run_dir, record)
         # In its own session: Ctrl-C reaches only this process, which then ends the others.
         process = subprocess.Popen(

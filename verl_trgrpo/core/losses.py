@@ -43,9 +43,9 @@ class TokenWeighting:
     """Choose how token weights are computed and where they enter the loss.
 
     Args:
-        shaping: maps a token to its weight; default is the published sigmoid of the token's probability.
+        shaping: maps a token to its weight; default is TR-GRPO's sigmoid of the token's probability.
         placement: ``outside`` (default) multiplies the clipped surrogate. ``inside`` puts w * r into both branches of the
-            min and the clip, as the paper's equation is typeset; with clip 0.2 and w = 1.4 an on-policy token with A > 0
+            min and the clip, as reviews describe the paper's equation; with clip 0.2 and w = 1.4 an on-policy token with A > 0
             is then already past the clip and gets no gradient. The ASPO surrogate is always weighted outside.
         prob_source: ``current`` (default) weights by pi_theta, detached; ``old`` by pi_old, so that the weights are constant
             within an update. It says what ``probs`` is, so ``old`` is for shapings that take it, and not ``old_probs`` beside it.

@@ -35,8 +35,10 @@ def sigmoid(
 ) -> torch.Tensor:
     """Return TR-GRPO's weight ``clip(alpha * (sigmoid(tau * p) - mu), lower, upper)`` (arXiv 2511.00066).
 
-    The published constants are the defaults: w is 1.0 up to p = 0.122 and 1.4 from p = 0.327. Secondary sources print
-    ``p / tau``; with these constants that form is 1.0 everywhere, so here tau multiplies (an inverse temperature).
+    The defaults are the constants of a public re-implementation (github.com/Wodlfvllf/grpo-composer at 1574679,
+    ``core/clipping/weighted_trust.py``): w is 1.0 up to p = 0.122 and 1.4 from p = 0.327. It and its copies print
+    ``p / tau``, which is 1.0 everywhere, so here tau multiplies (an inverse temperature). The paper's method section was not
+    seen; ``sigmoid_centered`` is the other form that these constants allow.
     """
     return torch.sigmoid(probs * tau).sub_(mu).mul_(alpha).clamp_(lower, upper)
 
@@ -51,10 +53,10 @@ def sigmoid_centered(
     lower: float = 1.0,
     upper: float = 1.4,
 ) -> torch.Tensor:
-    """Return ``clip(alpha * sigmoid(tau * (p - mu)), lower, upper)``, which crosses alpha / 2 (1 by default) at p = mu.
+    """Return ``clip(alpha * sigmoid(tau * (p - mu)), lower, upper)``, which is alpha / 2 (1 by default) at p = mu.
 
-    The shape of the ``both_sigmoid`` option in the public code of arXiv 2505.12929 (slope 5, centre 0.4 there);
-    the constants here are TR-GRPO's.
+    The other reading of TR-GRPO's weight, with the same constants: w is 1.0 up to p = 0.25 and 1.4 from p = 0.344. It has the
+    shape of the ``both_sigmoid`` option in the public code of arXiv 2505.12929 (slope 5, centre 0.4 there).
     """
     return torch.sigmoid((probs - mu).mul_(tau)).mul_(alpha).clamp_(lower, upper)
 
@@ -96,29 +98,32 @@ def binary_entropy(probs: torch.Tensor, *, lower: float = 1.0, upper: float = 1.
 def top_entropy(entropy: torch.Tensor, response_mask: torch.Tensor, *, share: float = 0.2) -> torch.Tensor:
     """Return 1 for the ceil(share n) of the micro-batch's n tokens with the highest entropy, else 0 (arXiv 2506.01939).
 
-    Ties with the last of them are kept. The threshold is that of the micro-batch, so results depend on its size. The loss
-    of the kept tokens is divided by all tokens; ``normalize=token_mean`` divides by the kept ones.
+    Ties with the last of them are kept. The threshold is that of the micro-batch, so results depend on its size. As in the
+    paper's formula, the loss of the kept tokens is divided by all tokens; ``normalize=token_mean`` (``algorithm=top_entropy``)
+    divides by the kept ones, as the authors' code does.
     """
     return _top(entropy, response_mask, share).to(entropy.dtype)
 
 
-@register_shaping("stapo", {"max_prob": "(0, 1]", "max_entropy": "(0, inf)"})
+@register_shaping("stapo", {"max_prob": "(0, 1]", "entropy_quantile": "(0, 1]"})
 def stapo(
     probs: torch.Tensor,
     entropy: torch.Tensor,
     advantages: torch.Tensor,
+    response_mask: torch.Tensor,
     *,
-    max_prob: float = 0.01,
-    max_entropy: float = 0.1,
+    max_prob: float = 0.002,
+    entropy_quantile: float = 0.8,
 ) -> torch.Tensor:
-    """Return 0 for tokens with p < max_prob, entropy < max_entropy and A > 0, else 1 (STAPO, arXiv 2602.15620).
+    """Return 0 where p < max_prob, the entropy is below its quantile and A > 0, else 1 (STAPO, arXiv 2602.15620).
 
-    Such "spurious" tokens, about one in ten thousand, are improbable at a position where the policy was sure, and rewarded
-    all the same. The three conditions, and dividing the loss by the tokens that stay (``normalize=token_mean``), are those
-    of the abstract and public summaries; 0.01 is a summary's example. The bound of the entropy, in nats, is this
-    project's: a summary takes a low percentile of the batch instead.
+    Such "spurious" tokens are improbable at a position where the policy was sure, and rewarded all the same. Rule, 0.002, the
+    quantile 0.8 and dividing the loss by the tokens that stay (``normalize=token_mean``) are those of public readings of the
+    paper (Algorithm 1, Section 5.1; Section 5.3 calls the same bound "the bottom 80 %"). There the quantile is that of the
+    mini-batch, here that of the micro-batch, so results depend on its size.
     """
-    return 1 - ((probs < max_prob) & (entropy < max_entropy) & (advantages > 0)).to(probs.dtype)
+    bound = entropy.masked_fill(~response_mask, torch.nan).nanquantile(entropy_quantile)
+    return 1 - ((probs < max_prob) & (entropy < bound) & (advantages > 0)).to(probs.dtype)
 
 
 @register_shaping("cppo", {"delta": "(0, inf)", "min_weight": "(0, 1]", "prefix_delta": "[0, inf)"})
@@ -128,7 +133,7 @@ def cppo(
     advantages: torch.Tensor,
     response_mask: torch.Tensor,
     *,
-    delta: float = 0.2,
+    delta: float = 0.15,
     min_weight: float = 0.8,
     prefix_delta: float = 0.02,
 ) -> torch.Tensor:
@@ -137,8 +142,9 @@ def cppo(
     With D_t = |p - p_old| of the t-th of a response's T generated tokens, a weight v_t that falls linearly from 1 to
     ``min_weight``, Z_t = v_t D_t, and b the 0.9 quantile of D within [``prefix_delta``, 2 ``prefix_delta``], a token
     stays if A (r - 1) <= 0 (the update brings it back) or Z_t <= min(``delta``, ``delta`` + sum_{j<t} (b v_j - Z_j)).
-    Formula and defaults are those of the authors' public code (github.com/Tencent-Hunyuan/UniRL,
-    ``unirl/algorithms/cppo.py``, which names Eq. 8 to 11 of the paper), where p_old is that of the rollout engine.
+    Formula and defaults are those of the authors' public code (github.com/Tencent-Hunyuan/UniRL at e1211ee,
+    ``unirl/algorithms/cppo.py``, which names Eq. 8 to 11 of the paper), where p_old is that of the rollout engine; ``delta`` is
+    its value for dense models, 0.2 that for a mixture of experts, which its class has by default.
     """
     mask = response_mask.to(log_prob.dtype)
     place = (mask.cumsum(-1) - 1).clamp(min=0)

@@ -17,12 +17,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import InvalidInputError
+from verl_trgrpo.common.progress import cpu_limit
 from verl_trgrpo.common.text import first_line
 
 SINGLE_TURN, TOOL_AGENT = "single_turn_agent", "tool_agent"
 """veRL's agent loops: the default of rows without an agent_name, and the one whose prompts list the run's tools."""
 
 logger = logging.getLogger(__name__)
+
+# A template may be a stranger's, and loop.
+_TEMPLATE_SECONDS = 5.0
 
 _MODEL, _ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 _AGENT = f"{_ROLLOUT}.agent"
@@ -43,12 +47,20 @@ def opens_thinking(tokenizer: Any, **template_options: Any) -> bool:
     Args:
         tokenizer: of transformers; without a chat template, the result is False.
         **template_options: of ``apply_chat_template``.
+
+    Raises:
+        ValueError: the template does not end.
     """
     if not (template_options.get("chat_template") or getattr(tokenizer, "chat_template", None)):
         return False
     messages = [{"role": "user", "content": "?"}]
     try:
-        text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **template_options)
+        with cpu_limit(_TEMPLATE_SECONDS):
+            text = tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False, **template_options
+            )
+    except TimeoutError as error:
+        raise ValueError(f"the chat template does not end ({error}); give another model") from error
     except Exception as error:  # templates raise any type, for example for a chat without a system message
         logger.warning("whether the chat template opens <think> is not known: %s", error)
         return False
@@ -130,6 +142,7 @@ class RolloutPrompts:
 
         Raises:
             ValueError: the chat template refuses it.
+            RuntimeError: it does not end.
         """
         agent = row.get("agent_name", self.default_agent)  # None where the file has the column and the row no name
         tools = self._tools
@@ -150,7 +163,10 @@ class RolloutPrompts:
 
     def _rendered(self, messages: Iterable[Mapping[str, Any]], tools: list[dict[str, Any]] | None) -> list[int]:
         try:
-            return self._builder.build_initial_tokens(list(messages), tools=tools)
+            with cpu_limit(_TEMPLATE_SECONDS):
+                return self._builder.build_initial_tokens(list(messages), tools=tools)
+        except TimeoutError as error:  # not a ValueError: the next row would take as long
+            raise RuntimeError(f"the chat template does not end ({error}); give another model") from error
         except Exception as error:  # templates raise any type
             raise ValueError(f"the chat template refuses the prompt: {first_line(error)}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,11 @@ if TYPE_CHECKING:  # these imports take a second
     import pyarrow as pa
 
 _ROWS_AT_ONCE = 10_000
+
+# Far more than data have; pyarrow's reader takes the stack for each level and crashes at some thousands.
+_MAX_DEPTH = 500
+_JSON_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _KINDS = {".parquet": "parquet", ".json": "json", ".jsonl": "json"}
 
@@ -181,6 +187,7 @@ def _open_json(path: Path) -> DataFile:
     import pyarrow as pa
     from datasets.io.json import JsonDatasetReader
 
+    check_json_depth(path)
     try:
         rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")
         parts = list(rows.iter(_ROWS_AT_ONCE))
@@ -190,6 +197,27 @@ def _open_json(path: Path) -> DataFile:
             f"{path} is not a JSON file that veRL reads ({first_line(error)}); check its lines"
         ) from error
     return DataFile(path, content.schema, content.num_rows, content)
+
+
+def check_json_depth(path: Path) -> None:
+    """Refuse a JSON file that is nested so deeply that its reader would end the process.
+
+    Raises:
+        UnreadableError: a value is nested more than `_MAX_DEPTH` deep.
+    """
+    with path.open("rb") as file:
+        depth = 0
+        for number, line in enumerate(file, start=1):
+            if path.suffix == ".jsonl":
+                depth = 0  # each line stands for itself
+                if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
+                    continue
+            for bracket in _JSON_STRING.sub(b"", line).translate(None, _NO_BRACKETS):
+                depth += 1 if bracket in b"[{" else -1
+                if depth > _MAX_DEPTH:
+                    raise UnreadableError(
+                        f"{path}, line {number}: values are nested more than {_MAX_DEPTH} deep; correct or remove it"
+                    )
 
 
 def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Finding]:

@@ -26,7 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl_trgrpo import __version__
-from verl_trgrpo.common.files import directory_lock, file_sha256, read_json, staged_directory, write_json
+from verl_trgrpo.common.files import (
+    directory_lock,
+    file_sha256,
+    read_json,
+    settle_directory,
+    staged_directory,
+    write_json,
+)
 from verl_trgrpo.common.options import Options, command_line
 from verl_trgrpo.common.text import changes, count_of
 from verl_trgrpo.data.rows import SCHEMA_VERSION, check_rows
@@ -104,10 +111,11 @@ class DataSet:
         """
         if inside := [path.name for path in self.inputs.values() if path.resolve().parent == self.out.resolve()]:
             raise ValueError(f"out={self.out} holds the input {', '.join(inside[:5])}; choose another directory")
+        settle_directory(self.out)
         found = self._found()
         if not self.force and self._identity.items() <= found.items() and _is_intact(self.out, found):
             return True
-        with directory_lock(self.out):  # before the rows are made, which may take long
+        with directory_lock(self.out, self._owned):  # before the rows are made, which may take long
             self._check_replaceable()
         return False
 
@@ -127,7 +135,7 @@ class DataSet:
         Raises:
             ValueError: as `is_there`; rows that veRL cannot use; a split without rows.
         """
-        with staged_directory(self.out, replaces=self._own_files()) as stage:
+        with staged_directory(self.out, self._owned) as stage:
             self._check_replaceable()  # once more: meanwhile others may have written
             files = {f"{split}.parquet": rows for split, rows in splits.items()}
             facts = {name: _write_file(stage / name, rows, schema) for name, rows in files.items()}
@@ -151,13 +159,15 @@ class DataSet:
     def _found(self) -> dict[str, Any]:
         return read_json(self.out / MANIFEST)
 
-    def _own_files(self) -> list[str]:
-        found = self._found()
-        return [*found["files"], MANIFEST] if found.get("builder") == self.builder else []
+    def _owned(self, directory: Path) -> list[str]:
+        """Return the files of this builder's data set in a directory, the manifest last."""
+        found = read_json(directory / MANIFEST)
+        files = [name for name in _files_of(found) if (directory / name).is_file()]
+        return [*files, MANIFEST] if found.get("builder") == self.builder else []
 
     def _check_replaceable(self) -> None:
         """Raise a ValueError if `out` has data files that the builder did not write, or a data set of other arguments."""
-        own = self._own_files()
+        own = self._owned(self.out)
         here = [] if self.force else [*self.out.glob("*.parquet"), *self.out.glob(MANIFEST)]
         if foreign := sorted(path.name for path in here if path.name not in own):
             raise ValueError(
@@ -174,8 +184,21 @@ class DataSet:
 
 def _is_intact(directory: Path, manifest: Mapping[str, Any]) -> bool:
     """Return whether every file of `manifest` is in `directory` with the recorded sha256."""
-    files = {directory / name: facts["sha256"] for name, facts in manifest["files"].items()}
-    return all(path.is_file() and file_sha256(path) == digest for path, digest in files.items())
+    files = _files_of(manifest)
+    return files.keys() == manifest["files"].keys() and all(
+        (directory / name).is_file() and file_sha256(directory / name) == facts["sha256"]
+        for name, facts in files.items()
+    )
+
+
+def _files_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of its files, those alone that a builder may have written: anybody may have made it."""
+    files = manifest.get("files")
+    return {
+        name: facts
+        for name, facts in (files.items() if isinstance(files, dict) else ())
+        if Path(name).name == name and name.endswith(".parquet") and isinstance(facts, dict) and "sha256" in facts
+    }
 
 
 def _write_file(path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.common.files import read_json, staged_directory, write_json
 from verl_trgrpo.runs.checkpoints import latest_checkpoint
@@ -57,12 +56,17 @@ def find_model(name: str) -> str:
 def config_of_run(name: str) -> DictConfig | None:
     """Return the configuration of the run that made the checkpoint `name`; None where it is not a run's checkpoint.
 
+    It does not trust Python code of the model: the run may be a stranger's.
+
     Raises:
         ValueError: the recorded configuration is damaged.
     """
     path = Path(name).expanduser()
     steps = [folder for folder in (path, *path.parents) if folder.name.startswith("global_step_")]
-    return read_config(steps[0].parent) if path.is_dir() and steps else None
+    config = read_config(steps[0].parent) if path.is_dir() and steps else None
+    if config is not None:
+        OmegaConf.update(config, "actor_rollout_ref.model.trust_remote_code", False, force_add=True)
+    return config
 
 
 def model_label(name: str) -> str:
@@ -93,11 +97,14 @@ def merged_model(place: str, out: Path) -> str:
     shards = Path(place)
     if not (shards / _SHARDED).is_file():
         return place
-    target = (shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out) / "merged_hf"
+    parent = shards.parent if os.access(shards.parent, os.W_OK | os.X_OK) else out
+    target = parent / "merged_hf"
+    if target.is_symlink():
+        raise ValueError(f"{target} is a link, which could lead anywhere; remove it")
     origin = fingerprint(place)
     if read_json(target / _ORIGIN) == origin:
         return str(target)
-    with staged_directory(target) as stage:
+    with staged_directory(target, os.listdir) as stage:
         # In a process of its own: it needs the memory of the whole model, which vLLM will want.
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         result = subprocess.run(
@@ -111,5 +118,4 @@ def merged_model(place: str, out: Path) -> str:
             ending = " | ".join(result.stderr.strip().splitlines()[-3:])
             raise RuntimeError(f"veRL's model merger failed on {shards} (exit code {result.returncode}): {ending}")
         write_json(stage / _ORIGIN, origin)
-        shutil.rmtree(target, ignore_errors=True)
     return str(target)

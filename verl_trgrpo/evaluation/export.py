@@ -52,11 +52,23 @@ def export(run: Path, out: Path) -> Path:
         raise ValueError(f"out={out} has files; choose another directory")
     with staged_directory(out) as stage:
         model = Path(merged_model(find_model(str(checkpoint)), stage / "merged"))
+        _check_links(model, (checkpoint.resolve(), stage))
         left_out = shutil.ignore_patterns("merged_from.json", "optimizer.pt")
         shutil.copytree(model, stage, dirs_exist_ok=True, ignore=left_out)
         shutil.rmtree(stage / "merged", ignore_errors=True)
         (stage / "README.md").write_text(model_card(checkpoint), encoding="utf-8")
     return checkpoint
+
+
+def _check_links(model: Path, allowed: tuple[Path, ...]) -> None:
+    """Refuse a model with a link out of its checkpoint: the file behind it would be copied and published.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for path in (model, *model.rglob("*")):
+        if not any(path.resolve().is_relative_to(place) for place in allowed):
+            raise ValueError(f"{path} is a link out of {allowed[0]}; put the file itself there, or remove it")
 
 
 def model_card(checkpoint: Path) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.data.prompts import RolloutPrompts
@@ -123,7 +124,11 @@ class Generator:
             for key, row in rows.items()
         }
         longest, most = max(map(len, self._prompts.values())), options.sampling.max_tokens
-        model_limit = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+        try:
+            described = AutoConfig.from_pretrained(model, trust_remote_code=False)
+        except ValueError as error:  # an unknown kind, or one that brings Python code
+            raise ValueError(f"model={model} cannot be loaded ({first_line(error)}); give another") from error
+        model_limit = getattr(described, "max_position_embeddings", None)
         # Some models take far more than a cache can hold; requesting less than that is safe, more is not.
         context = longest + most if model_limit is None or longest + most < model_limit else None
         self._log_file = options.directory / "vllm.log"
@@ -265,7 +270,7 @@ def _output_to(log_file: Path) -> Iterator[None]:
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
     try:
-        with log_file.open("ab") as log:
+        with os.fdopen(open_plain(log_file, os.O_APPEND), "ab") as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         yield

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import lock, read_json, write_json
+from verl_trgrpo.common.files import lock, open_plain, read_json, write_json
 from verl_trgrpo.common.text import changes
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, reward_input
@@ -51,10 +52,8 @@ class ResponseStore:
         self._names = [f"{stem}-{i + 1}" if stems.count(stem) > 1 else stem for i, stem in enumerate(stems)]
         self._directory = directory
         for number in range(len(data)):
-            path = self.path(number)
-            path.touch()
             # A process that was killed while it wrote leaves half a line.
-            with path.open("r+b") as file:
+            with os.fdopen(open_plain(self.path(number)), "r+b") as file:
                 file.truncate(file.read().rfind(b"\n") + 1)
 
     def path(self, number: int, ending: str = ".jsonl") -> Path:
@@ -69,7 +68,7 @@ class ResponseStore:
 
     def append(self, number: int, response: Response) -> None:
         """Append a response to data file `number`; it survives if this process is killed afterwards."""
-        with self.path(number).open("a", encoding="utf-8") as file:
+        with os.fdopen(open_plain(self.path(number), os.O_APPEND), "a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(response)) + "\n")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import IO, Any
 
 import psutil
 
+from verl_trgrpo.common.files import open_plain
 from verl_trgrpo.common.progress import handle_signals
 
 # Seconds that an interrupted driver has to shut Ray down before it is killed.
@@ -77,7 +79,8 @@ class TrainingProcess:
     def __enter__(self) -> TrainingProcess:
         with contextlib.ExitStack() as signals:
             signals.enter_context(handle_signals(self._on_signal, *_ENDING))
-            with self._log_file.open("wb") as log:
+            with os.fdopen(open_plain(self._log_file), "wb") as log:
+                log.truncate()
                 self._process = self._start(self._arguments, self._environment, log, self._inherit)
             self._signals = signals.pop_all()
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 from verl_trgrpo.checks.check import early_findings
 from verl_trgrpo.checks.resume import loading_findings
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.files import lock, name_holder
+from verl_trgrpo.common.files import lock, name_holder, open_plain
 from verl_trgrpo.common.findings import InvalidInputError, Level, raise_invalid
 from verl_trgrpo.launch.driver import Driver
 from verl_trgrpo.launch.log import LogWatch, WorkerDiedError, failure
@@ -155,7 +156,7 @@ def _claimed(run_dir: Path) -> Iterator[int]:
     )
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        (run_dir / LOCK_FILE).touch()
+        os.close(open_plain(run_dir / LOCK_FILE))
     except OSError as error:
         message = f"trainer.default_local_dir={run_dir} cannot be written ({error}); choose another directory"
         raise InvalidInputError([message]) from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import read_json
+from verl_trgrpo.common.files import read_json, settle_directory
 
 # Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
@@ -132,9 +132,10 @@ def analyzer(drop_stop_words: bool = False) -> Any:
 
 
 def read_manifest(directory: Path) -> dict[str, Any] | None:
-    """Return the manifest of an index, or None if there is none."""
+    """Return the manifest of an index, or None if there is none. A replacement that was killed is undone."""
+    settle_directory(directory)
     manifest = read_json(directory / MANIFEST)
-    return manifest if "format" in manifest and "files" in manifest else None
+    return manifest if "format" in manifest and isinstance(manifest.get("files"), dict) else None
 
 
 def check_complete(directory: Path) -> dict[str, Any]:
@@ -150,6 +151,8 @@ def check_complete(directory: Path) -> dict[str, Any]:
         raise ValueError(f"{directory} has format {manifest['format']}, this version reads {FORMAT}; build it again")
     for name, size in manifest["files"].items():
         path = directory / FILES / name
+        if Path(name).name != name:  # links of that name would lie elsewhere, see `_open`
+            raise ValueError(f"{directory / MANIFEST} names {name!r}, which is no file of an index; build it again")
         if not path.is_file() or path.stat().st_size != size:
             raise ValueError(f"{path} is missing or not {size} bytes long; the index is damaged, build it again")
     return manifest

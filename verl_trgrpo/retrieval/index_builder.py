@@ -61,7 +61,7 @@ def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict
         ValueError: the corpus is damaged or has no passages, or the directory cannot be written.
     """
     status = options.corpus.stat()
-    with staged_directory(options.out) as stage:
+    with staged_directory(options.out, lambda _: (FILES, MANIFEST)) as stage:
         documents = _write(stage / FILES, options, progress)
         manifest = {
             "format": FORMAT,

@@ -63,7 +63,8 @@ class MetricsLog:
         """Return the files of the attempts so far, oldest first."""
         if self.run_dir.is_file():
             return [self.run_dir]
-        found = {int(match[1]): path for path in self.run_dir.iterdir() if (match := _ATTEMPT.fullmatch(path.name))}
+        matches = [(_ATTEMPT.fullmatch(path.name), path) for path in self.run_dir.iterdir() if path.is_file()]
+        found = {int(match[1]): path for match, path in matches if match}
         return [found[number] for number in sorted(found) if number >= self.first]
 
     def read(self) -> list[Step]:
@@ -82,8 +83,8 @@ class MetricsLog:
                     self._offsets[path] = self._offsets.get(path, 0) + len(line)
                     try:
                         record = json.loads(line)
-                        number, data = record["step"], record["data"]
-                    except (ValueError, KeyError, TypeError) as error:
+                        number, data = record["step"], dict(record["data"])
+                    except (ValueError, KeyError, TypeError, RecursionError) as error:
                         message = f"{path} has a line that veRL's file logger did not write ({line[:60]!r}); remove it"
                         raise ValueError(message) from error
                     # The logger writes NaN as null, which must not be taken for a missing metric.

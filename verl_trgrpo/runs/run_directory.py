@@ -6,14 +6,16 @@ import contextlib
 import json
 import os
 import platform
+import re
 import subprocess
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
+from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.files import replaced_file, write_json
 from verl_trgrpo.common.findings import InvalidInputError
@@ -42,6 +44,9 @@ MAY_CHANGE = (
     "actor_rollout_ref.rollout.custom.search.url",  # the same documents may be served at another address
 )  # fmt: skip
 _MAX_SHOWN = 5
+# What begins a resolver: all but a reference to another key, and oc.select, which veRL's configurations are full of.
+_RESOLVER = re.compile(r"\$\{(?!oc\.select:|[\w.\[\]]*\})")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # Names of settings that both trainers have.
 BASE_MODEL, TRAINING_DATA, VALIDATION_DATA = "model", "training data", "validation data"
@@ -68,9 +73,12 @@ def read_record(run_dir: Path, name: str = RECORD_FILE) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise ValueError("not an object")
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({first_line(error)}); restore or remove it") from error
+    return record
 
 
 def write_record(run_dir: Path, record: dict[str, Any]) -> None:
@@ -134,7 +142,7 @@ def check_same_run(config: DictConfig, run_dir: Path) -> None:
     recorded = read_config(run_dir)
     if recorded is None:
         return
-    asked, found = flat(config), flat(recorded)
+    asked, found = flat(inert(config)), flat(recorded)
     differing = sorted(
         key
         for key in asked.keys() | found.keys()
@@ -219,7 +227,7 @@ def short_path(path: str) -> str:
 
 
 def read_config(run_dir: Path) -> DictConfig | None:
-    """Read ``config.yaml``; None where it does not exist.
+    """Read ``config.yaml`` and make it `inert`; None where it does not exist.
 
     Raises:
         InvalidInputError: it is damaged.
@@ -228,15 +236,34 @@ def read_config(run_dir: Path) -> DictConfig | None:
     if not path.is_file():
         return None
     try:
-        config = OmegaConf.load(path)
-    except (OSError, YAMLError) as error:
+        with path.open("rb") as file:  # a few lines of YAML with aliases can stand for gigabytes
+            aliases = any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(file, _Loader))
+        config = None if aliases else OmegaConf.load(path)
+    except (OSError, yaml.YAMLError, OmegaConfBaseException, RecursionError, ValueError) as error:
         reason = first_line(error)
     else:
         if isinstance(config, DictConfig):
-            return config
-        reason = "not a mapping"
+            return inert(config)
+        reason = "not a mapping, or with aliases"
     message = f"{path} is damaged ({reason}); restore or remove it, or start over with trainer.resume_mode=disable"
     raise InvalidInputError([message])
+
+
+def inert(config: DictConfig) -> DictConfig:
+    """Return a copy without resolvers other than ``oc.select``; their text stays, as ``$ {oc.env:NAME}``.
+
+    A recorded configuration may be a stranger's, and its values are shown: ``${oc.env:NAME}`` would show variables of the
+    reader's environment.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        return value.replace("${", "$ {") if isinstance(value, str) and _RESOLVER.search(value) else value
+
+    return OmegaConf.create(plain(OmegaConf.to_container(config, resolve=False)))
 
 
 def _verl_settings(config: DictConfig) -> dict[str, Any]:

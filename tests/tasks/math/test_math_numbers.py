@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from verl_trgrpo.tasks.math.answers import Number, read_number
 from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.spelling import enclosed, normalize, split_top_level
 
 PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

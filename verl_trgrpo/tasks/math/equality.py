@@ -1,56 +1,40 @@
 """Decide whether an answer equals a ground truth."""
 
 import re
-import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
-from verl_trgrpo.tasks.math.answers import (
-    CASES,
-    CHOICE,
-    CONSTANT,
-    LIST,
-    MEET,
-    NAME_OF_FUNCTION,
-    RATIO,
-    RELATION,
-    SIMPLE_NAME,
-    UNION,
-    VALUE,
-    WITHOUT,
-    WORD,
-    Form,
-    Number,
-    read_forms,
-    real_set,
-)
+from verl_trgrpo.tasks.math.answers import read_forms
+from verl_trgrpo.tasks.math.forms import Form, same_sets
+from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
+from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
 
 SameFormula = Callable[[str, str], bool]
 
-_SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")
-_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)
-_ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")
-_PUNCTUATION = re.compile(r"[^\w]+")
-_PLAIN_WORDS = re.compile(r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]")
-_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)
-_CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")
-_CHOICES = re.compile(r"[A-J]+")
-_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")
-_VOWEL = re.compile("[aeiouAEIOU]")
+_SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
+_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
+_ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
+_PUNCTUATION = re.compile(r"[^\w]+")  # well-known
+_PLAIN_WORDS = re.compile(
+    r"[^\W\d_]|[^\W\d_](?:[^\W_]| )*[^\W_]|[^\W\d_][^\W\d_' ]*[^\W\d_]"
+)  # ellipse; right angle; Fermat's theorem
+_ARTICLE = re.compile(r"(?:an?|the) (?=\w{2})", re.IGNORECASE)  # an ellipse
+_CAPITALS = re.compile(r"[A-Z](?: ?[A-Z])+")  # A B
+_CHOICES = re.compile(r"[A-J]+")  # BD
+_LETTER_RUN = re.compile(r"[a-zA-Z]{2,}")  # odd
+_VOWEL = re.compile("[aeiouAEIOU]")  # odd
 _SHORT = "no yes odd even one two six ten red tie win all any nil tom bob jan feb mon tue wed thu fri sat sun"
 _SHORT_WORDS = frozenset(_SHORT.split(" "))
 _MIN_WORD_CHARS = 4
 """Without `\\text`, so many letters are a word, fewer a product such as `mgh`, but for a few known ones."""
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
-_TIME = _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")
-_INTEGER = re.compile(r"-?[0-9]+")
+_TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
+_INTEGER = re.compile(r"-?[0-9]+")  # -12
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
-_MIN_ROUNDED_DIGITS = 7
-_BINARY_PLACES = 12
 
 
 def compare(
@@ -92,7 +76,7 @@ def formulas(form: Form) -> list[str]:
     """Return the strings in `form` that only a parser of formulas can understand."""
     if form.items:
         return [text for item in form.items for text in formulas(item)]
-    return [] if form.number is not None or form.kind in (WORD, CHOICE) else [form.text]
+    return [] if form.number is not None or form.kind in ("word", "choice") else [form.text]
 
 
 @dataclass(frozen=True)
@@ -102,33 +86,37 @@ class _Comparison:
     question: str
 
     def forms(self, gold: Form, answer: Form) -> bool:
-        if CHOICE in (gold.kind, answer.kind):
+        if "choice" in (gold.kind, answer.kind):
             return self.choices(gold, answer)
-        if RATIO in (gold.kind, answer.kind):
+        if "ratio" in (gold.kind, answer.kind):
             return self.ratios(gold, answer)
-        if gold.items and answer.items and _names_differ(gold, answer) and not (gold.text and answer.text):
+        if gold.items and answer.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
-        if self.same_sets(gold, answer) or self.named_values(gold, answer):
+        if same_sets(gold, answer) or self.named_values(gold, answer):
             return True
         # A set of one value is that value.
         gold, answer = (f.items[0] if _is_one_value(f) else f for f in (gold, answer))
         if not gold.items and not answer.items:
             return self.values(gold, answer)
-        if not gold.items or not answer.items or _names_differ(gold, answer):
+        if not gold.items or not answer.items or names_differ(gold, answer):
             if (one := _inequality(gold)) and (other := _inequality(answer)):
                 return self.formulas(one, other)
             return _is_choice_list(gold, answer)
-        if gold.kind == UNION and answer.kind == LIST:
+        if gold.kind == "union" and answer.kind == "list":
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
             if len(names) == 1 and None not in names and gold.name in (None, *names):
                 return self.unordered(gold.items, answer.items)
             return False
-        if gold.kind == answer.kind == LIST and _names_variables(gold) and not any(item.name for item in answer.items):
+        if (
+            gold.kind == answer.kind == "list"
+            and _names_variables(gold)
+            and not any(item.name for item in answer.items)
+        ):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
-        if gold.kind == answer.kind and gold.kind in (LIST, UNION, MEET, CASES):
+        if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases"):
             return self.unordered(gold.items, answer.items)
-        if gold.kind == answer.kind or (gold.kind == LIST and answer.kind == "()"):
+        if gold.kind == answer.kind or (gold.kind == "list" and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         return False
 
@@ -138,10 +126,10 @@ class _Comparison:
             if gold.text != answer.text or not answer.items:
                 return gold.text == answer.text
             return self.forms(gold.items[0], answer.items[0]) if gold.items else self.is_option(answer)
-        choice, other = (gold, answer) if gold.kind == CHOICE else (answer, gold)
+        choice, other = (gold, answer) if gold.kind == "choice" else (answer, gold)
         if not other.items and other.text == choice.text:
             return choice is gold or not choice.items or self.is_option(choice)
-        if not choice.items or (other.kind == VALUE and _CHOICES.fullmatch(other.text)):
+        if not choice.items or (other.kind == "value" and _CHOICES.fullmatch(other.text)):
             return False  # another letter
         return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
 
@@ -149,10 +137,10 @@ class _Comparison:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
         value = answer.items[0]
         words = re.findall(r"\w+", re.sub(r"\\text", "", value.text))
-        if value.kind in (VALUE, "()", "(]", "[)", "[]") and not re.search(
+        if value.kind in ("value", "()", "(]", "[)", "[]") and not re.search(
             r"\\(?:text|neq|vee|lor)|^[A-J]\W*[A-J]?\W*$", value.text
         ):
-            return all(map(self.is_option, (Form(CHOICE, items=(item,)) for item in value.items)))
+            return all(map(self.is_option, (Form("choice", items=(item,)) for item in value.items)))
         return (
             bool(words)
             and f" {answer.text} {' '.join(words)} ".casefold()
@@ -164,7 +152,7 @@ class _Comparison:
         if not self.units(gold.unit, answer.unit):
             return False
         if gold.kind != answer.kind:
-            fraction, ratio = (answer, gold) if gold.kind == RATIO else (gold, answer)
+            fraction, ratio = (answer, gold) if gold.kind == "ratio" else (gold, answer)
             if fraction is gold and gold.number is not None and gold.number.value.denominator == 1:
                 return False  # 7:1 for 7 is a division to be worked out
             values = _numbers(ratio)
@@ -184,30 +172,18 @@ class _Comparison:
         reduced = gcd(*(value.numerator for value in theirs)) == 1
         return reduced and all(a * theirs[0] == b * ours[0] for a, b in zip(ours, theirs, strict=True)) and ours[0] != 0
 
-    def same_sets(self, gold: Form, answer: Form) -> bool:
-        """Compare as sets of real numbers where either side is written as one that is not a mere list of points."""
-        kinds = {gold.kind, answer.kind}
-        if not kinds & {UNION, MEET, WITHOUT, "(]", "[)", "[]"} and not (gold.name or answer.name):
-            return False
-        if not all(_is_set(form) for form in (gold, answer)) or _variables_differ(gold, answer):
-            return False
-        ours = real_set(gold)
-        return ours is not None and ours == real_set(answer)
-
     def named_values(self, gold: Form, answer: Form) -> bool:
         """Compare `(a,b)=(1,2)` with `a=1, b=2`, and `(1,2)` with names in alphabetical order."""
         pair, listed = (gold, answer) if gold.kind == "()" else (answer, gold)
-        if pair.kind != "()" or listed.kind != LIST:
+        if (pair.kind, listed.kind) != ("()", "list"):
             return False
-        values = {item.name or "": item for item in listed.items}
-        in_order = list(values) == sorted(values) and "" not in values
-        if not (pair.name or "").startswith("(") and not (pair.name is None and in_order):
+        names = [item.name or "" for item in listed.items]
+        wanted = pair.name.strip("()").split(",") if pair.name else sorted({*names} - {""})
+        if sorted(names) != sorted(wanted) or (not pair.name and names != wanted):
             return False
-        names = pair.name[1:-1].split(",") if pair.name else list(values)
-        if len(values) != len(listed.items) or set(values) != set(names) or len(names) != len(pair.items):
-            return False
-        ordered = [values[name] for name in names]
-        return all(map(self.forms, *((pair.items, ordered) if pair is gold else (ordered, pair.items))))
+        in_order = Form("()", items=tuple(listed.items[names.index(name)] for name in wanted))
+        pair = replace(pair, name=None)
+        return self.forms(*((in_order, pair) if gold is listed else (pair, in_order)))
 
     def unordered(self, gold: Sequence[Form], answer: Sequence[Form]) -> bool:
         """Equality is transitive, so taking the first equal item of those left is as good as any."""
@@ -220,15 +196,15 @@ class _Comparison:
         return not left
 
     def values(self, gold: Form, answer: Form) -> bool:
-        if answer.last and gold.name is None and gold.kind != RELATION and CONSTANT.fullmatch(gold.text):
+        if answer.last and gold.name is None and gold.kind != "relation" and CONSTANT.fullmatch(gold.text):
             return self.forms(gold, answer.last)  # x+y=10 and 10
-        if (gold.kind == RELATION) != (answer.kind == RELATION):  # y=-2x and 2x+y=0
+        if (gold.kind == "relation") != (answer.kind == "relation"):  # y=-2x and 2x+y=0
             one, other = _equation(gold), _equation(answer)
             left_to_find = gold.name is not None and CONSTANT.fullmatch(gold.text)  # x=5 and 2x-10=0
             return not left_to_find and one is not None and other is not None and self.formulas(one, other)
-        if _names_differ(gold, answer):
+        if names_differ(gold, answer):
             return self.renamed(gold, answer)
-        if gold.name and not answer.name and not _may_lose_name(gold):
+        if gold.name and not answer.name and not may_lose_name(gold):
             return False
         if not all(self.formulas(gold.text, part) for part in answer.chain):
             return False
@@ -241,7 +217,7 @@ class _Comparison:
             return self.formulas(_in_radians(gold), _in_radians(answer))
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
-            return answer.number is not None and self.numbers(gold.number, answer.number)
+            return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
         return self.words_or_formulas(gold, answer)
 
     def units(self, gold: Unit | None, answer: Unit | None) -> bool:
@@ -267,8 +243,8 @@ class _Comparison:
         )  # fmt: skip
 
     def words_or_formulas(self, gold: Form, answer: Form) -> bool:
-        marked = WORD in (gold.kind, answer.kind)
-        if gold.kind == WORD and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
+        marked = "word" in (gold.kind, answer.kind)
+        if gold.kind == "word" and re.fullmatch(r"[0-9A-F]+_[0-9]+", gold.text):
             return answer.text in (gold.text, gold.text.partition("_")[0])  # the question names the base
         if (key := _word_key(gold, marked)) is not None and key == _word_key(answer, marked):
             return True
@@ -289,19 +265,6 @@ class _Comparison:
         one, other = _equation(gold), _equation(answer)
         return one is not None and other is not None and self.formulas(one, other)
 
-    def numbers(self, gold: Number, answer: Number) -> bool:
-        """Without a percent sign in common, `50%` is both 50 and 0.5: the sign is often part of the question."""
-        values = {answer.value}
-        if answer.percent and not gold.percent:
-            values.add(answer.value / 100)
-        if gold.percent and not answer.percent:
-            values.add(answer.value * 100)
-        if answer.value.denominator == 1 and gold.literal_integer and not answer.literal_integer:
-            return False
-        # An answer with fewer digits is a multiple of the gold's last place, so it is never this near without being equal.
-        near = gold.last_place / 2 if gold.last_place and (self.rounded_gold or _has_many_places(gold)) else 0
-        return any(abs(value - gold.value) <= near for value in values) or _is_binary(gold, answer)
-
     def formulas(self, gold: str, answer: str) -> bool:
         gold, answer = gold.replace(GROUP, ""), answer.replace(GROUP, "")
         if gold == answer or len(answer) > max(80, 3 * len(gold)):
@@ -313,28 +276,9 @@ class _Comparison:
 
 
 def is_rounded(golds: Sequence[str]) -> bool:
-    """Return whether all ground truths are decimals of so many places that they are rounded, such as 0.6666666667.
-
-    With fewer places, form does not tell `0.333`, a sum of three exact decimals, from `0.333`, a third.
-    """
+    """Return whether all ground truths are decimals of so many places that they are rounded, such as 0.6666666667."""
     forms = [read_forms(normalize(gold))[0] for gold in golds]
-    return bool(forms) and all(form.number is not None and _has_many_places(form.number) for form in forms)
-
-
-def _has_many_places(number: Number) -> bool:
-    return (
-        number.last_place is not None
-        and number.last_place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS)
-        and not number.percent
-    )
-
-
-def _is_binary(gold: Number, answer: Number) -> bool:
-    """Return whether the gold is what 32-bit or 64-bit arithmetic makes of the answer: 0.30000001192092896 for 0.3."""
-    if gold.last_place is None or gold.last_place > Fraction(1, 10**_BINARY_PLACES) or abs(answer.value) > 1e30:
-        return False
-    single = struct.unpack("f", struct.pack("f", float(answer.value)))[0]
-    return float(gold.value) in (single, float(answer.value))
+    return bool(forms) and all(form.number is not None and has_many_places(form.number) for form in forms)
 
 
 def _numbers(form: Form) -> list[Fraction] | None:
@@ -342,21 +286,8 @@ def _numbers(form: Form) -> list[Fraction] | None:
     return values if len(values) == len(form.items) else None
 
 
-def _is_set(form: Form) -> bool:
-    """Return whether a form is a set of real numbers: an interval, a union, or conditions on one variable."""
-    if form.kind == LIST:
-        names = {item.name for item in form.items}
-        return len(names) == 1 and None not in names and any(item.items for item in form.items)
-    return form.kind in (UNION, MEET, WITHOUT, "()", "(]", "[)", "[]")
-
-
-def _variables_differ(gold: Form, answer: Form) -> bool:
-    one, other = (form.items[0].name if form.kind == LIST else form.name for form in (gold, answer))
-    return one is not None and other is not None and one != other
-
-
 def _is_one_value(form: Form) -> bool:
-    return form.kind == LIST and len(form.items) == 1 and form.items[0].text != r"\emptyset"
+    return form.kind == "list" and len(form.items) == 1 and form.items[0].text != r"\emptyset"
 
 
 def _names_variables(gold: Form) -> bool:
@@ -365,23 +296,9 @@ def _names_variables(gold: Form) -> bool:
     return "" not in names and len(set(names)) == len(names)
 
 
-def _names_differ(gold: Form, answer: Form) -> bool:
-    if gold.name is None or answer.name is None or gold.name == answer.name:
-        return False
-    plain = [
-        re.sub(r"^\\vec\{?([^{}]*)\}?$", r"\1", re.sub(r"^m(?=\\angle)", "", name)) for name in (gold.name, answer.name)
-    ]
-    return plain[0] != plain[1]
-
-
-def _may_lose_name(gold: Form) -> bool:
-    """Return whether the value alone is right: of `x=5`, `AB=10` and `y=2x`, but not of an equation of two quantities."""
-    return gold.number is not None or bool(SIMPLE_NAME.fullmatch(gold.name or "") or CONSTANT.fullmatch(gold.text))
-
-
 def _is_choice_list(gold: Form, answer: Form) -> bool:
     """Return whether `BD` is given for `B, D`."""
-    letters = sorted(item.text for item in gold.items) if gold.kind == LIST else []
+    letters = sorted(item.text for item in gold.items) if gold.kind == "list" else []
     return bool(
         letters and _CHOICES.fullmatch("".join(letters)) and sorted(answer.text) == letters and not answer.items
     )
@@ -403,12 +320,12 @@ def _in_radians(form: Form) -> str:
 
 def _inequality(form: Form) -> str:
     """Return a relation, or the inequality that was read as a set, as written."""
-    return form.text if form.kind == RELATION or (form.items and form.kind not in (CHOICE, RATIO)) else ""
+    return form.text if form.kind == "relation" or (form.items and form.kind not in ("choice", "ratio")) else ""
 
 
 def _equation(form: Form) -> str | None:
     named = f"{form.name}={form.text}" if form.name is not None else None
-    return form.text if form.kind == RELATION else named
+    return form.text if form.kind == "relation" else named
 
 
 def _word_key(form: Form, marked: bool) -> str | None:
@@ -417,7 +334,7 @@ def _word_key(form: Form, marked: bool) -> str | None:
     marked: one of the two strings compared is written as `\text{...}`.
     """
     text = form.text.replace(" ", "") if _CAPITALS.fullmatch(form.text) else form.text
-    if form.kind != WORD and not _PLAIN_WORDS.fullmatch(text):
+    if form.kind != "word" and not _PLAIN_WORDS.fullmatch(text):
         return None
     key = (
         _ARTICLE.sub("", _PUNCTUATION.sub(" ", text).strip(), count=1)

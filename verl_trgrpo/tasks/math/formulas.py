@@ -25,25 +25,11 @@ _DERIVATIVE = re.compile(
     rf"\\frac\{{ ?(?P<kind>d|\\partial)(?: ?\^\{{?(?P<order>[0-9])\}}?)? ?(?P<of>{_SYMBOL}) ?\}}"
     rf"\{{ ?(?:d|\\partial) ?(?P<by>{_SYMBOL}) ?(?(order)\^\{{?(?P=order)\}}?) ?\}}"
 )  # \frac{d^2y}{dt^2}
-_SLASH_FRACTION = re.compile(r"(?<![0-9.}\w)])([0-9]+)/([0-9]+)(?=[a-zA-Z\\])")  # 1/2x
 _CAPITALS = re.compile(r"\\text\{ ?([A-Z]+)\}")  # \text{LRAC}
 _MODULUS = re.compile(r"\\pmod\{([^{}]*)\}$|\(\\mod ([^()]*)\)$")  # \pmod{3}
 _TURNED = {">": "<", r"\geq": r"\leq"}
-_RELATIONS = {
-    "=",
-    "<",
-    r"\leq",
-    r"\neq",
-    r"\equiv",
-    r"\approx",
-    r"\sim",
-    r"\mid",
-    r"\nmid",
-    r"\in",
-    r"\to",
-    r"\perp",
-    r"\parallel",
-} | {*_TURNED}
+_RELATION_NAMES = "leq neq equiv approx sim mid nmid in to perp parallel mod"
+_RELATIONS = {"=", "<", *_TURNED, *(rf"\{name}" for name in _RELATION_NAMES.split(" "))}
 _STEPS, _KINKS = {"floor", "ceiling"}, {"abs", "max", "min", "floor", "ceiling", "root", "log"}
 _INTEGRAL = {"!", "!!", "binomial"}
 _MATRICES = re.compile(
@@ -88,7 +74,7 @@ def same_formula(gold: str, answer: str) -> bool:
         return False
     if signs in (["="], ["<"], [r"\leq"], [r"\neq"]):
         return _same(_difference(*trees), _difference(*trees_too), multiple=1 if signs[0] in ("<", r"\leq") else -1)
-    if signs == [r"\equiv", "mod"]:
+    if signs == [r"\equiv", r"\mod"]:
         return _congruent(trees, trees_too)
     return all(map(_same, trees, trees_too))
 
@@ -98,7 +84,7 @@ def _tokens(text: str) -> Tokens:
     text = _DERIVATIVE.sub(_derivative, text)
     if modulus := _MODULUS.search(text):
         text = rf"{text[: modulus.start()]}\mod {modulus[1] or modulus[2]}"
-    return tokens_of(_CAPITALS.sub(r"\1", _SLASH_FRACTION.sub(r"\\frac{\1}{\2}", text)))
+    return tokens_of(_CAPITALS.sub(r"\1", text))
 
 
 def _derivative(match: re.Match[str]) -> str:
@@ -124,8 +110,8 @@ def _sides(tokens: Tokens) -> tuple[list[Tokens], list[str]]:
     depth = 0
     for token in tokens:
         depth += (token[1] in "([{") - (token[1] in ")]}")
-        if depth == 0 and (token[1] in _RELATIONS or token[1] == r"\mod"):
-            signs.append(token[1].removeprefix("\\") if token[1] == r"\mod" else token[1])
+        if depth == 0 and token[1] in _RELATIONS:
+            signs.append(token[1])
             sides.append([])
         else:
             sides[-1].append(token)

@@ -32,6 +32,7 @@ FUNCTIONS |= {name: name for name in _SAME_NAMES.split(" ")}
 _SEVERAL = {"max", "min", "gcd", "lcm"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _BIG = {r"\sum", r"\prod", r"\int", r"\iint", r"\oint", r"\lim"}
+_PREFIXES = {*_BIG, *(f"\\{name}" for name in [*FUNCTIONS, *_SEVERAL, "frac", "sqrt", "binom"])}
 _TIMES = {"*", r"\cdot", r"\times", r"\ast"}
 # Letters that usually name functions, and those that are usually factors of what stands in parentheses.
 _FUNCTION_NAMES = "phi psi sigma tau zeta chi Gamma Phi Psi Theta"
@@ -165,15 +166,8 @@ class _Parser:
                     raise UnreadableError(f"{before[1]} and {self.text} stand side by side")
                 if self.kind == "number" and self.place > 1 and before[1] == "}" and tree[0] == "^":
                     raise UnreadableError(f"whether {self.text} belongs to the exponent is not clear")
-                if (
-                    before[0] == "number"
-                    and self.text == r"\frac"
-                    and tree[0] == "number"
-                    and (mixed := self.mixed(tree))
-                ):
-                    tree = mixed
-                else:
-                    tree = self.juxtaposed(tree)
+                mixed = self.mixed(tree) if before[0] == tree[0] == "number" and self.text == r"\frac" else None
+                tree = mixed or self.juxtaposed(tree)
             else:
                 return tree
 
@@ -186,9 +180,7 @@ class _Parser:
     def mixed(self, whole: Tree) -> Tree | None:
         r"""Return the value of `3\frac{1}{2}`; None if it is a product such as `3\frac{x}{2}`."""
         texts = [text for _, text in self.tokens[self.place : self.place + 7]]
-        if texts[1:2] + texts[3:5] + texts[6:] != ["{", "}", "{", "}"] or not (
-            texts[2].isdigit() and texts[5].isdigit()
-        ):
+        if texts[1:2] + texts[3:5] + texts[6:] != ["{", "}", "{", "}"] or not (texts[2] + texts[5]).isdigit():
             return None
         self.place += 7
         if self.text in ("^", "!"):
@@ -206,13 +198,7 @@ class _Parser:
     def begins_factor(self) -> bool:
         if self.text in ("|", r"\|"):
             return self.text not in self.bars
-        return bool(
-            self.kind in ("name", "number") or self.text in _CLOSING or (self.kind == "command" and self.is_prefix())
-        )
-
-    def is_prefix(self) -> bool:
-        name = self.text[1:]
-        return name in FUNCTIONS or name in _SEVERAL or self.text in _BIG or name in ("frac", "sqrt", "binom")
+        return self.kind in ("name", "number") or self.text in _CLOSING or self.text in _PREFIXES
 
     def factor(self) -> Tree:
         """Parse a factor with what is attached to it: powers, factorials, degrees, primes."""
@@ -264,11 +250,8 @@ class _Parser:
             self.expect(_CLOSING[text])
             if text in (r"\lfloor", r"\lceil"):
                 return ("floor" if text == r"\lfloor" else "ceiling", tree)
-            return (
-                ("group", tree)
-                if text == "(" and self.place - begin == 2 and self.tokens[begin][0] == "number"
-                else tree
-            )
+            single = text == "(" and self.place - begin == 2 and self.tokens[begin][0] == "number"
+            return ("group", tree) if single else tree
         if text in _BIG:
             return self.big_operator()
         if kind == "command":
@@ -344,13 +327,10 @@ class _Parser:
             name, exponent = "a" + name, None
         bracket = self.text in ("(", "[", "{")
         tree = self.atom() if bracket else self.unbracketed()
-        found = (
-            ("log", tree, ("e",) if name == "log" and base == ("e",) else base)
-            if name in ("ln", "log", "lg")
-            else (name, tree)
-        )
         if name == "exp":
-            found = ("^", ("e",), tree)
+            found: Tree = ("^", ("e",), tree)
+        else:
+            found = ("log", tree, base) if name in ("ln", "log", "lg") else (name, tree)
         return found if exponent is None else ("^", found, exponent)
 
     def unbracketed(self) -> Tree:

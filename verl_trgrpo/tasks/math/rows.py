@@ -68,7 +68,7 @@ class HubData:
 
 TRAIN = "deepscaler"
 
-_GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")
+_GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72
 
 logger = logging.getLogger(__name__)
 

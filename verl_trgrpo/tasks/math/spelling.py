@@ -7,31 +7,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
-from verl_trgrpo.tasks.math.units import PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
+from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
 _SCRIPTS = tuple(
     (re.compile(f"[{characters}]+"), mark, str.maketrans(characters, plain))
     for mark, characters, plain in (
-        ("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼ⁿⁱ", "0123456789+-=ni"),
-        ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),
+        ("^", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼ⁿⁱ", "0123456789+-=ni"),  # x²
+        ("_", "₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n"),  # x₁
     )
 )
-_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")
-_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")
-_DOLLAR = "＄"  # stands for `\$`, a price, while `$` delimits formulas
-CURRENCIES = {
-    _DOLLAR: "dollar",
-    "元": "yuan",
-    "€": "euro",
-    "£": "gbp",
-    "¥": "yen",
-    "₹": "rupee",
-    "₩": "won",
-    "₽": "rouble",
-}
+_VULGAR_FRACTION = re.compile("[¼-¾⅐-⅞]")  # ¾
+_ROOT = re.compile(r"√\s*(?:\(([^()]*)\)|([0-9]+(?:\.[0-9]+)?|[a-zA-Z]))")  # √13; √(2)
 _KEPT = frozenset("ℝℤℕℚℂ") | CURRENCIES.keys()  # their compatibility form loses what they mean
 _GREEK = "αβγδεζηθλμνξπρστφϕχψωΓΔΘΛΞΠΣΦΨΩ"
 _GREEK_NAMES = (
@@ -50,11 +39,7 @@ _FOREIGN = {
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
     "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
 }  # fmt: skip
-_FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))
-_LEAD_IN = re.compile(
-    r"^answer:\s*(?:是|为|は)?\s*:?\s*|^\W*共(?=[0-9])|^\\text\{ ?(?:the )?(?:final |correct )?answer is:? (?=\w)",
-    re.IGNORECASE,
-)  # 答案是42
+_FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
 _CODES = re.compile(
     r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
 )  # \text{USD }5
@@ -84,7 +69,7 @@ COMMANDS = {
     "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
     "langle": "(", "rangle": ")",
 }  # fmt: skip
-_COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")
+_COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")  # \dfrac12
 _LAYOUT = re.compile(
     r"\\[()\[\]]"  # \( and \[ begin a formula
     r"|\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\(?:[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
@@ -93,11 +78,13 @@ _LAYOUT = re.compile(
     r"|sf)(?![a-zA-Z])(?! ?\{)"
     r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
     r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
-)
-_TEXT = re.compile(r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)")
+)  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
+_TEXT = re.compile(
+    r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)"
+)  # \textbf{(C)}; \mbox{cm}
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")
-_TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")
+_UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")  # \mathrm{cm}; \operatorname{lcm}
+_TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")  # \text{east}
 _FUNCTION_NAMES = (
     "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim "
     "arg mod"
@@ -105,26 +92,27 @@ _FUNCTION_NAMES = (
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
-_ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")
-_SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")
+_ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")  # 1 \\[4pt] 2
+_SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")  # 5\,m; 5~m; x \quad y
+_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}])+$")  # \, 5
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
-_GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")
+_GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
-_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")
+_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")  # 1\,250; 58,\!500; 1 000 000
 _COMMA_GROUPS = re.compile(
     r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])"
-)
+)  # 1,250; 12,34,567
 _CONJUNCTION = r"(?:and|or)"
 _LEAD = re.compile(
-    r"(?:\\therefore(?![a-zA-Z])|\\text\{\s*(?:the )?(?:final )?answer\s*(?:is)?\s*:?\s*\}"
-    r"|(?:the )?(?:final )?answer\s*(?:is:?|:)\s+|\\approx(?![a-zA-Z])|=(?!=))\s*",
+    r"(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
+    r"|(?P<text>\\text\{\s*)?(?:the )?(?:final |correct )?answer\s*"
+    r"(?:(?:is:?|:)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?",
     re.IGNORECASE,
-)
-_MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)
-_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')
+)  # answer: 42; \text{The answer is } 42; = 42; \approx 42; 共42
+_MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)  # **42**; `42`
+_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')  # "42"
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")
+_ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")  # 6th; 6^{\text{th}}
 _WORD_BEHIND = (
     rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 )
@@ -132,7 +120,7 @@ _WORDS_BEHIND = re.compile(
     r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
     rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
     rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$"
-)
+)  # 12 red apples; 6 m; 25000/year
 _MAX_GROUPS = 3
 _STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
@@ -142,49 +130,64 @@ def _comma(match: re.Match[str]) -> str:
     return "," + (AND if "and" in match[0] else OR if "or" in match[0] else "")
 
 
-_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+_RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),
-        (r"^\\\{\s*\\\}$", r"\\emptyset"),
-        (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),
-        (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),
-        (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),
-        (r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
-        (r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$", lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}"),
-        (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),
-        (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),
-        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),
-        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),
-        (r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)", lambda m: "'" * m[0].count("prime")),
-        (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),
-        (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),
-        (r"\\dot\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]))", r"\1\2'"),
-        (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),
-        (r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}", r"\\text{ \1/\2\3}"),
-        (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
-        (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),
-        (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),
-        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),
-        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),
-        (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),
-        (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),
-        (r"^\\mathbf\{([RZNQC])\}$", r"\\mathbb{\1}"),
-        (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),
-        (r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$", lambda m: f"_{{{number_in_words(m[1]) or m[1]}}}"),
-        (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),
-        (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),
-        (r"(?<![0-9.])([0-9]+) ([0-9]+)/([0-9]+)(?![0-9])", r"\1\\frac{\2}{\3}"),
-        (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),
-        (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),
-        (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),
-        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),
-        (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),
-        (r"\s+", " "),
-        (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),
-        (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),
-        (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),
-        (r"\ue002\\text\{", r"\\text{ "),
+        (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
+        (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
+        (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
+        (r"""(?<=[0-9])\s*(?:''|")$""", r"\\text{ in}"),  # 67"
+        (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
+        (
+            r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}",
+            lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
+        ),  # {n \choose 3}
+        (
+            r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$",
+            lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
+        ),  # 1 \over 2
+        (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
+        (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),  # x**2
+        (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),  # 50%; 50\text{ percent}; 50 per cent
+        (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ"),  # 90^{\circ}
+        (
+            r"\^\s*\{\s*((?:\\prime\s*)+)\}|\^\s*((?:\\prime(?![a-zA-Z])\s*)+)",
+            lambda m: "'" * m[0].count("prime"),
+        ),  # f^{\prime\prime}; f^\prime
+        (r"(?<=[0-9])\.([0-9]*)\\dot\s*\{?([0-9])\}?", r".\1\\overline{\2}"),  # 0.1\dot{6}
+        (r"\\ddot\s*(?:\{([a-zA-Z])\}|([a-zA-Z]))", r"\1\2''"),  # \ddot{x}
+        (r"\\dot(?![a-zA-Z])\s*(?:\{([a-zA-Z]|\\[a-zA-Z]+)\}|([a-zA-Z]|\\[a-zA-Z]+))", r"\1\2'"),  # \dot{x}; \dot\theta
+        (r"([a-zA-Z])('+)(_(?:\w|\{[^{}]*\}))", r"\1\3\2"),  # S'_1
+        (
+            r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}",
+            r"\\text{ \1/\2\3}",
+        ),  # 6\frac{\text{m}}{\text{s}}
+        (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),  # \phantom{0}5
+        (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
+        (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
+        (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
+        (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
+        (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
+        (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
+        (r"^\\mathbf\{([RZNQC])\}$", r"\\mathbb{\1}"),  # \mathbf{Z}
+        (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
+        (
+            r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$",
+            lambda m: f"_{{{number_in_words(m[1]) or m[1]}}}",
+        ),  # 1011_{\text{two}}
+        (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),  # f:x\mapsto x+1
+        (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),  # f(x)\equiv 0
+        (r"(?<![0-9.])([0-9]+) ([0-9]+)/([0-9]+)(?![0-9])", r"\1\\frac{\2}{\3}"),  # 3 112/225
+        (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),  # \frac43
+        (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),  # \frac{4}3
+        (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),  # \sqrt2; \sqrt[3]2
+        (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),  # x_{1}
+        (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),  # {5}x
+        (r"\s+", " "),  # x  y
+        (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),  # 5\text{ cm}; 5 \text{cm}
+        (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),  # x + 1
+        (r"(?<=[0-9]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=[0-9])", ""),  # 5 x; x 5
+        (r"\ue002\\text\{", r"\\text{ "),  # \ue002\text{cm}
     )
 )
 _BRACKET = r"(?P<open>\\begin\{[a-z]*\*?\}|\\\{|[(\[{])|(?P<close>\\end\{[a-z]*\*?\}|\\\}|[)\]}])"
@@ -200,9 +203,8 @@ def normalize(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return text
     text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
-    text = _translated(
-        plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
-    )
+    text = plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
+    text = _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
     text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
@@ -212,32 +214,31 @@ def normalize(text: str) -> str:
         text = match[1]
     text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
     text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
+    text = _without_lead(text.strip())
     text = _TEXT_GROUP.sub(_unwrap, text)
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
     text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
     text = ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
-    text = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
     if match := _ORDINAL.fullmatch(text):
         text = match[1]
     text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
     for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+        if pattern.search(text):  # `sub` with a template costs more, also without a match
+            text = pattern.sub(replacement, text)
     if r"\begin" not in text:
         text = text.replace("&", "")
     text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
-    text = re.sub(r"^=(?!=)", "", text)  # the left side is in front of the box
     if "," not in text:
         text = text.replace(";", ",")
     return ungrouped(text)
 
 
-def _translated(text: str) -> str:
-    """Return `text` without the words in front of an answer, and with the sign of a currency for its code."""
-    lead = _LEAD_IN.match(text)
-    if lead:
-        text = (r"\text{" if lead[0].startswith("\\") else "") + text[lead.end() :]
-    return _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
+def _without_lead(text: str) -> str:
+    """Return `text` without the words in front of an answer."""
+    if (lead := _LEAD.match(text)) is None:
+        return text
+    return (r"\text{" if lead["text"] and not lead["end"] else "") + text[lead.end() :]
 
 
 def ungrouped(text: str) -> str:
@@ -253,7 +254,7 @@ def plain_characters(text: str) -> str:
     """Return `text` with Unicode's scripts, fractions, roots, letters and signs as LaTeX writes them."""
     for pattern, mark, plain in _SCRIPTS:
         text = pattern.sub(lambda run, mark=mark, plain=plain: f"{mark}{{{run[0].translate(plain)}}}", text)  # type: ignore[misc]
-    text = text.replace(r"\$", _DOLLAR).replace("º", "°")
+    text = text.replace(r"\$", DOLLAR).replace("º", "°")
     if not text.isascii():
         text = _VULGAR_FRACTION.sub(
             lambda m: r"\frac{" + unicodedata.normalize("NFKC", m[0]).replace("⁄", "}{") + "}", text

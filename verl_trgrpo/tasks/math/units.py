@@ -44,7 +44,7 @@ for _line in _SPELLINGS:
     if _match := re.fullmatch(r"([0-9.]+)(\w+)", _factor):  # 0.3048m
         _FACTORS[_words.split()[0]] = (Fraction(_match[1]), _match[2])
 _SYMBOLS = {word for word in _NAMES if len(word) == 1 or not word.islower()}
-_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mu m
+_PREFIXED = re.compile(r"(?:[kMGTmcnμµ]|\\mu)(?:m|s|g|L|N|J|W|V|A|K|Pa|Hz|eV|F|C|T|mol|ohm|pc)")  # \mum; GHz
 SPACED_SYMBOLS = "mshgLNJWVAK"
 """One letter that is a unit behind a space, `6 m`; without one it is a factor, `6m`."""
 PLAIN = sorted(
@@ -55,22 +55,34 @@ PLAIN = sorted(
 )  # fmt: skip
 SHORT_UNITS = sorted({word for word in _NAMES if len(word) == 2 and word.isascii()} - {"as", "au", "rs"})
 """Two letters that are a unit behind a space; others are a product."""
-PLAIN_RATIO = r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"
-"""`9.8 m/s^2` is not a formula."""
+_PLAIN_RATIO = r"(?:km|cm|mm|m|ft|mi|kg|g|J|N|W)/(?:s|sec|min|hr|h|km|cm|mm|m|ft|kg|g|L)(?![a-zA-Z])"
 
+DOLLAR = "＄"
+"""Stands for `\\$`, a price, while `$` delimits formulas."""
+CURRENCIES = {
+    DOLLAR: "dollar", "元": "yuan", "€": "euro", "£": "gbp", "¥": "yen", "₹": "rupee", "₩": "won", "₽": "rouble",
+}  # fmt: skip
 MULTIPLIERS = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12, "lakh": 10**5,
     "crore": 10**7, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "만": 10**4, "亿": 10**8, "億": 10**8, "억": 10**8,
 }  # fmt: skip
-_ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-    "nineteen"
-)
+_ONES = "one two three four five six seven eight nine"
+_TEENS = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_NUMERALS = {word: value for value, word in enumerate(_ONES.split())} | {
-    word: 10 * k for k, word in enumerate(_TENS.split(), 2)
+_DIGITS = "零一二三四五六七八九"
+NUMBER_WORDS = {word: value for value, word in enumerate(["zero", *_ONES.split(), *_TEENS.split()])}
+"""From 0 to 99: `seven`, `forty two`, 四十二."""
+NUMBER_WORDS |= {
+    " ".join(filter(None, [ten, one])): tens + ones
+    for tens, ten in zip(range(20, 100, 10), _TENS.split(), strict=True)
+    for ones, one in enumerate(["", *_ONES.split()])
 }
-_CHINESE = {character: value for value, character in enumerate("零一二三四五六七八九")} | {"两": 2}
+NUMBER_WORDS |= {digit: value for value, digit in enumerate(_DIGITS)} | {"两": 2}
+NUMBER_WORDS |= {
+    f"{_DIGITS[tens] if tens > 1 else ''}十{_DIGITS[ones] if ones else ''}": 10 * tens + ones
+    for tens in range(1, 10)
+    for ones in range(10)
+}
 # Words that change a value, or say that it is not the answer, also where the question has them.
 _OPERATIONS = (
     "half halves third thirds fourth fourths quarter quarters fifth fifths sixth sixths seventh sevenths eighth "
@@ -87,7 +99,7 @@ _OPERATIONS = (
     "alternatively at above below "
     "exactly up down after before each every any some all both remaining negative reciprocal inverse square"
 )
-_NOT_UNITS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | _NUMERALS.keys()
+_NOT_UNITS = frozenset(_OPERATIONS.split(" ")) | MULTIPLIERS.keys() | NUMBER_WORDS.keys()
 _WORD = r"\\mu ?[a-zA-Z]*|\\Omega|[^\W\d_](?:\.[^\W\d_])+(?![^\W\d_])|[^\W\d_]+"
 _TOKEN = re.compile(
     rf"(?P<word>{_WORD})\.?(?P<power>\^\{{?-?[0-9]\}}?|(?<=[a-zA-Z])[23](?![0-9]))?|(?P<slash>/)|\s+|[().·*-]|\\cdot ?"
@@ -98,6 +110,47 @@ _MAX_WORDS, _MAX_CHARS = 5, 80
 UNKNOWN = "?"
 Unit = tuple[tuple[str, int], ...]
 """Names with their powers, sorted: `m/s^2` is (("m", 1), ("s", -2)). Words of no list begin with `UNKNOWN`."""
+
+
+_UNIT_POWER = r"(?:\^(?:-?[0-9]|\{-?[0-9]\}))?"
+_IN_TEXT = "[^{}0-9,;=<>]*"
+_SUFFIX = re.compile(
+    rf"(?P<value>.*?[^\s\\=+*/^_<>(,-])(?:(?P<degree>\^\\circ ?(?:\\text\{{ ?[CF]\}}|[CF](?![a-zA-Z]))?)"
+    rf"|(?P<text>(?:\\mu ?|\^\\circ ?)?(?:\\text\{{{_IN_TEXT}(?:\^\{{?-?[0-9]\}}?{_IN_TEXT})*\}}{_UNIT_POWER}(?:/|\\cdot ?)?)+)"
+    rf"|(?<=[0-9}}) ])(?P<plain>(?:{_PLAIN_RATIO}|(?i:{'|'.join(PLAIN)})(?![a-zA-Z])){_UNIT_POWER}|[ap]m)"
+    rf"|(?<=[0-9])(?P<foreign>[^\W\d_a-zA-Z]+))",
+    re.DOTALL,
+)  # 30^\circ C; 5\text{ m/s}^2; 9.8m/s^2; 5cm; 5pm; 5厘米
+_TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-zA-Z])")  # \tan 15
+_CURRENCY = "[" + "".join(CURRENCIES) + "]"
+_PRICE = re.compile(
+    rf"(?P<sign>[-+]?)(?:(?P<front>{_CURRENCY})(?P<a>.+)|(?P<b>.+?)(?P<behind>{_CURRENCY}))", re.DOTALL
+)  # ＄5; 5€
+
+
+def split_unit(text: str) -> tuple[str, Unit | None, int]:
+    """Return the value, the unit, and the factor of a number word such as "million"; (text, None, 1) without a unit."""
+    if match := _PRICE.fullmatch(text):
+        currency = CURRENCIES[match["front"] or match["behind"]]
+        value, _, factor = split_unit(match["sign"] + (match["a"] or match["b"]).strip())
+        return value, ((currency, 1),), factor
+    match = _SUFFIX.fullmatch(text)
+    if match is None:
+        return text, None, 1
+    if match["degree"]:
+        if _TRIGONOMETRIC.search(match["value"]):
+            return text, None, 1
+        return match["value"], (("degree" + re.sub("[^CF]", "", match["degree"].replace(r"\circ", "")), 1),), 1
+    written = match["text"] or match["plain"] or match["foreign"]
+    spaced = not match["text"] or written.startswith(r"\text{ ")
+    words = re.sub(r"\\text\{([^{}]*(?:\^\{-?[0-9]\}[^{}]*)?)\}", r" \1", written).replace(r"\cdot", " ").strip()
+    factor = 1
+    if found := multiplier(words):
+        factor, words = found
+        if not words:
+            return match["value"], None, factor
+    unit = read_unit(words, spaced)
+    return (text, None, 1) if unit is None else (match["value"], unit or None, factor)
 
 
 def read_unit(text: str, spaced: bool = True) -> Unit | None:
@@ -169,29 +222,16 @@ def multiplier(text: str) -> tuple[int, str] | None:
 
 
 def number_in_words(text: str) -> int | None:
-    """Return the number from 0 to 9,999 that words write, such as `forty-two` or 四十二; None for other words."""
-    if text and text[0] in "十百零一二三四五六七八九两":
-        total, digit = 0, -1
-        for character in text:
-            if character in _CHINESE and (digit <= 0):
-                digit = _CHINESE[character]
-            elif character in "十百千" and digit != 0:
-                total, digit = total + max(digit, 1) * {"十": 10, "百": 100, "千": 1000}[character], -1
-            else:
-                return None
-        return total + max(digit, 0)
-    values = [_NUMERALS.get(word) for word in re.split(r"[\s-]+", text.casefold())]
-    if len(values) == 2 and None not in values and values[0] in range(20, 100, 10) and values[1] in range(1, 10):
-        return values[0] + values[1]  # type: ignore[operator]
-    return values[0] if len(values) == 1 else None
+    """Return the number from 0 to 99 that words write, such as `forty-two` or 四十二; None for other words."""
+    return NUMBER_WORDS.get(text.casefold().replace("-", " "))
 
 
 _COUNTED = re.compile(
     r"(?:\b(?:how many|how much|number of|amount of|in|of|per|several|some|few)|[0-9]|\b(?:"
-    + "|".join(_NUMERALS)
+    + "|".join(f"{_ONES} {_TEENS} {_TENS}".split())
     + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
     re.IGNORECASE,
-)
+)  # How many red apples; 12 zebras; three red balls
 # "How many red apples"
 
 

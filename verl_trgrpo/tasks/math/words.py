@@ -10,7 +10,7 @@ from verl_trgrpo.tasks.math.spelling import COMMANDS, plain_characters
 # Presentation, which says nothing about the problem.
 _MARKUP = re.compile(
     r"\\(?:begin|end)\s*\{[^}]*\}(?:\{[^}]*\})?|\\tag\s*\{[^}]*\}|\[/?(?:i|b|u|list|hide|\*)\]|\\[()\[\]]|\$"
-)
+)  # \begin{align}; \tag{1}; [b]; \[; $
 _LAYOUT_NAMES = (
     "left right middle displaystyle textstyle quad qquad text textbf textit textrm mathrm mathbf mathit emph mbox bf rm it "
     "big bigg limits hline cline operatorname ensuremath phantom"
@@ -22,13 +22,17 @@ _SPELLING = {
 }  # fmt: skip
 _FORMULA = re.compile(
     r"\$\$?(.*?)\$\$?|\\\((.*?)\\\)|\\\[(.*?)\\\]|\\begin\{(?:align|gather|equation)\*?\}(.*?)\\end\{", re.DOTALL
-)
-_WORDS_IN_FORMULA = re.compile(r"\\(?:text\w*|mathrm|mbox|operatorname)\s*\{[^{}]*\}|\\[a-zA-Z]+|([a-zA-Z])")
-_THOUSANDS = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}|\\,|,)(?=[0-9]{3}(?![0-9]))")
-_SHORT_FRACTION = re.compile(r"\\[dtc]?frac\s*([0-9])\s*([0-9])")
-_COMMAND = re.compile(r"\\([a-zA-Z]+)")
+)  # $x+y$; \(x\); \[x\]; \begin{align}x\end{align}
+_WORDS_IN_FORMULA = re.compile(
+    r"\\(?:text\w*|mathrm|mbox|operatorname)\s*\{[^{}]*\}|\\[a-zA-Z]+|([a-zA-Z])"
+)  # \text{cm}; \sin; x
+_THOUSANDS = re.compile(r"(?<=[0-9])(?:,\\!|\{,\}|\\,|,)(?=[0-9]{3}(?![0-9]))")  # 1,250; 1{,}250
+_SHORT_FRACTION = re.compile(r"\\[dtc]?frac\s*([0-9])\s*([0-9])")  # \frac12
+_COMMAND = re.compile(r"\\([a-zA-Z]+)")  # \leqslant
 # Characters of scripts without spaces are words by themselves.
-_WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]+|\d+(?:\.\d+)?|[-+*/=<>]")
+_WORD = re.compile(
+    r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_\u3040-\u30ff\u4e00-\u9fff]+|\d+(?:\.\d+)?|[-+*/=<>]"
+)  # 面; area; 3.5; +
 
 
 def words_of(text: str) -> list[str]:

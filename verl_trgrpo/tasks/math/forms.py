@@ -1,0 +1,119 @@
+"""An answer as it was read, and the sets of real numbers that answers write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import inf
+from typing import Literal
+
+from verl_trgrpo.tasks.math.numbers import Number
+from verl_trgrpo.tasks.math.units import Unit
+
+Kind = Literal[
+    "value", "word", "relation", "list", "union", "meet", "matrix", "row", "cases", "without", "ratio", "choice",
+    "()", "(]", "[)", "[]",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    r"""An answer as it was read: a single value, or several.
+
+    Args:
+        kind: of a single value: value, word (written as `\text{...}`) or relation (an equation or inequality that is more than
+            a name and a value). Of several: list (unordered), union, meet (conditions that hold together), matrix (of rows),
+            cases (rows of a value and its condition), without (a set and what is left out of it), ratio (`3:2`), choice (a
+            letter and, if given, its value), or the two brackets, such as `(]`.
+        text: of a single value, without the name in front (`x=`) and the unit behind; of a choice the letter; of an inequality
+            that was read as a set what is written.
+        items: of several.
+        name: left of `=` or `\in`, or the variable of an inequality.
+        unit: names of the unit with their powers.
+        number: of a value that is a number.
+        last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
+        chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
+    """
+
+    kind: Kind
+    text: str = ""
+    items: tuple[Form, ...] = ()
+    name: str | None = None
+    unit: Unit | None = None
+    number: Number | None = None
+    last: Form | None = None
+    chain: tuple[str, ...] = ()
+
+
+REAL_LINE = Form("()", items=(Form("value", r"-\infty"), Form("value", r"\infty")))
+
+_JOINED = ("union", "meet", "without")
+_INTERVALS = ("()", "(]", "[)", "[]")
+
+
+def same_sets(gold: Form, answer: Form) -> bool:
+    r"""Return whether both are one set of real numbers, where either is written as one that is not a mere list of points.
+
+    `[0,1)\cup[1,2]` and `[0,2]` are equal, and so are `x\neq2` and `(-\infty,2)\cup(2,\infty)`.
+    """
+    if not {gold.kind, answer.kind} & {*_JOINED, "(]", "[)", "[]"} and not (gold.name or answer.name):
+        return False
+    names = {form.items[0].name if form.kind == "list" else form.name for form in (gold, answer)}
+    if len(names - {None}) > 1 or not (_is_set(gold) and _is_set(answer)):
+        return False
+    numbers = _probes(gold, answer)
+    return bool(numbers) and all(_contains(gold, number) == _contains(answer, number) for number in numbers)
+
+
+def has_members(form: Form) -> bool:
+    """Return whether a form is a set of real numbers that is not empty."""
+    return any(_contains(form, number) for number in _probes(form))
+
+
+def _is_set(form: Form) -> bool:
+    """Return whether a form is an interval, a union, or conditions on one variable."""
+    if form.kind == "list":
+        names = {item.name for item in form.items}
+        return len(names) == 1 and None not in names and any(item.items for item in form.items)
+    return form.kind in (*_JOINED, *_INTERVALS)
+
+
+def _probes(*forms: Form) -> list[Fraction]:
+    """Return all ends in sets of real numbers, and numbers between and beyond these; none where an end is not a number."""
+    found = [_ends(form) for form in forms]
+    if None in found:
+        return []
+    ends = sorted({end for each in found for end in each or () if isinstance(end, Fraction)}) or [Fraction(0)]
+    return [ends[0] - 1, *ends, *((a + b) / 2 for a, b in pairwise(ends)), ends[-1] + 1]
+
+
+def _ends(form: Form) -> set[Fraction | float] | None:
+    """Return the ends of the intervals and the points of a set; None if the form is not a set of real numbers."""
+    if form.kind in _INTERVALS and len(form.items) == 2:
+        low, high = map(_end, form.items)
+        wrong = low is None or high is None or low >= high or (low == -inf and form.kind[0] == "[")
+        return None if wrong or (high == inf and form.kind[1] == "]") else {low, high}  # type: ignore[arg-type]
+    if form.kind in (*_JOINED, "list"):
+        found = [_ends(item) for item in form.items]
+        return None if None in found else {end for each in found for end in each or ()}
+    return {form.number.value} if form.kind == "value" and form.number is not None and not form.unit else None
+
+
+def _end(form: Form) -> Fraction | float | None:
+    infinity = {r"\infty": inf, r"+\infty": inf, r"-\infty": -inf}.get(form.text)
+    return form.number.value if form.number is not None else infinity
+
+
+def _contains(form: Form, number: Fraction) -> bool:
+    if form.kind in _INTERVALS:
+        low, high = map(_end, form.items)
+        return (
+            low < number < high or (form.kind[0] == "[" and number == low) or (form.kind[1] == "]" and number == high)
+        )  # type: ignore[operator]
+    if form.kind == "value":
+        return form.number is not None and form.number.value == number
+    inside = (_contains(item, number) for item in form.items)
+    if form.kind == "without":
+        return next(inside) and not next(inside)
+    return all(inside) if form.kind == "meet" else any(inside)
