@@ -18,7 +18,7 @@ from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import format_solution, generate_puzzles
 
 SHIPPED = {
-    puzzles.CHECKPOINT: "f70877bfdb1894b27f1f8352b00c11a611261eb893068c7e20080977698f1bc3",
+    puzzles.CHECKPOINT: "ab871995697357ee61bd6ed5574aab1bacaf31c3a488fdf0fbc3800a3ecec0c4",
     search_world.CHECKPOINT: "298ccb6b9b4281c257555e758a6946018c5eac03f7a7ae0b715ff66a2ad0b865",
     TASKS["word_problems"].adapter: "b92d3fb2b38a553356fc27a5853015ed67db55389c9a2031faa3c30a925c8004",
     TASKS["puzzles"].adapter: "3db7bc4268efef5890634a6a53d1c80a81505ecf413138814ec614c2ed353a3d",
