@@ -1,14 +1,14 @@
-# For GPUs, on veRL's published image, which brings veRL's dependencies, CUDA, torch and vLLM that fit together.
-#   docker build -t verl-trgrpo --build-arg BASE=verlai/verl:TAG .
+# For GPUs, on veRL's image with CUDA 13, torch 2.11, vLLM 0.24 and flash-attn 2.8.3.
+#   docker build -t verl-trgrpo .
 #   docker run --gpus all --shm-size 16g -v "$PWD/data:/work/data" verl-trgrpo verl-trgrpo doctor
-# Not built by this project, which had no GPU at hand: take a TAG whose veRL is 0.9, and look at what doctor says.
-ARG BASE
+# Not built by this project: look at what doctor says.
+ARG BASE=verlai/verl:vllm024.dev2
 FROM ${BASE}
 
 WORKDIR /work
 COPY . /opt/verl-trgrpo
-# Without dependencies: the image's torch and vLLM must stay as they are. These are the ones that it may lack.
-RUN pip install --no-cache-dir --no-deps /opt/verl-trgrpo "verl>=0.9,<0.10" "TransferQueue>=0.1.10" \
-    && pip install --no-cache-dir "reasoning-gym==0.1.25" "mpmath>=1.3" "tyro>=1.0,<2" "scipy>=1.15" "matplotlib>=3.9" \
-        "tantivy>=0.26" "starlette>=0.46" "uvicorn>=0.37" "aiohttp>=3.11"
+# The image has no veRL, transformers 5.3 and numpy 1; the extra `gpu` brings veRL, which lifts both. What is compiled for the
+# image's CUDA stays as it is.
+RUN pip list --format=freeze | grep -iE '^(torch|torchvision|torchaudio|vllm|flash[-_]attn)==' > /tmp/kept.txt \
+    && pip install --no-cache-dir --constraint /tmp/kept.txt "/opt/verl-trgrpo[gpu,puzzles]"
 CMD ["verl-trgrpo", "--help"]

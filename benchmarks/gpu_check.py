@@ -1,7 +1,7 @@
 """Check this package on a GPU: losses, estimators and every algorithm against the processor, synchronisation, memory, trainings.
 
-    make gpu-check                                  all that this environment can run; about ten minutes on one GPU
-    python benchmarks/gpu_check.py --device cpu     the same comparisons on a machine without a GPU, to try the script
+    make gpu-check                                  all that this environment can run; some fifteen minutes on one GPU
+    python benchmarks/gpu_check.py --device cpu     the same on a machine without a GPU, to try the script; take few steps
 
 Inputs are random tensors, the same on both devices. Gradients may differ by more than rounding at single tokens, where a
 threshold of the algorithm lies between two roundings; at most one token in a thousand. Exit code: 0 all that ran passed, 1 a
@@ -38,7 +38,6 @@ SHAPE, MEMORY_SHAPE = (64, 1024), (64, 8192)
 # Largest relative difference from the processor; veRL's own losses compute in the precision of their inputs.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 LARGEST_SHARE = 1e-3
-RECIPE = "knights_and_knaves/qwen2.5-0.5b-instruct"
 
 
 class Row(NamedTuple):
@@ -261,18 +260,33 @@ def device_seconds(call: Callable[[], Any], repeats: int = 20) -> float:
     return statistics.median(found[3:])
 
 
-def logged_norms(directory: Path) -> list[float]:
-    """Return the gradient norms of the training steps that a run logged."""
+# What is shown of a training through veRL: name, unit, metric, digits. Medians over the steps after the first, which compiles.
+PHASES = (
+    ("step", "s", "timing_s/step", 2),
+    ("sampling", "s", "timing_s/gen", 2),
+    ("old log_prob", "s", "timing_s/old_log_prob", 2),
+    ("update", "s", "timing_s/update_actor", 2),
+    ("throughput", "tokens/s", "perf/throughput", 0),
+    ("memory", "GiB", "actor/perf/max_memory_allocated_gb", 2),
+    ("|p of rollout - p of trainer|", "", "training/rollout_probs_diff_mean", 6),
+)
+
+
+def logged_steps(directory: Path) -> list[dict[str, float]]:
+    """Return the metrics of the training steps that a run logged."""
     lines = [json.loads(line) for path in directory.glob("metrics-*.jsonl") for line in path.read_text().splitlines()]
-    return [line["data"]["actor/grad_norm"] for line in lines if "actor/grad_norm" in line["data"]]
+    return [line["data"] for line in lines if "actor/grad_norm" in line["data"]]
 
 
-def training(name: str, command: list[str], run: Path, steps: int) -> Row:
+def training(name: str, command: list[str], run: Path, steps: int, device: str = "cuda") -> Row:
     """Run a training in a process of its own; its steps have to be there, with finite gradients, not all zero."""
     started = time.perf_counter()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    seconds, norms = time.perf_counter() - started, logged_norms(run) if run.is_dir() else []
+    seconds, logged = time.perf_counter() - started, logged_steps(run) if run.is_dir() else []
+    norms = [step["actor/grad_norm"] for step in logged]
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         return Row(name, f"exit code {done.returncode}: {last[:200]}", False)
@@ -280,8 +294,49 @@ def training(name: str, command: list[str], run: Path, steps: int) -> Row:
     return Row(name, f"{len(norms)} steps in {seconds:.0f} s, gradient norms up to {max(norms, default=0):.3g}", ok)
 
 
-def trainings(device: str, steps: int, verl_steps: int, directory: Path) -> Iterator[Row]:
-    """Train the tiny model that ships with the trainer of studies, and a model of 0.5B through veRL if it and vLLM are here."""
+def phases(run: Path) -> dict[str, float]:
+    """Return the median of each metric of `PHASES` that a run logged."""
+    later = logged_steps(run)[1:]
+    return {
+        metric: statistics.median(step[metric] for step in later)
+        for _, _, metric, _ in PHASES
+        if later and all(metric in step for step in later)
+    }
+
+
+def shown_phases(found: dict[str, float]) -> str:
+    """Return the figures of a run in one line."""
+    return ", ".join(
+        f"{name} {found[metric]:.{digits}f}{unit and f' {unit}'}"
+        for name, unit, metric, digits in PHASES
+        if metric in found
+    )
+
+
+def trained_through_verl(name: str, command: list[str], out: Path, steps: int, device: str) -> Iterator[Row]:
+    """Train with GRPO and with TR-GRPO through veRL and vLLM; also yield times, memory and their ratios."""
+    found = {}
+    for algorithm in ("grpo", "tr_grpo"):
+        run = out / f"{algorithm}-seed0"
+        settings = [
+            f"algorithm={algorithm}", f"trainer.total_training_steps={steps}", "trainer.test_freq=-1", "trainer.save_freq=-1",
+            "trainer.val_before_train=false", "actor_rollout_ref.rollout.calculate_log_probs=true",
+            "algorithm.rollout_correction.bypass_mode=false",
+        ]  # fmt: skip
+        row = training(f"{name}, {algorithm}", [sys.executable, "-m", *command, *settings], run, steps, device)
+        yield row
+        found[algorithm] = phases(run)
+        if row.ok and found[algorithm]:
+            yield Row(f"{name}, {algorithm}: medians", shown_phases(found[algorithm]), None)
+    plain, weighted = found["grpo"], found["tr_grpo"]
+    ratios = {metric: weighted[metric] / plain[metric] for metric in plain.keys() & weighted.keys() if plain[metric]}
+    if ratios:
+        text = ", ".join(f"{name} {ratios[metric]:.3f}" for name, _, metric, _ in PHASES if metric in ratios)
+        yield Row(f"{name}: tr_grpo / grpo", text, None)
+
+
+def trainings(device: str, steps: int, verl_steps: int, model_steps: int, directory: Path) -> Iterator[Row]:
+    """Train the quickstart's model with the trainer of studies and through veRL, then SmolLM2 through veRL."""
     from verl_trgrpo.demos.puzzles import build_dataset
 
     if steps:
@@ -290,19 +345,18 @@ def trainings(device: str, steps: int, verl_steps: int, directory: Path) -> Iter
             sys.executable, "studies/trainer.py", "--train", f"{directory}/puzzles/train.parquet",
             "--out", f"{directory}/trainer", "--device", device, "--steps", str(steps), "--mini-prompts", "16", "--bf16",
         ]  # fmt: skip
-        yield training("studies/trainer.py, bfloat16", command, directory / "trainer", steps)
-    name = f"recipes/{RECIPE}"
-    if not verl_steps or not device.startswith("cuda") or importlib.util.find_spec("vllm") is None:
-        yield Row(name, "not run: needs a CUDA device, verl and vLLM", None)
+        yield training("studies/trainer.py, bfloat16", command, directory / "trainer", steps, device)
+    if importlib.util.find_spec("vllm") is None:
+        yield Row("trainings through veRL", "not run: needs verl and vLLM", None)
         return
-    build = "import pathlib, sys; from examples.two_person_puzzles import build_dataset; build_dataset(pathlib.Path(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", build, str(directory / "words")], cwd=ROOT, check=True)
-    command = [
-        "bash", "recipes/run.sh", RECIPE, f"data.train_files={directory}/words/train.parquet",
-        f"data.val_files={directory}/words/test.parquet", f"trainer.total_training_steps={verl_steps}", "trainer.test_freq=-1",
-        "trainer.save_freq=-1", "trainer.val_before_train=false", f"trainer.default_local_dir={directory}/verl",
-    ]  # fmt: skip
-    yield training(name, command, directory / "verl", verl_steps)
+    if verl_steps:
+        out = directory / "quickstart"
+        command = ["verl_trgrpo", "quickstart", "--out", str(out)]
+        yield from trained_through_verl("quickstart", command, out, verl_steps, device)
+    if model_steps:
+        out = directory / "small_lm"
+        command = ["examples.small_lm", "--out", str(out)]
+        yield from trained_through_verl("SmolLM2-135M", command, out / "word_problems", model_steps, device)
 
 
 def machine(device: str) -> str:
@@ -319,7 +373,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, ..., or cpu to try the script")
     parser.add_argument("--words", nargs="*", default=algorithms(), help="algorithms to compare; default: all")
     parser.add_argument("--steps", type=int, default=10, help="of the trainer of studies; 0: not run")
-    parser.add_argument("--verl-steps", type=int, default=5, help=f"of recipes/{RECIPE}; 0: not run")
+    parser.add_argument(
+        "--verl-steps", type=int, default=6, help="of the quickstart, with either algorithm; 0: not run"
+    )
+    parser.add_argument("--model-steps", type=int, default=10, help="of SmolLM2 (a wheel of 93 MB); 0: not run")
     options = parser.parse_args(argv)
     if options.device != "cpu" and not torch.cuda.is_available():
         print("no CUDA device: run this where torch sees a GPU, or try it with --device cpu", file=sys.stderr)
@@ -328,7 +385,7 @@ def main(argv: list[str] | None = None) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as directory:
         parts = [*(compared(word, options.device) for word in options.words), cost(options.device, options.words)]
-        parts.append(trainings(options.device, options.steps, options.verl_steps, Path(directory)))
+        parts.append(trainings(options.device, options.steps, options.verl_steps, options.model_steps, Path(directory)))
         for row in (row for part in parts for row in part):
             state = {True: "ok", False: "FAIL", None: "-"}[row.ok]
             failed += row.ok is False

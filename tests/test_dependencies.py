@@ -60,3 +60,12 @@ def test_all_is_every_extra_that_leaves_an_environment_as_it_is():
     assert everything.extras == {*EXTRAS}
     own = {one.name for one in requirements("verl-trgrpo") if one.name != "verl-trgrpo"}
     assert own == {"torch", "numpy"}
+
+
+def test_the_image_installs_what_the_extras_ask_for():
+    """Packages named in the Dockerfile beside them would be forgotten when the extras change."""
+    command = (ROOT / "Dockerfile").read_text().partition("pip install")[2].splitlines()[0]
+    [wanted] = [word.strip('"') for word in command.split() if not word.startswith("-") and word != "/tmp/kept.txt"]
+    place, _, extras = wanted.rstrip("]").partition("[")
+    declared = importlib.metadata.metadata("verl-trgrpo").get_all("Provides-Extra") or []
+    assert place == "/opt/verl-trgrpo" and {*extras.split(",")} <= {*declared}

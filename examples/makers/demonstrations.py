@@ -61,6 +61,18 @@ MOST_TWO_PERSON_PUZZLES = 40
 SIZE_SHARES = {3: {2: 0.2, 3: 0.8}, 4: {2: 0.1, 3: 0.3, 4: 0.6}}
 
 
+# A step can be said in several ways, of which chance takes one. Most unlikely tokens of a language model are of this kind; without
+# them every token of this model would be nearly certain, and all weights of TR-GRPO nearly equal.
+WORDINGS = {
+    "guess": ("guess", "hunch", "maybe", "luck"),
+    "try": ("try", "say", "let", "suppose"),
+    "so": ("so", "thus", "hence", "then"),
+    "ok": ("ok", "fits", "fine", "good"),
+    "no": ("no", "fails", "wrong", "bad"),
+}
+WORDING_SHARES = (0.45, 0.25, 0.2, 0.1)
+
+
 def pool_sizes(puzzles_per_size: int, most_people: int) -> dict[int, int]:
     """Return how many different puzzles a warm start shows, by number of people."""
     return {
@@ -99,36 +111,44 @@ def puzzle_demonstrations(
 def truth_table_response(puzzle: Puzzle, careful: bool, rng: random.Random) -> str:
     """Return a response ``<think>...</think><answer>...</answer>``.
 
-    A careful one works out the truth table and is right. A careless one says ``guess`` and states an assignment drawn
-    uniformly.
+    A careful one works out the truth table and is right. A careless one says ``guess``, or the like, and states an assignment
+    drawn uniformly.
     """
     if careful:
-        return format_response(truth_table_reasoning(puzzle), puzzle.names, puzzle.solution)
-    return format_response("guess", puzzle.names, tuple(rng.random() < 0.5 for _ in puzzle.names))
+        return format_response(truth_table_reasoning(puzzle, rng), puzzle.names, puzzle.solution)
+    return format_response(_worded("guess", rng), puzzle.names, tuple(rng.random() < 0.5 for _ in puzzle.names))
 
 
-def truth_table_reasoning(puzzle: Puzzle) -> str:
+def truth_table_reasoning(puzzle: Puzzle, rng: random.Random) -> str:
     """Return the search for the solution, one line per assignment, knights first, up to the one that fits.
 
     A line gives each person's role (K knight, N knave), then checks the statements in turn up to the first misfit: the
     speaker, the truth (T or F) of the parts of a composed statement and of the whole, then ``ok`` or ``no``. For example
-    ``K N (1) T F T ok (2) T no``: if the first is a knight and the second a knave, the first one's statement is true (its first
-    part is, its second is not), as it should be, but so is the second one's, which should not be.
+    ``try K N (1) T F T so ok (2) T so no``: if the first is a knight and the second a knave, the first one's statement is true
+    (its first part is, its second is not), as it should be, but so is the second one's, which should not be. `rng` draws the
+    wording, see `WORDINGS`.
     """
     lines = []
     for assignment in product((True, False), repeat=len(puzzle.names)):
-        words = ["K" if is_knight else "N" for is_knight in assignment]
+        words = [_worded("try", rng), *("K" if is_knight else "N" for is_knight in assignment)]
+        fits = True
         for person, (is_knight, statement) in enumerate(zip(assignment, puzzle.statements, strict=True), start=1):
             parts = () if statement[0] in LEAVES else statement[1:]
             truths = [evaluate(part, assignment) for part in (*parts, statement)]
             words += [f"({person})", *("T" if truth else "F" for truth in truths)]
-            words.append("ok" if truths[-1] == is_knight else "no")
-            if truths[-1] != is_knight:
+            fits = truths[-1] == is_knight
+            words += [_worded("so", rng), _worded("ok" if fits else "no", rng)]
+            if not fits:
                 break
         lines.append(" ".join(words))
-        if words[-1] == "ok":
+        if fits:
             break
     return "\n".join(lines)
+
+
+def _worded(word: str, rng: random.Random) -> str:
+    (chosen,) = rng.choices(WORDINGS[word], WORDING_SHARES)
+    return chosen
 
 
 TOPK = 2

@@ -23,10 +23,13 @@ def test_a_comparison_runs(tmp_path):
 
 def test_the_processor_agrees_with_itself_and_trains(capsys):
     [check] = load_scripts(ROOT / "benchmarks", "gpu_check")
-    assert check.main(["--device", "cpu", "--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw", "--steps", "2"]) == 0
+    words = ["--words", "tr_grpo", "stapo", "tr_dppo_tv", "ha_dw"]
+    assert check.main(["--device", "cpu", *words, "--steps", "2", "--verl-steps", "2", "--model-steps", "0"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:-1]] == ["ok"] * 9 + ["-", "ok", "-", "ok", "-"]
-    assert "2 steps" in lines[-3]
+    states = [line.split()[0] for line in lines[1:-1]]
+    assert states == ["ok"] * 9 + ["-", "ok", "-", "ok", "ok", "-", "ok", "-", "-"]
+    assert [line for line in lines if " 2 steps in" in line] == [lines[13], lines[14], lines[16]]
+    assert "sampling" in lines[15] and "update" in lines[-2]
 
 
 def test_the_doctor_finds_nothing_wrong_here(capsys):

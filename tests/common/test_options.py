@@ -98,6 +98,15 @@ def test_a_class_without_fields_is_parsed_as_well():
     assert parse_options(Nothing, "prog", argv=[]) == Nothing()
 
 
+def test_a_full_disk_has_a_remedy(capsys):
+    def program():
+        with open("/dev/full", "w") as file:
+            file.write("x")
+        return 0
+
+    assert exit_code(program) == 2 and "free some space" in capsys.readouterr().err
+
+
 @dataclass(frozen=True)
 class Section(Options):
     """A section of a configuration."""

@@ -8,6 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import open_dict
 
+from verl_trgrpo.runs import environment
 from verl_trgrpo.runs.compose import compose, quoted
 from verl_trgrpo.runs.environment import training_environment
 
@@ -38,6 +39,39 @@ def test_a_run_without_an_accelerator():
     assert run.config.ray_kwargs.ray_init.num_gpus == 1
     assert run.directory == Path("there")
     assert composed_by_hydra(run.arguments) == run.config
+
+
+def test_without_flash_attention_sequences_are_padded():
+    settings = compose(overrides=["algorithm=dapo"], platform="sdpa").config.actor_rollout_ref.model
+    assert (settings.override_config.attn_implementation, settings.use_remove_padding) == ("sdpa", False)
+    stock = compose("ppo_trainer", [*STOCK, "+algorithm=tr_grpo"], platform="sdpa").config.actor_rollout_ref.model
+    assert stock.override_config == settings.override_config
+    own = "actor_rollout_ref.model.override_config.attn_implementation=eager"
+    assert compose(overrides=[own], platform="sdpa").config.actor_rollout_ref.model.override_config == {
+        "attn_implementation": "eager"
+    }
+
+
+@pytest.mark.parametrize(
+    ("cuda", "flash", "overrides", "expected"),
+    [
+        (True, False, [], "sdpa"),
+        (True, True, [], None),
+        (True, False, ["model_engine=megatron"], None),
+        (False, False, [], None),  # another accelerator has another attention
+    ],
+)
+def test_the_platform_follows_what_the_machine_has(cuda, flash, overrides, expected, monkeypatch):
+    """No machine here has a GPU, so what torch and the import system say is replaced."""
+    monkeypatch.setattr(environment, "accelerator_found", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
+    monkeypatch.setattr(environment, "find_spec", lambda name: object() if flash else None)
+    assert environment.platform_here(overrides) == expected
+
+
+def test_without_an_accelerator_the_platform_is_the_processor(monkeypatch):
+    monkeypatch.setattr(environment, "accelerator_found", lambda: False)
+    assert environment.platform_here() == "cpu"
 
 
 def test_a_platform_that_the_user_chooses_is_respected():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -18,6 +19,7 @@ from verl_trgrpo.common.extras import install
 _REQUIREMENTS = (
     "verl>=0.9,<0.10",
     "torch>=2.6",
+    "numpy>=2",
     "ray[default]>=2.41",
     "TransferQueue>=0.1.10",
     "transformers>=5.5.3,<5.11,!=5.6.0",
@@ -27,6 +29,10 @@ _REQUIREMENTS = (
 # veRL imports a model of trl, which later releases do not have, in every training as soon as trl is installed.
 _IF_INSTALLED = ("trl<1.13",)
 _TRAINING_EXTRAS = f"{install('gpu')} on a GPU machine, {install('cpu')} elsewhere"
+# From veRL's own index of wheels, which are for CUDA 13, torch 2.11 and Python 3.12; the file on PyPI has to be compiled.
+_FLASH_ATTENTION = (
+    "pip install flash-attn==2.8.3 --extra-index-url https://verl-project.github.io/verl-wheelhouse/simple/"
+)
 
 # Seconds that a check of imports may take; importing vLLM from a cold disk is slow.
 _TIMEOUT = 300
@@ -93,10 +99,30 @@ def examine() -> Iterator[Check]:
 def _device() -> str:
     import torch
 
-    from verl_trgrpo.runs.environment import accelerator_found
+    from verl_trgrpo.runs.environment import accelerator_count
 
-    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())] or ["accelerator"]
-    return " ".join(names) if accelerator_found() else "no accelerator; platform=cpu will be used"
+    count = accelerator_count()
+    if not count:
+        return "no accelerator; platform=cpu will be used"
+    torch.ones(1, device=torch.accelerator.current_accelerator()).add(
+        1
+    )  # fails if the driver is too old for torch's CUDA
+    if not torch.cuda.is_available():
+        return f"{count} x {torch.accelerator.current_accelerator()}"
+    cards = [torch.cuda.get_device_properties(index) for index in range(count)]
+    return f"{', '.join(f'{card.name} ({card.total_memory / 2**30:.0f} GiB)' for card in cards)}; CUDA {torch.version.cuda}"
+
+
+def _attention() -> str:
+    from verl_trgrpo.runs.environment import platform_here
+
+    platform = platform_here()
+    if platform == "cpu":
+        return "packed_cpu"
+    if platform == "sdpa":
+        return f"platform=sdpa, with padding; faster: {_FLASH_ATTENTION}"
+    flash_attn = importlib.import_module("flash_attn")  # fails where it was built for another torch
+    return f"flash-attn {flash_attn.__version__}"
 
 
 def _hydra_option() -> str:
@@ -128,12 +154,15 @@ def _vllm_import() -> str:
     from vllm import LLM  # noqa: F401
     from vllm.platforms import current_platform
 
+    if current_platform.is_cuda():
+        importlib.import_module("vllm._C")  # fails where it was built for another CUDA
     return f"{vllm.__version__} {current_platform.device_type}"
 
 
 # Checks that import the heavy packages, in the order in which they are run, each with the fix if it fails.
 _IMPORT_CHECKS = {
-    "device": (_device, "reinstall torch"),
+    "device": (_device, "update the driver to one for torch's CUDA, or install a torch for the driver's"),
+    "attention": (_attention, f"{_FLASH_ATTENTION}; or pip uninstall flash-attn, and platform=sdpa is used"),
     "Hydra sees +algorithm=tr_grpo": (
         _hydra_option,
         "pip install verl-trgrpo again: Hydra does not find hydra_plugins/verl_trgrpo",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
+from verl_trgrpo.common.options import Options
+
 
 @dataclass(frozen=True)
-class QuickstartOptions:
+class QuickstartOptions(Options):
     """Select directory and seed.
 
     Args:
@@ -21,7 +24,7 @@ class QuickstartOptions:
 
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     out: Path = Path("runs/quickstart")
-    seed: int = 0
+    seed: Annotated[int, "[0, inf)"] = 0
 
 
 def quickstart(options: QuickstartOptions) -> int:
@@ -35,18 +38,50 @@ def quickstart(options: QuickstartOptions) -> int:
     notes:
       The puzzles are generated; the model, warm-started on the form of an answer, ships with the package.
       OVERRIDES change the configuration kk_quickstart.
+      OUT/tokens/tokens.html shows responses of the model before training, with the probability and weight of every token.
       The same command, repeated, shows the result of the finished run.
     """
     from verl_trgrpo.demos.puzzles import CHECKPOINT, build_dataset
 
     note_data("puzzles", options.out / "data", build_dataset(options.out / "data"))
-    train_demonstration(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
+    run_dir = train_demonstration(options, options.out, "kk_quickstart", CHECKPOINT, "Knights-and-Knaves")
+    print(f"tokens               {tokens_page(options.out, CHECKPOINT)}")
+    other = "tr_grpo" if run_dir.name.startswith("grpo-") else "grpo"
+    print(
+        "next\n"
+        f"  the other algorithm          verl-trgrpo quickstart algorithm={other}\n"
+        f"  runs side by side            verl-trgrpo report {options.out}/*-seed*\n"
+        "  your own veRL recipe         python -m verl.trainer.main_ppo +algorithm=tr_grpo ..."
+    )
     return 0
+
+
+def tokens_page(out: Path, model: Path) -> Path:
+    """Write the page of tokens of a model before training, unless it is there, and return it."""
+    directory = out / "tokens"
+    page = directory / "tokens.html"
+    if page.is_file():
+        return page
+    note("page of tokens: responses of the model before training")
+    from verl_trgrpo.analysis.analyze import analyze
+    from verl_trgrpo.analysis.options import AnalyzeOptions
+    from verl_trgrpo.common.progress import no_progress
+    from verl_trgrpo.demos.puzzles import MAX_RESPONSE_TOKENS
+
+    options = AnalyzeOptions(
+        model=str(model),
+        data=out / "data" / "train.parquet",
+        out=directory,
+        max_tokens=MAX_RESPONSE_TOKENS,
+        only_tokens=True,
+    )
+    analyze(options, no_progress)
+    return page
 
 
 def train_demonstration(
     options: QuickstartOptions, out: Path, source: str | Path, model: Path, task: str, *more: str
-) -> None:
+) -> Path:
     """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; examples/ outside the package does so, too.
 
     Args:
@@ -56,6 +91,9 @@ def train_demonstration(
         model: directory.
         task: its name in the title of the curves.
         more: further overrides.
+
+    Returns:
+        the run directory.
     """
     from verl_trgrpo.cli.train import train
     from verl_trgrpo.runs.compose import chosen_value, quoted, seed_overrides
@@ -73,7 +111,7 @@ def train_demonstration(
         *more,
         *options.overrides,
     ]
-    train(overrides, source, f"{algorithm} on {task}, seed {options.seed}")
+    return train(overrides, source, f"{algorithm} on {task}, seed {options.seed}")
 
 
 def note(text: str) -> None:

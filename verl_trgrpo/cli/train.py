@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,10 @@ from statistics import fmean
 
 import tyro
 
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG
-from verl_trgrpo.runs.metrics import Step
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, selected
+from verl_trgrpo.runs.keys import LOSS
+from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
+from verl_trgrpo.runs.run_directory import read_config
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     steps = MetricsLog(run_dir).read()
     curves = "none: no step was logged"
     if steps:
-        curves = str(plot_run(steps, run_dir / "curves.png", title or run_dir.name))
+        path = run_dir / "curves.png"
+        curves = str(plot_run(steps, path, title or run_dir.name, weight_range(run_dir)))
     for line in figures(steps):
         print(line)
     for finding in judge(steps):
@@ -83,6 +87,24 @@ def train(overrides: Sequence[str], source: str | Path, title: str | None = None
     if outcome.log_file is None:
         print("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir
+
+
+def weight_range(run_dir: Path) -> tuple[float, float] | None:
+    """Return the smallest and largest weight of a run's shaping, None for one of more than probabilities and without any."""
+    config = read_config(run_dir)
+    shaping = config and selected(config, f"{LOSS}.shaping")
+    if not shaping:
+        return None
+    import torch
+
+    from verl_trgrpo.core import make_shaping
+
+    parameters = {str(name): value for name, value in shaping.items() if name != "_target_"}
+    built = make_shaping(**parameters)
+    if not built.probs_only:
+        return None
+    weights = built(torch.linspace(0, 1, 1001))
+    return weights.min().item(), weights.max().item()
 
 
 def figures(steps: Sequence[Step]) -> list[str]:
@@ -97,4 +119,23 @@ def figures(steps: Sequence[Step]) -> list[str]:
         lines.append(
             f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"
         )
-    return lines
+    return lines + weight_lines(steps)
+
+
+# A standard deviation of the weights relative to their mean, below which a run is GRPO with a constant factor for practical
+# purposes.
+_EQUAL_WEIGHTS = 0.01
+
+
+def weight_lines(steps: Sequence[Step]) -> list[str]:
+    """Return what the weights of a run did, in at most one line: figures are means over its steps."""
+    names = (WEIGHT, WEIGHT_STD, UNWEIGHTED_SHARE, WEIGHTED_SHARE)
+    logged = [[step.metrics[name] for name in names] for step in steps if all(name in step.metrics for name in names)]
+    logged = [values for values in logged if all(map(math.isfinite, values))]
+    if not logged:
+        return []
+    mean, deviation, plain, weighted = map(fmean, zip(*logged, strict=True))
+    head = f"token weights        {mean:.2f} +- {deviation:.2f}: "
+    if deviation < _EQUAL_WEIGHTS * mean:
+        return [f"{head}nearly equal, so this run cannot tell TR-GRPO from GRPO with a constant factor"]
+    return [f"{head}tokens with p < 0.25 make {plain:.0%} of the gradient proxy, weighted {weighted:.0%}"]

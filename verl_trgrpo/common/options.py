@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
 import os
 import shlex
@@ -117,7 +118,9 @@ def exit_code(program: Callable[[], int]) -> int:
             raise
         return end.code or 0
     except (ValueError, OSError, RuntimeError) as error:
-        sys.stderr.write(escape_controls(f"error: {error}\n"))
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "; free some space, or write to another disk, and give the same command again" if full else ""
+        sys.stderr.write(escape_controls(f"error: {error}{remedy}\n"))
         return 1 if isinstance(error, RuntimeError) else 2
 
 

@@ -12,7 +12,17 @@ from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.compare.arms import Arm
 from verl_trgrpo.runs.health import judge
-from verl_trgrpo.runs.metrics import CUT_OFF, GRAD_NORM, REWARD, WEIGHT, Step, series
+from verl_trgrpo.runs.metrics import (
+    CUT_OFF,
+    GRAD_NORM,
+    REWARD,
+    UNWEIGHTED_SHARE,
+    WEIGHT,
+    WEIGHT_STD,
+    WEIGHTED_SHARE,
+    Step,
+    series,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -30,8 +40,8 @@ _PLOTS = (
     ("gradient_norm", GRAD_NORM, "gradient norm before clipping", "norm"),
     ("entropy", ENTROPY, "entropy of the sampled tokens", "nats"),
     ("cut_off", CUT_OFF, "responses cut off at the length limit", "share of responses"),
-    ("weights", "actor/tr_weight_std", "standard deviation of token weights", "weight before normalisation"),
-    ("gradient_share", "actor/tr_grad_share_low_prob", "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
+    ("weights", WEIGHT_STD, "standard deviation of token weights", "weight before normalisation"),
+    ("gradient_share", WEIGHTED_SHARE, "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
 )
 
 
@@ -95,35 +105,68 @@ def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
     ]
 
 
-def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
-    """Plot validation accuracy, reward, gradient norm, and mean token weight (or entropy) of one run; signals are shaded.
+def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[float, float] | None = None) -> Path:
+    """Plot one run: accuracy, reward, gradient norm and entropy, and where it weights tokens what the weights do; signals are shaded.
 
     Args:
         steps: at least one.
         path: PNG file, written atomically.
         title: title of the picture.
+        weight_range: smallest and largest weight of the run's shaping, the axis of its weights; None for the data's own.
     """
-    weighted = any(WEIGHT in step.metrics for step in steps)
-    last = ("mean token weight", WEIGHT) if weighted else ("entropy", ENTROPY)
-    panels = (
-        ("validation accuracy", None),
-        ("training reward", REWARD),
-        ("gradient norm before clipping", GRAD_NORM),
-        last,
-    )
-    findings = judge(steps)
-    figure, axes = _new_figure((10, 7), [head for head, _ in panels], columns=2)
+    panels = [
+        ("validation accuracy", {"": None}),
+        ("training reward", {"": REWARD}),
+        ("gradient norm before clipping", {"": GRAD_NORM}),
+        ("entropy of the sampled tokens", {"": ENTROPY}),
+    ]
+    if any(WEIGHT in step.metrics for step in steps):
+        shares = {"every weight 1 (GRPO)": UNWEIGHTED_SHARE, "with the weights": WEIGHTED_SHARE}
+        panels[2:2] = [
+            ("share of tokens with p < 0.25 in |A| w (1 - p)", shares),
+            ("token weight: mean, and one standard deviation", {"": WEIGHT}),
+        ]
+    figure, axes = _new_figure((10.5, 1.2 + 2.9 * len(panels) / 2), [head for head, _ in panels], columns=2)
     figure.suptitle(title)
-    for axis, (_, metric) in zip(axes, panels, strict=True):
-        points = series(steps, metric)
-        axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(0))
-        for finding in findings:
-            axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
+    for axis, (_, lines) in zip(axes, panels, strict=True):
+        for number, (label, metric) in enumerate(lines.items()):
+            points = series(steps, metric)
+            axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(number), label=label)
+        axis.ticklabel_format(axis="y", useOffset=False)
+        if len(lines) > 1:
+            axis.margins(y=0.3)  # room for the legend
+            axis.set_ylim(bottom=0)
+            axis.legend(loc="upper right", fontsize=9)
     axes[0].set_ylim(0, 1)
-    if findings:
-        figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
+    if len(panels) > 4:
+        _finish_weights(axes[3], steps, weight_range)
+    _shade_signals(figure, axes, steps)
     write_bytes(path, _as_png(figure))
     return path
+
+
+def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> None:
+    """Shade the steps of signals of :mod:`verl_trgrpo.runs.health`, and name the signals below the panels."""
+    findings = judge(steps)
+    for axis in axes:
+        for finding in findings:
+            axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
+    if findings:
+        figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
+
+
+def _finish_weights(axis: Any, steps: Sequence[Step], weight_range: tuple[float, float] | None) -> None:
+    """Add the band of one standard deviation, and the smallest and largest possible weight."""
+    means, deviations = dict(series(steps, WEIGHT)), dict(series(steps, WEIGHT_STD))
+    both = sorted(means.keys() & deviations.keys())
+    ends = ([means[step] + sign * deviations[step] for step in both] for sign in (-1, 1))
+    axis.fill_between(both, *ends, color=COLORS[0], alpha=0.15, linewidth=0)
+    if weight_range is None:
+        return
+    lower, upper = weight_range
+    for end in weight_range:
+        axis.axhline(end, color="grey", linewidth=0.8, linestyle=":")
+    axis.set_ylim(lower - 0.08 * (upper - lower), upper + 0.08 * (upper - lower))
 
 
 def _new_figure(size: tuple[float, float], titles: Sequence[str], columns: int = 1) -> tuple[Any, list[Any]]:

@@ -25,8 +25,8 @@ from verl_trgrpo.runs.checkpoints import abandon_checkpoints, latest_checkpoint,
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, chosen_value, compose, loggers_of, quoted
 from verl_trgrpo.runs.environment import (
     METRICS_VARIABLE,
-    accelerator_found,
     built_for_cpus,
+    platform_here,
     provenance,
     training_environment,
 )
@@ -139,12 +139,12 @@ def _is_left(run: ComposedRun, total_steps: int | None) -> bool:
 
 
 def compose_here(source: str | Path, overrides: Sequence[str]) -> ComposedRun:
-    """Compose the run for this machine: with platform=cpu where there is no accelerator.
+    """Compose the run for this machine, see :func:`~verl_trgrpo.runs.environment.platform_here`.
 
     Raises:
         InvalidInputError: the run cannot be composed, lacks sections, or names files that do not exist.
     """
-    run = compose(source, overrides, platform=None if accelerator_found() else "cpu")
+    run = compose(source, overrides, platform=platform_here(overrides))
     raise_invalid([finding.message for finding in early_findings(run)])
     return run
 

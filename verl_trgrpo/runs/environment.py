@@ -8,9 +8,10 @@ import platform
 import subprocess
 import timeit
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,19 @@ def accelerator_count() -> int:
 def built_for_cpus() -> bool:
     """Return True if torch was built for CPUs alone and nothing extends it."""
     return version("torch").endswith("+cpu") and not entry_points(group="torch.backends")
+
+
+def platform_here(overrides: Sequence[str] = ()) -> str | None:
+    """Return the option of the group ``platform`` that a run on this machine needs, None for veRL's own settings.
+
+    On CUDA veRL's FSDP engines need flash-attn, or the platform ``sdpa``.
+    """
+    if not accelerator_found():
+        return "cpu"
+    import torch
+
+    megatron = "model_engine=megatron" in overrides
+    return "sdpa" if torch.cuda.is_available() and not megatron and find_spec("flash_attn") is None else None
 
 
 def cpu_platform() -> str:

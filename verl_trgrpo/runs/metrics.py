@@ -18,6 +18,10 @@ from verl_trgrpo.common.text import first_line
 REWARD = "critic/score/mean"
 GRAD_NORM = "actor/grad_norm"
 WEIGHT = "actor/tr_weight_mean"
+WEIGHT_STD = "actor/tr_weight_std"
+# Share of tokens with p < 0.25 in the gradient proxy |A| w (1 - p), and in the same without the weights w.
+WEIGHTED_SHARE = "actor/tr_grad_share_low_prob"
+UNWEIGHTED_SHARE = "actor/tr_grad_share_low_prob_uniform"
 EQUAL_GROUPS = "critic/equal_groups_frac"
 NO_ANSWER = "critic/no_answer_frac"
 CUT_OFF = "critic/cut_off_frac"
