@@ -12,8 +12,9 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from typing import cast
 
-from verl_trgrpo.tasks.math.forms import REAL_LINE, Form, has_members
+from verl_trgrpo.tasks.math.forms import REAL_LINE, Form, Kind, has_members
 from verl_trgrpo.tasks.math.names import CONSTANT, NAME_BEHIND, NOT_EQUAL, VARIABLE, split_name, split_qualifier
 from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.spelling import (
@@ -193,7 +194,7 @@ def _read_bracketed(text: str) -> Form | None:
         return form if form.kind == "list" else Form("list", items=(form,))
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
         if parts := _parts(text[1:-1], ","):
-            return Form(text[0] + text[-1], items=tuple(map(_read, parts)))
+            return Form(cast("Kind", text[0] + text[-1]), items=tuple(map(_read, parts)))
         if text[0] + text[-1] == "()":
             return _read(text[1:-1])
     return None
@@ -219,7 +220,7 @@ def _read_inequality(text: str) -> Form | None:
     if not re.fullmatch(VARIABLE, parts[1]) or not {*signs} <= {"<", r"\leq"}:
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
-    return Form(brackets, text, (_read(parts[0]), _read(parts[2])), parts[1])
+    return Form(cast("Kind", brackets), text, (_read(parts[0]), _read(parts[2])), parts[1])
 
 
 def _read_ratio(text: str) -> Form | None:

@@ -108,9 +108,8 @@ def _end(form: Form) -> Fraction | float | None:
 def _contains(form: Form, number: Fraction) -> bool:
     if form.kind in INTERVALS:
         low, high = map(_end, form.items)
-        return (
-            low < number < high or (form.kind[0] == "[" and number == low) or (form.kind[1] == "]" and number == high)
-        )  # type: ignore[operator]
+        closed_end = (form.kind[0] == "[" and number == low) or (form.kind[1] == "]" and number == high)
+        return closed_end or (low is not None and high is not None and low < number < high)
     if form.kind == "value":
         return form.number is not None and form.number.value == number
     inside = (_contains(item, number) for item in form.items)

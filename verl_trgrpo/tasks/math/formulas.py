@@ -150,12 +150,12 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
             pass
     # Several letters in logarithms and roots are positive quantities: \ln\frac{a}{b} is \ln a-\ln b.
     positive = len(names) > 1 and bool(kinds & _DOMAINS) and not kinds & (_KINKS - _DOMAINS)
-    values = []
+    values: list[tuple[Any, Any, Any]] = []
     for point in _points(one, other, names, kinds):
         pair = _pair(one, other, point, "i" in kinds)
         if pair is False and not (positive and min(point.values()) < 0):
             return False
-        values += [pair] if pair else []
+        values += [pair] if isinstance(pair, tuple) else []
     if len(values) < (_ENOUGH if names else 1):
         return False
     with mpmath.workprec(2 * _PRECISION):

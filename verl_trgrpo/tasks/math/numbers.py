@@ -106,7 +106,8 @@ def has_many_places(number: Number) -> bool:
 
     With fewer places, form does not tell `0.333`, a sum of three exact decimals, from `0.333`, a third.
     """
-    return bool(number.last_place) and number.last_place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS) and not number.percent
+    place = number.last_place
+    return place is not None and place <= Fraction(1, 10**_MIN_ROUNDED_DIGITS) and not number.percent
 
 
 def _is_binary(gold: Number, answer: Number) -> bool:
