@@ -61,8 +61,8 @@ MOST_TWO_PERSON_PUZZLES = 40
 SIZE_SHARES = {3: {2: 0.2, 3: 0.8}, 4: {2: 0.1, 3: 0.3, 4: 0.6}}
 
 
-# A step can be said in several ways, of which chance takes one. Most unlikely tokens of a language model are of this kind; without
-# them every token of this model would be nearly certain, and all weights of TR-GRPO nearly equal.
+# A step can be said in several ways, of which chance takes one. Most unlikely tokens of a language model are of this kind;
+# without them every token of this model would be nearly certain, and all weights of TR-GRPO nearly equal.
 WORDINGS = {
     "guess": ("guess", "hunch", "maybe", "luck"),
     "try": ("try", "say", "let", "suppose"),

@@ -100,8 +100,7 @@ def test_a_class_without_fields_is_parsed_as_well():
 
 def test_a_full_disk_has_a_remedy(capsys):
     def program():
-        with open("/dev/full", "w") as file:
-            file.write("x")
+        Path("/dev/full").write_text("x")
         return 0
 
     assert exit_code(program) == 2 and "free some space" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
 
 
 def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[float, float] | None = None) -> Path:
-    """Plot one run: accuracy, reward, gradient norm and entropy, and where it weights tokens what the weights do; signals are shaded.
+    """Plot accuracy, reward, gradient norm and entropy of one run, and what its token weights do; signals are shaded.
 
     Args:
         steps: at least one.
@@ -114,14 +114,14 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
         title: title of the picture.
         weight_range: smallest and largest weight of the run's shaping, the axis of its weights; None for the data's own.
     """
-    panels = [
+    panels: list[tuple[str, dict[str, str | None]]] = [
         ("validation accuracy", {"": None}),
         ("training reward", {"": REWARD}),
         ("gradient norm before clipping", {"": GRAD_NORM}),
         ("entropy of the sampled tokens", {"": ENTROPY}),
     ]
     if any(WEIGHT in step.metrics for step in steps):
-        shares = {"every weight 1 (GRPO)": UNWEIGHTED_SHARE, "with the weights": WEIGHTED_SHARE}
+        shares: dict[str, str | None] = {"every weight 1 (GRPO)": UNWEIGHTED_SHARE, "with the weights": WEIGHTED_SHARE}
         panels[2:2] = [
             ("share of tokens with p < 0.25 in |A| w (1 - p)", shares),
             ("token weight: mean, and one standard deviation", {"": WEIGHT}),
