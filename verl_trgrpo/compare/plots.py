@@ -134,8 +134,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
             axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(number), label=label)
         axis.ticklabel_format(axis="y", useOffset=False)
         if len(lines) > 1:
-            axis.margins(y=0.3)  # room for the legend
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.35 * axis.dataLim.ymax)  # room for the legend
             axis.legend(loc="upper right", fontsize=9)
     axes[0].set_ylim(0, 1)
     if len(panels) > 4:
@@ -159,11 +158,11 @@ def _finish_weights(axis: Any, steps: Sequence[Step], weight_range: tuple[float,
     """Add the band of one standard deviation, and the smallest and largest possible weight."""
     means, deviations = dict(series(steps, WEIGHT)), dict(series(steps, WEIGHT_STD))
     both = sorted(means.keys() & deviations.keys())
-    ends = ([means[step] + sign * deviations[step] for step in both] for sign in (-1, 1))
+    lower, upper = weight_range or (-math.inf, math.inf)
+    ends = ([min(max(means[step] + sign * deviations[step], lower), upper) for step in both] for sign in (-1, 1))
     axis.fill_between(both, *ends, color=COLORS[0], alpha=0.15, linewidth=0)
     if weight_range is None:
         return
-    lower, upper = weight_range
     for end in weight_range:
         axis.axhline(end, color="grey", linewidth=0.8, linestyle=":")
     axis.set_ylim(lower - 0.08 * (upper - lower), upper + 0.08 * (upper - lower))
