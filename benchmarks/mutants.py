@@ -1,11 +1,11 @@
 """Rules that change a ground truth, wrong or right by construction, for each reward; `reward_mutants.py` and tests use them."""
 
 import json
-import random as random_module
 import re
 import string
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 Rule = Callable[[str], str | None]
@@ -57,24 +57,15 @@ def pair(template: str) -> Rule:
 
 
 def _value(gold: str) -> Fraction:
-    return (
-        Fraction(*map(int, re.findall("[0-9]+", gold))) * (-1 if gold[0] == "-" else 1)
-        if "frac" in gold
-        else Fraction(gold)
-    )
+    top, _, bottom = gold.removeprefix("-").removeprefix(r"\frac{").removesuffix("}").partition("}{")
+    return (-1 if gold[0] == "-" else 1) * Fraction(top) / Fraction(bottom or 1)
 
 
 def _other_value(change: Callable[[Fraction], Fraction]) -> Rule:
     def rule(gold: str, _: re.Match[str]) -> str | None:
-        value = _value(gold)
-        other = change(value)
-        return (
-            None
-            if other == value
-            else rf"\frac{{{other.numerator}}}{{{other.denominator}}}"
-            if other.denominator > 1
-            else f"{other}"
-        )
+        if (other := change(value := _value(gold))) == value:
+            return None
+        return f"{other}" if other.denominator == 1 else rf"\frac{{{other.numerator}}}{{{other.denominator}}}"
 
     return where(_NUMBER, rule)
 
@@ -345,13 +336,13 @@ def scored_as(reward: str, gold: Any) -> tuple[str, Any]:
     return {"math": "math", "search": "search_qa"}[reward], gold
 
 
-def generated(reward: str, random: random_module.Random) -> Any:
+def generated(reward: str, random: Random) -> Any:
     """Return a ground truth, drawn with `random`."""
     return {"math": _math_gold, "kk": _puzzle, "search": _names, "gym": _gym_row}[reward](random)
 
 
-def _math_gold(random: random_module.Random) -> str:
-    a, b, c = (random.randint(-999, 999) for _ in range(3))
+def _math_gold(random: Random) -> str:
+    a, b = random.randint(-999, 999), random.randint(-999, 999)
     d, e = random.randint(2, 60), random.randint(2, 30)
     letter, word = random.choice("abcxyz"), random.choice(["east", "Evelyn", "even", "hyperbola"])
     return random.choice([
@@ -362,22 +353,22 @@ def _math_gold(random: random_module.Random) -> str:
     ])  # fmt: skip
 
 
-def _word(random: random_module.Random) -> str:
+def _word(random: Random) -> str:
     # Neither a claim, an article nor a hedge.
     return "".join(random.choices(string.ascii_lowercase.replace("q", ""), k=random.randint(5, 9))).capitalize()
 
 
-def _puzzle(random: random_module.Random) -> Claims:
+def _puzzle(random: Random) -> Claims:
     names = dict.fromkeys(_word(random) for _ in range(random.randint(1, 7)))
     return [(name, random.choice(["knight", "knave"])) for name in names]
 
 
-def _names(random: random_module.Random) -> list[str]:
+def _names(random: Random) -> list[str]:
     words = [" ".join(_word(random) for _ in range(random.randint(1, 3))) for _ in range(random.randint(1, 4))]
     return [*dict.fromkeys([*words, str(random.randint(1000, 2000))])]
 
 
-def _gym_row(random: random_module.Random) -> str:
+def _gym_row(random: Random) -> str:
     import reasoning_gym  # slow import
 
     task = random.choice(GYM_TASKS)
