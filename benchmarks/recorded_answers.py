@@ -1,15 +1,22 @@
-"""Read recorded answers of models with the verdict of the project that recorded them, for `math_agreement.py`.
+"""Compare this project's rewards with the recorded verdicts of other projects on answers of models.
 
-The directory holds a checkout `<owner>+<name>` of each repository; those and files that are missing are left out. ZeroEval
-records no verdict: its rule, the first number of answer and ground truth agree, is applied here.
+    python benchmarks/recorded_answers.py DIR
+
+Disagreements are printed as JSON lines, then a table. The directory holds a checkout `<owner>+<name>` of each repository;
+those and files that are missing are left out. ZeroEval records no verdict: its rule, the first number of answer and ground
+truth agree, is applied here.
 """
 
+import argparse
 import io
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+from verl_trgrpo.tasks import compute_score
 
 Recorded = tuple[str, str, str, str, bool]
 """Project, data source, ground truth, answer, verdict of the project.
@@ -115,3 +122,37 @@ _READERS = {
     "microsoft/rho": _rho,
     "open-thought/reasoning-gym-eval": _reasoning_gym,
 }
+
+
+def compare_recorded(directory: Path) -> None:
+    """Print each disagreement with a recorded verdict, and the counts of a project and verdict pair."""
+    answers = Counter(read_recorded(directory))
+    counts: Counter[tuple[str, bool, bool]] = Counter()
+    for (project, source, gold, answer, theirs), times in answers.items():
+        ours = False
+        if source == "search":
+            ours = compute_score("searchR1_nq", answer, {"target": json.loads(gold)})["acc"] > 0
+        elif gold:
+            response = answer if source == "responses" else rf"\boxed{{{answer}}}"
+            data_source = "minerva" if source == "minerva_math" else "math"
+            ours = compute_score(data_source, response, gold)["acc"] > 0
+        counts[project, ours, theirs] += times
+        if ours != theirs:
+            print(json.dumps({"project": project, "gold": gold, "answer": answer[-200:], "ours": ours, "times": times}))
+    print(
+        "| project | answers | same verdict | only this project accepts | only the project accepts |\n|---|---|---|---|---|"
+    )
+    for project in sorted({key[0] for key in counts}):
+        total = sum(times for key, times in counts.items() if key[0] == project)
+        ours, theirs = counts[project, True, False], counts[project, False, True]
+        print(f"| {project} | {total:,} | {1 - (ours + theirs) / total:.2%} | {ours} | {theirs} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, help="directory of checkouts")
+    compare_recorded(parser.parse_args().directory)
+
+
+if __name__ == "__main__":
+    main()

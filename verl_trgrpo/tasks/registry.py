@@ -101,10 +101,7 @@ _FOREIGN: list[tuple[str, Task]] = [
         (("K-and-K/knights-and-knaves",), _KK),  # Logic-RL
         (("math_dapo*", "DAPO-Math*", "*/DAPO-Math*"), _DAPO),  # DAPO
         (("minerva*", "*/minerva*"), _MINERVA),  # Minerva
-        (
-            ("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*"),
-            _MATH,
-        ),  # aime24, HuggingFaceH4/aime_2024, amc23
+        (("aime*", "*/aime*", "amc*", "*/amc*", "AI-MO/aimo-validation-*"), _MATH),  # aime24, HuggingFaceH4/aime_2024
         (("hmmt*", "*/hmmt*", "OlympiadBench*", "*/OlympiadBench*"), _MATH),  # HMMT25, Hothan/OlympiadBench
         (("MATH-500*", "*/MATH-500*"), _MATH),  # HuggingFaceH4/MATH-500
         (("simplerl/*", "simplelr*"), _MATH),  # SimpleRL-Zoo

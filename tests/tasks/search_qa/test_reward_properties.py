@@ -48,14 +48,6 @@ def test_any_alias_scores_full_marks(golds, data):
 
 
 @settings(max_examples=200, deadline=None)
-@given(GOLDS, st.data())
-def test_a_mutated_gold_does_not_score(golds, data):
-    answer = data.draw(st.sampled_from(golds)) + data.draw(st.sampled_from([" zzqq", "zzqq"]))
-    result = score(f"<think>x</think><answer>{answer}</answer>", golds)
-    assert (result["score"], result["acc"]) == (0.0, 0.0)
-
-
-@settings(max_examples=200, deadline=None)
 @given(ANY_TEXT, st.sampled_from(["Paris", "London"]))
 def test_no_passage_changes_the_score_when_the_loop_says_what_the_model_wrote(passage, answer):
     turns = ["<think>a</think><search>q</search>", f"<think>b</think><answer>{answer}</answer>"]
