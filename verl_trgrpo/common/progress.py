@@ -92,9 +92,13 @@ def guarded_children() -> Iterator[None]:
     """See to it that the processes which this one starts within the block end if it is killed, even by SIGKILL."""
     root = str(Path(__file__).parents[2])
     code = f"import sys; sys.path.insert(0, {root!r}); from {__name__} import end_children; end_children({os.getpid()})"
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    # In its own session: it must outlive the signals that a terminal or a batch system sends to this one and its children.
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **quiet) as guard:  # type: ignore[call-overload]
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # the signals that a terminal or a batch system sends to the others do not reach it
+    ) as guard:
         try:
             yield
         finally:

@@ -210,11 +210,13 @@ class _Service:
 
     def _search_batch(self, queries: list[str], topk: int, found: list[int]) -> list[list[Hit]]:
         """Search in a thread; `found` holds the characters that the queries of the request have found so far."""
-        results = []
-        for query in queries:
-            results += self._index.search([query], topk)
+        results: list[list[Hit]] = []
+        step = max(1, 32 // topk)  # queries between two looks at the size, so that few passages are beyond the bound
+        for start in range(0, len(queries), step):
+            part = self._index.search(queries[start : start + step], topk)
             with self._lock:
-                found[0] += sum(len(hit.contents) for hit in results[-1])
+                found[0] += sum(len(hit.contents) for hits in part for hit in hits)
+            results += part
             if found[0] > MAX_ANSWER_CHARS:
                 message = (
                     f"the answer has more than {MAX_ANSWER_CHARS} characters; send fewer queries, or a smaller topk"
