@@ -23,7 +23,7 @@ def write(path, rows=200):
             {
                 "prompt": [[{"role": "user", "content": text}] for text in texts],
                 "data_source": ["kk_3ppl"] * rows,
-                "reward_model": [{"ground_truth": text} for text in texts],
+                "reward_model": [{"ground_truth": "(1) Zoe is a knave"}] * rows,
             }
         ),
         path,

@@ -31,7 +31,7 @@ def data(tmp_path):
     columns = {
         "prompt": [{"role": "user", "content": "x"}],
         "data_source": "kk_3ppl",
-        "reward_model": {"ground_truth": "x"},
+        "reward_model": {"ground_truth": "(1) Zoe is a knave"},
     }
     for part in ("train", "val"):
         table = pa.table({name: [value] * 640 for name, value in columns.items()})

@@ -47,6 +47,6 @@ def test_doctor_names_failures_and_fixes(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "_IMPORT_CHECKS", {name: doctor._IMPORT_CHECKS[name]})
     assert main(["doctor"]) == 1
     output = capsys.readouterr().out
-    assert "FAIL  no-such-package" in output and "verl-trgrpo[cpu]" in output
+    assert "FAIL  no-such-package" in output and "[cpu]" in output
     assert "FAIL  tyro" in output and 'pip install "tyro>=99"' in output
     assert "Unsupported loss mode: tr_grpo" in output and "VERL_USE_EXTERNAL_PLUGINS" in output
