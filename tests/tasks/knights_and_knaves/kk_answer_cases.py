@@ -21,7 +21,7 @@ def write_truth(names: list[str], roles: str) -> str:
 
 RIGHT = [
     "Zoey is the knight\nOliver is the knave\nAva is the knight",
-    "Zoey is knight...",
+    "Zoey is knight\nOliver is a knave\nAva is a knight",
     "Zoey is a knight Oliver is a knave Ava is a knight",
     "1) Zoey: knight 2) Oliver: the knave 3) Ava: knight",
     TRUTH,
