@@ -9,7 +9,7 @@ from pathlib import Path
 
 from omegaconf import ListConfig
 
-from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView, decoder_value
+from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml, did_you_mean, first_line
@@ -223,8 +223,8 @@ def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView, trusted: bool
             f"{MODEL_PATH}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
-    size = decoder_value(read_json(model / "config.json"), "vocab_size")
-    if isinstance(size, int) and highest >= size:
+    size = view.decoder["vocab_size"]
+    if size is not None and highest >= size:
         errors.append(
             f"{MODEL_PATH}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
             "model's own tokenizer"

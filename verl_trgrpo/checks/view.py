@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -32,11 +34,6 @@ def data_files(config: DictConfig, key: str) -> list[str]:
     """Return the files under ``key``, which holds one or a list."""
     files = selected(config, key)
     return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
-
-
-def decoder_value(content: dict[str, Any], name: str) -> Any:
-    """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
-    return content.get(name, (content.get("text_config") or {}).get(name))
 
 
 class RunView:
@@ -89,10 +86,25 @@ class RunView:
         sizes = (self[f"{section}.ulysses_sequence_parallel_size"] for section in (ACTOR, f"{ACTOR}.fsdp_config"))
         return max(size or 1 for size in sizes)
 
+    @property
+    def data_parallel(self) -> int:
+        """Return the number of groups of GPUs that get different responses."""
+        return max(1, self.gpus // self.sequence_parallel)
+
+    @property
+    def longest(self) -> int:
+        """Return the tokens of the longest prompt and response."""
+        return self.config.data.max_prompt_length + self.config.data.max_response_length
+
     @cached_property
-    def model(self) -> dict[str, Any]:
-        """Return the content of the local model's ``config.json``, {} where there is none."""
-        return read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
+    def decoder(self) -> Mapping[str, int | None]:
+        """Return the figures in the local model's ``config.json``, None for each that is not there.
+
+        Models that also see or hear keep those of the decoder one level down.
+        """
+        content = read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
+        figures = (content.get("text_config") or {}) | content
+        return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @property
     def data_set(self) -> str | None:
@@ -140,6 +152,12 @@ class RunView:
         """Return the steps of the run, at most: those asked for or those of all epochs; None where neither is known."""
         asked = self.config.trainer.total_training_steps
         return min((steps for steps in (asked, self.steps_of_epochs) if steps is not None), default=None)
+
+    @property
+    def updates(self) -> int | None:
+        """Return the steps of the learning rate: of each step one, or the updates until a separate rollout gets the weights."""
+        between = self[f"trainer.v1.{self['trainer.v1.trainer_mode']}.parameter_sync_step"] or 1
+        return None if self.steps is None else self.steps * between
 
     @property
     def finished(self) -> bool:
