@@ -26,7 +26,6 @@ _AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT)
 
 
 _CONTEXT, _VOCABULARY = "decoder['max_position_embeddings']", "decoder['vocab_size']"
-_FUSED = "actor_rollout_ref.model.use_fused_kernels=true"
 # Bytes of logits and their gradients, both in bfloat16, for each token; they may take most of a GPU with 80 GB.
 _BYTES, _MOST_BYTES = f"{_VOCABULARY} * 2 * 2", 60 * 2**30
 _RULES = (
@@ -44,9 +43,10 @@ _RULES = (
           ("actor.ppo", "actor.use_dynamic_bsz"), ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
           ("ref.log_prob", "ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or algorithm.use_kl_in_reward)"))),
     *(Rule(key, f"not {_VOCABULARY} or {tokens} * {_BYTES} <= {_MOST_BYTES}",
-           "the logits of up to {= " + tokens + "} tokens and their gradients take {= " + f"{tokens} * {_BYTES} // 2**30" + "} GiB "
-           "with a vocabulary of {= " + _VOCABULARY + "}; lower it, or set " + _FUSED, level=Level.WARNING,
-           asked=f"{key} and {used} and actor.strategy != 'megatron' and not model.use_fused_kernels")
+           "the logits of up to {= " + tokens + "} tokens and their gradients take "
+           "{= " + f"{tokens} * {_BYTES} // 2**30" + "} GiB with a vocabulary of {= " + _VOCABULARY + "}; lower it, or set "
+           "actor_rollout_ref.model.use_fused_kernels=true",
+           level=Level.WARNING, asked=f"{key} and {used} and actor.strategy != 'megatron' and not model.use_fused_kernels")
       for key, tokens, used in (
           ("actor.ppo_max_token_len_per_gpu", "actor.ppo_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
           ("actor.ppo_micro_batch_size_per_gpu",
@@ -90,19 +90,19 @@ def _prompt_findings(view: RunView) -> list[Finding]:
         return []  # the check of files says so
     prompts = view.prompts
     if isinstance(prompts, str):
-        return _not_compared(view.config, prompts)
+        return _not_compared(view, prompts)
     return [finding for key in DATA for finding in _split_findings(key, view.files(key).values(), prompts, view.config)]
 
 
-def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
-    limit, key = config.data.max_prompt_length, "data.filter_overlong_prompts"
-    findings = [Finding.not_checked(_LIMIT, f"{_LIMIT}={limit}: prompts not compared; {reason}")]
+def _not_compared(view: RunView, reason: str) -> list[Finding]:
+    config = view.config
+    key = "data.filter_overlong_prompts"
+    findings = [view.finding(_LIMIT, f"prompts not compared; {reason}", Level.NOT_CHECKED)]
     if not config.data.filter_overlong_prompts and config.data.truncation != "left":
-        message = (
-            f"{key}=false: veRL cuts prompts over {limit} tokens from the left, whatever data.truncation="
-            f"{config.data.truncation} says; set it to true"
+        reason = (
+            f"veRL cuts prompts over {config.data.max_prompt_length} tokens from the left, whatever data.truncation="
         )
-        findings.append(Finding.warning(key, message))
+        findings.append(view.finding(key, f"{reason}{config.data.truncation} says; set it to true", Level.WARNING))
     return findings
 
 

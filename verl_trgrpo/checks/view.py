@@ -12,6 +12,8 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig
 
 from verl_trgrpo.common.files import read_json
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
@@ -53,6 +55,10 @@ class RunView:
     def __getitem__(self, key: str) -> Any:
         """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
         return selected(self.config, key)
+
+    def finding(self, key: str, reason: str, level: Level = Level.ERROR) -> Finding:
+        """Return a finding about a setting: its key and value, and the reason."""
+        return Finding(level, key, f"{key}={as_plain_yaml(self[key])}: {reason}")
 
     @property
     def defaults(self) -> DictConfig:
