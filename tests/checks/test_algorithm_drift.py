@@ -39,12 +39,6 @@ def test_another_value_than_the_algorithm_sets_is_a_warning(algorithm, override,
     assert findings(f"algorithm={algorithm}") == []
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "dr_grpo"])
-def test_an_upper_clip_above_1_is_a_warning(algorithm):
-    [finding] = findings(f"algorithm={algorithm}", f"{ACTOR}.clip_ratio_high=5")
-    assert finding.level is Level.WARNING and finding.where == f"{ACTOR}.clip_ratio_high"
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -57,7 +51,3 @@ def test_an_upper_clip_above_1_is_a_warning(algorithm):
 )
 def test_what_the_algorithm_leaves_open_is_not(overrides):
     assert findings(*overrides) == []
-
-
-def test_the_bound_of_another_loss_is_not_a_clip():
-    assert findings(f"{LOSS}.loss_mode=cispo", f"{ACTOR}.clip_ratio_high=5", source="ppo_trainer") == []

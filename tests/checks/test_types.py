@@ -50,7 +50,8 @@ MISSPELT = {
     f"{ACTOR}.optim.lr_scheduler_type": ("cosin", "cosine"), "algorithm.kl_ctrl.type": ("adaptiv", "adaptive"),
     f"{ACTOR}.checkpoint.save_contents": ("[model,optim]", "optimizer"), "reward.reward_manager.name": ("naiv", "naive"),
     f"{ACTOR}.loss_agg_mode": ("token_mean", "token-mean"), "algorithm.adv_estimator": ("grpoo", "grpo"),
-    f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"),
+    f"{ACTOR}.policy_loss.loss_mode": ("gspoo", "gspo"), f"{ACTOR}.kl_loss_type": ("low_var_k", "low_var_kl"),
+    "algorithm.kl_penalty": ("abss", "abs"),
 }  # fmt: skip
 
 

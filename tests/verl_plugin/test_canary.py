@@ -224,6 +224,8 @@ def test_the_ways_to_train_are_those_of_the_documentation():
 
 
 def test_names_that_the_validation_takes_are_verl_s():
+    import torch
+    from verl.trainer.ppo.core_algos import kl_penalty
     from verl.trainer.ppo.v1 import trainer_base
     from verl.workers.config import ActorConfig
     from verl.workers.engine import EngineRegistry
@@ -243,6 +245,8 @@ def test_names_that_the_validation_takes_are_verl_s():
     }.items():
         missing = known - set(NAMES[pattern])
         assert not missing, f"veRL {verl.__version__} has {missing} for {pattern}; see verl_trgrpo/checks/types.py"
+    for kind in NAMES["*.kl_loss_type"]:  # a chain of ifs
+        assert kl_penalty(torch.zeros(1, 1), torch.zeros(1, 1), kind).item() == 0.0
 
 
 def test_engines_can_be_looked_up_by_device():

@@ -8,11 +8,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_trgrpo.checks.view import RunView
-from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.config import OWN_CONFIGS
 from verl_trgrpo.runs.compose import algorithm_settings, flat, resolved, verl_defaults
-from verl_trgrpo.runs.keys import ACTOR, LOSS
+from verl_trgrpo.runs.keys import LOSS
 from verl_trgrpo.verl_plugin.loss_names import WEIGHTED
 
 # The algorithms that others are made from.
@@ -26,14 +26,12 @@ _OPEN = {
 
 
 def drift_findings(view: RunView) -> list[Finding]:
-    """Warn about settings that make an algorithm another one, and about a clip that does not hold anything back."""
+    """Warn about settings that make an algorithm another one."""
     config, algorithm = view.config, view.choices.get("algorithm")
     if not algorithm or not _file_of(algorithm).is_file():
-        return _clip_findings(config)
-    settings = algorithm_settings(algorithm)
-    points = set(_points(algorithm))
-    findings = []
-    for key, written in settings.items():
+        return []
+    points, findings = set(_points(algorithm)), []
+    for key, written in algorithm_settings(algorithm).items():
         value, meant = resolved(config, key), _meant(config, key, written)
         same_loss = key == f"{LOSS}.loss_mode" and WEIGHTED.get(str(value)) == meant  # of a loss with token weights
         if value == meant or same_loss or key.startswith(_OPEN.get(algorithm, ())):
@@ -42,21 +40,9 @@ def drift_findings(view: RunView) -> list[Finding]:
         like = [base for base in bases if _base_value(base, key) == value]
         if key in points or like:
             fix = f"choose algorithm={like[0]}" if like else "keep it if that is what you study"
-            message = (
-                f"{key}={as_plain_yaml(value)}: algorithm={algorithm} means {as_plain_yaml(meant)}; remove it, or {fix}"
-            )
-            findings.append(Finding.warning(key, message))
-    return findings if f"{ACTOR}.clip_ratio_high" in settings else findings + _clip_findings(config)
-
-
-def _clip_findings(config: DictConfig) -> list[Finding]:
-    """Warn about an upper clip above 1 for the losses that clip the ratio; others have bounds of another kind there."""
-    key, actor = f"{ACTOR}.clip_ratio_high", config.actor_rollout_ref.actor
-    clip = actor.clip_ratio_high
-    if clip is None or clip <= 1 or actor.policy_loss.loss_mode not in ("vanilla", "tr_grpo"):
-        return []
-    message = f"{key}={clip}: a probability may grow {1 + clip:g}-fold before it is clipped; 0.2 to 0.28 is usual"
-    return [Finding.warning(key, message)]
+            reason = f"algorithm={algorithm} means {as_plain_yaml(meant)}; remove it, or {fix}"
+            findings.append(view.finding(key, reason, Level.WARNING))
+    return findings
 
 
 def _file_of(algorithm: str) -> Any:

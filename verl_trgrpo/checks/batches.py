@@ -1,162 +1,66 @@
-"""Check how a step is split into updates, micro-batches and GPUs."""
+"""List how a step is split into updates, micro-batches and GPUs; some of that veRL meets at step 1."""
 
 from __future__ import annotations
 
-import math
+from functools import partial
 
-from verl_trgrpo.checks.view import RunView, decoder_value
-from verl_trgrpo.common.findings import Finding
-from verl_trgrpo.runs.keys import ACTOR, ROLLOUT
+from verl_trgrpo.checks.tables import Rule, rule_findings
+from verl_trgrpo.checks.view import RunView
+from verl_trgrpo.common.findings import Finding, Level
+
+_Warning = partial(Rule, level=Level.WARNING)
+_KNOWN = "actor.strategy != 'megatron'"
+# Without a data-parallel size the rest cannot be computed.
+_SPLIT = f"{_KNOWN} and gpus % sequence_parallel == 0"
+_WHOLE = f"{_SPLIT} and actor.ppo_mini_batch_size * rollout.n % data_parallel == 0"
+# Responses of one data-parallel group: of an update, and of a step, which veRL fills up to a multiple of an update.
+_UPDATE = "actor.ppo_mini_batch_size * rollout.n // data_parallel"
+_STEP = (
+    "-(-data.train_batch_size // actor.ppo_mini_batch_size) * actor.ppo_mini_batch_size * rollout.n // data_parallel"
+)
+_REFERENCE = "(actor.use_kl_loss or algorithm.use_kl_in_reward) and not ref.log_prob_use_dynamic_bsz"
+_HEADS, _GROUPS = "decoder['num_attention_heads']", "decoder['num_key_value_heads']"
+
+_RULES = (
+    Rule("data.train_batch_size", "rows is None or rows >= data.train_batch_size",
+         "data.train_files has {= rows} rows, less than one step; add rows, or lower it"),
+    _Warning("trainer.total_training_steps", "not steps_of_epochs or trainer.total_training_steps <= steps_of_epochs",
+             "{trainer.total_epochs} of {= rows} rows has {= steps_of_epochs} steps, after which veRL stops, without the "
+             "validation and checkpoint of a last step; set trainer.total_epochs="
+             "{= -(-trainer.total_training_steps // (rows // data.train_batch_size))}, or it to {= steps_of_epochs}"),
+    Rule("actor.strategy", _KNOWN, "how it splits a model over GPUs is not known here", level=Level.NOT_CHECKED),
+    Rule("rollout.tensor_model_parallel_size",
+         "gpus % (rollout.tensor_model_parallel_size * rollout.data_parallel_size) == 0",
+         "times {rollout.data_parallel_size} does not divide the {= gpus} GPUs (trainer.n_gpus_per_node x trainer.nnodes); "
+         "choose a divisor", asked=_KNOWN),
+    Rule("actor.ulysses_sequence_parallel_size", "gpus % sequence_parallel == 0",
+         "{= sequence_parallel}, which share a sequence, do not divide the {= gpus} GPUs; choose a divisor", asked=_KNOWN),
+    Rule("actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size <= data.train_batch_size",
+         "more than {data.train_batch_size} (both count prompts); choose a divisor", asked=_SPLIT),
+    _Warning("actor.ppo_mini_batch_size", "data.train_batch_size % actor.ppo_mini_batch_size == 0",
+             "does not divide {data.train_batch_size}, so veRL fills the last update with empty responses; choose a divisor",
+             asked=f"{_SPLIT} and actor.ppo_mini_batch_size < data.train_batch_size"),
+    Rule("actor.ppo_mini_batch_size", "actor.ppo_mini_batch_size * rollout.n % data_parallel == 0",
+         "times {rollout.n} = {= actor.ppo_mini_batch_size * rollout.n} responses of an update cannot be split over "
+         "{= data_parallel} data-parallel groups; change it, or the number of GPUs", asked=_SPLIT),
+    *(Rule(key, f"not {key} or ({whole}) % {key} == 0",
+           "does not divide the {= " + whole + "} responses of one data-parallel group; choose a divisor",
+           asked=f"{_WHOLE} and {used}")
+      for key, whole, used in (
+          ("rollout.log_prob_micro_batch_size_per_gpu", _STEP, "not rollout.log_prob_use_dynamic_bsz"),
+          ("actor.ppo_micro_batch_size_per_gpu", _UPDATE, "not actor.use_dynamic_bsz"),
+          ("ref.log_prob_micro_batch_size_per_gpu", _STEP, _REFERENCE))),
+    *(Rule(key, f"{_HEADS} % {size} == 0 and (not {_GROUPS} or {_GROUPS} % {size} == 0 or {size} % {_GROUPS} == 0)",
+           "{= " + size + "} GPUs cannot share {= " + _HEADS + "} attention heads with {= " + _GROUPS + " or 'as many'} "
+           "key-value heads: it has to divide both, or to be a multiple of the latter; choose a divisor",
+           asked=f"{_HEADS} and {_KNOWN}")
+      for key, size in (("rollout.tensor_model_parallel_size", "rollout.tensor_model_parallel_size"),
+                        ("actor.ulysses_sequence_parallel_size", "sequence_parallel"))),
+    _Warning("optim.lr_warmup_steps", "updates is None or optim.lr_warmup_steps < updates",
+             "the run has {= updates} steps, so {optim.lr} is never reached; lower it"),
+)  # fmt: skip
 
 
 def batch_findings(view: RunView) -> list[Finding]:
-    """Check that a step has enough prompts, and that batches, GPUs and attention heads divide each other.
-
-    Some of that veRL meets at step 1.
-    """
-    return [*_prompt_findings(view), *_split_findings(view), *_head_findings(view), *_warm_up_findings(view)]
-
-
-def _prompt_findings(view: RunView) -> list[Finding]:
-    """Check that the training files have enough prompts for a step, and for the steps that were asked for."""
-    key, prompts, rows, trainer = (
-        "data.train_batch_size",
-        view.config.data.train_batch_size,
-        view.rows,
-        view.config.trainer,
-    )
-    if rows is None:
-        return []
-    if rows < prompts:
-        message = f"{key}={prompts}: data.train_files has {rows} rows, less than one step; add rows, or lower it"
-        return [Finding.error(key, message)]
-    key, asked, possible = "trainer.total_training_steps", trainer.total_training_steps, view.steps_of_epochs
-    if asked is None or possible is None or asked <= possible:
-        return []
-    needed = math.ceil(asked / (rows // prompts))
-    message = (
-        f"{key}={asked}: trainer.total_epochs={trainer.total_epochs} of {rows} rows has {possible} steps, after which veRL "
-        f"stops, without the validation and checkpoint of a last step; set trainer.total_epochs={needed}, or {key}={possible}"
-    )
-    return [Finding.warning(key, message)]
-
-
-def _split_findings(view: RunView) -> list[Finding]:
-    """Check how updates and micro-batches are split over GPUs."""
-    if view.config.actor_rollout_ref.actor.strategy == "megatron":
-        message = f"{ACTOR}.strategy=megatron: how it splits a model over GPUs is not known here"
-        return [Finding.not_checked(f"{ACTOR}.strategy", message)]
-    findings = _tensor_parallel_findings(view)
-    if view.gpus % view.sequence_parallel:
-        key = f"{ACTOR}.ulysses_sequence_parallel_size"
-        message = f"{key}={view.sequence_parallel}: does not divide the {view.gpus} GPUs; choose a divisor"
-        return [*findings, Finding.error(key, message)]  # without a data-parallel size the rest cannot be computed
-    return findings + _update_findings(view) + _micro_batch_findings(view)
-
-
-def _warm_up_findings(view: RunView) -> list[Finding]:
-    """Warn about a learning rate that is never reached, because its warm-up is longer than the run."""
-    config, steps = view.config, view.steps
-    if steps is None:
-        return []
-    # The schedule counts updates of the weights between two synchronizations of a separate rollout engine.
-    mode = config.trainer.v1.trainer_mode
-    updates = steps * ((config.trainer.v1.get(mode) or {}).get("parameter_sync_step") or 1)
-    key = f"{ACTOR}.optim.lr_warmup_steps"
-    warm_up = config.actor_rollout_ref.actor.optim.lr_warmup_steps
-    if warm_up is None or warm_up < updates:
-        return []
-    message = (
-        f"{key}={warm_up}: the run has {updates} steps, so {ACTOR}.optim.lr={config.actor_rollout_ref.actor.optim.lr} is never "
-        "reached; lower it"
-    )
-    return [Finding.warning(key, message)]
-
-
-def _tensor_parallel_findings(view: RunView) -> list[Finding]:
-    rollout, gpus = view.config.actor_rollout_ref.rollout, view.gpus
-    key = f"{ROLLOUT}.tensor_model_parallel_size"
-    size, replicas = rollout.tensor_model_parallel_size, rollout.data_parallel_size
-    if gpus % (size * replicas) == 0:
-        return []
-    message = (
-        f"{key}={size}: times {ROLLOUT}.data_parallel_size={replicas} does not divide the {gpus} GPUs "
-        "(trainer.n_gpus_per_node x trainer.nnodes); choose a divisor"
-    )
-    return [Finding.error(key, message)]
-
-
-def _update_findings(view: RunView) -> list[Finding]:
-    config = view.config
-    actor, n = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout.n
-    prompts, mini, groups = config.data.train_batch_size, actor.ppo_mini_batch_size, _data_parallel(view)
-    key = f"{ACTOR}.ppo_mini_batch_size"
-    findings = []
-    if prompts < mini:
-        message = f"{key}={mini}: more than data.train_batch_size={prompts} (both count prompts); choose a divisor"
-        findings.append(Finding.error(key, message))
-    elif prompts % mini:
-        message = (
-            f"{key}={mini}: does not divide data.train_batch_size={prompts}, so veRL fills the last update with empty "
-            "responses; choose a divisor"
-        )
-        findings.append(Finding.warning(key, message))
-    if mini * n % groups:
-        message = (
-            f"{key}={mini}: times {ROLLOUT}.n={n} = {mini * n} responses of an update cannot be split over {groups} "
-            "data-parallel groups; change it, or the number of GPUs"
-        )
-        findings.append(Finding.error(key, message))
-    return findings
-
-
-def _micro_batch_findings(view: RunView) -> list[Finding]:
-    config = view.config
-    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
-    groups, per_update = _data_parallel(view), actor.ppo_mini_batch_size * rollout.n
-    if per_update % groups:
-        return []  # reported above
-    # veRL fills a step up to a multiple of an update, so this is what one group gets to compute log-probabilities for.
-    step = math.ceil(config.data.train_batch_size * rollout.n / per_update) * per_update // groups
-    sizes = []
-    if not rollout.log_prob_use_dynamic_bsz:
-        sizes.append((f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu", rollout.log_prob_micro_batch_size_per_gpu, step))
-    if not actor.use_dynamic_bsz:
-        key = f"{ACTOR}.ppo_micro_batch_size_per_gpu"
-        sizes.append((key, actor.ppo_micro_batch_size_per_gpu, per_update // groups))
-    if (actor.use_kl_loss or config.algorithm.use_kl_in_reward) and not ref.log_prob_use_dynamic_bsz:
-        key = "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"
-        sizes.append((key, ref.log_prob_micro_batch_size_per_gpu, step))
-    return [
-        Finding.error(
-            key, f"{key}={size}: does not divide the {whole} responses of one data-parallel group; choose a divisor"
-        )
-        for key, size, whole in sizes
-        if size and whole % size
-    ]
-
-
-def _head_findings(view: RunView) -> list[Finding]:
-    """Check that the attention heads of a local model can be split over the GPUs that share it or its sequences."""
-    config = view.config
-    heads, groups = (decoder_value(view.model, f"num_{kind}_heads") for kind in ("attention", "key_value"))
-    if not isinstance(heads, int) or config.actor_rollout_ref.actor.strategy == "megatron":
-        return []
-    groups = groups if isinstance(groups, int) else heads
-    sizes = (
-        (f"{ROLLOUT}.tensor_model_parallel_size", config.actor_rollout_ref.rollout.tensor_model_parallel_size),
-        (f"{ACTOR}.ulysses_sequence_parallel_size", view.sequence_parallel),
-    )
-    findings = []
-    for key, size in sizes:
-        if heads % size:
-            message = f"{key}={size}: does not divide the model's {heads} attention heads; choose a divisor"
-            findings.append(Finding.error(key, message))
-        elif groups % size and size % groups:
-            message = f"{key}={size}: neither divides the model's {groups} key-value heads nor is a multiple; change it"
-            findings.append(Finding.error(key, message))
-    return findings
-
-
-def _data_parallel(view: RunView) -> int:
-    return max(1, view.gpus // view.sequence_parallel)
+    """Check that a step has enough prompts, and that batches, GPUs and attention heads divide each other."""
+    return rule_findings(view, _RULES)

@@ -88,8 +88,8 @@ def check(run: ComposedRun, need_files: bool = True, trains: bool = False) -> Re
     view, findings = RunView(run, need_files, trains), list[Finding]()
     if problems := module_findings():  # veRL cannot be imported
         return Report(run.config, tuple(problems), None)
-    without = [each for each in missing_files(RunView(run, need_files=False)) if each.level is Level.NOT_CHECKED]
-    absent = {each.message for each in without}
+    without = missing_files(RunView(run, need_files=False))
+    absent = {each.message for each in without if each.level is Level.NOT_CHECKED}
     for stage, looks in _stages().items():
         if any(each.level is Level.ERROR and each.message not in absent for each in findings):
             findings.append(Finding.not_checked(stage, f"{stage}: not checked until the errors are fixed"))

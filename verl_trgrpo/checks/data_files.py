@@ -103,23 +103,21 @@ def _file_findings(
     if loops is not None and with_agents and "agent_name" not in file.schema.names:
         message = f"{place}: lacks the column agent_name, which another file has; veRL fills in null, add it"
         findings.append(Finding.error(key, message))
+    # Where a reward model alone scores the responses, veRL reads no ground truth.
+    needs_truth = selected(config, f"{REWARD}.path") or not selected(config, f"{REWARD_MODEL}.enable")
     for problem, rows, first in missing_values(file, prompt_key, loops):
         empty = problem.startswith("reward_model.ground_truth")
-        if problem.startswith("reward_model") and not _needs_truth(config):
+        if problem.startswith("reward_model") and not needs_truth:
             continue
         fix = f"the run has {', '.join(sorted(loops))}" if loops and problem.startswith("agent") else "correct the file"
         more = f" and {rows - 1} more" if rows > 1 else ""
         # A reward function of the run's own may do without.
-        level = (
-            Level.WARNING if empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS) else Level.ERROR
-        )
+        may_lack = empty and selected(config, f"{REWARD}.path") not in (None, OWN_REWARDS)
+        level = Level.WARNING if may_lack else Level.ERROR
         findings.append(Finding(level, key, f"{place} row {first}{more}: {problem}; {fix}"))
     findings += _source_findings(key, file, config)
-    return (
-        findings
-        if any(each.level is Level.ERROR for each in findings)
-        else findings + _gold_findings(key, file, config)
-    )
+    wrong = any(each.level is Level.ERROR for each in findings)
+    return findings if wrong else findings + _gold_findings(key, file, config)
 
 
 def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
@@ -142,22 +140,14 @@ def _gold_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding
     return [Finding(level, key, f"{message}; correct them, `verl-trgrpo data check` names all")]
 
 
-def _needs_truth(config: DictConfig) -> bool:
-    """Return False where a reward model alone scores the responses, and veRL reads no ground truth."""
-    return bool(selected(config, f"{REWARD}.path")) or not selected(config, f"{REWARD_MODEL}.enable")
-
-
 def _source_findings(key: str, file: DataFile, config: DictConfig) -> list[Finding]:
     """Check that the run scores each data source of a file."""
     sources = {name for part in file.tables(["data_source"]) for name in part["data_source"].unique().to_pylist()}
-    place = f"{key}={file.path}"
-    reasons = {source: _no_reward(config, source) for source in sorted(sources - {None})}
-    without = [(source, message) for source, message in reasons.items() if message]
-    shown = [Finding.error(key, f"{place}: {message}") for _, message in without[:_MAX_SOURCES]]
-    if others := [repr(source) for source, _ in without[_MAX_SOURCES:]]:
-        message = f"{place}: no reward for {len(others)} more data sources, such as {others[0]}"
-        shown.append(Finding.error(key, message))
-    return shown
+    without = {source: reason for source in sorted(sources - {None}) if (reason := _no_reward(config, source))}
+    shown = [*without.values()][:_MAX_SOURCES]
+    if others := [*without][_MAX_SOURCES:]:
+        shown.append(f"no reward for {len(others)} more data sources, such as {others[0]!r}")
+    return [Finding.error(key, f"{key}={file.path}: {reason}") for reason in shown]
 
 
 def default_reward(config: DictConfig) -> Any:

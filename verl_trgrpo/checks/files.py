@@ -9,10 +9,10 @@ from pathlib import Path
 
 from omegaconf import ListConfig
 
-from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView, decoder_value
+from verl_trgrpo.checks.view import CRITIC, DATA, DATA_SET, TOKENIZER, RunView
 from verl_trgrpo.common.files import read_json
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml, did_you_mean, first_line
+from verl_trgrpo.common.text import did_you_mean, first_line
 from verl_trgrpo.runs.keys import MANAGER, MODEL, MODEL_PATH, REWARD, REWARD_MODEL
 
 RESUME_PATH = "trainer.resume_from_path"
@@ -58,20 +58,21 @@ def missing_files(view: RunView) -> list[Finding]:
     for key, fix in fixes.items():
         name = view[key]
         if isinstance(name, str) and looks_local(name) and not Path(name).expanduser().is_dir():
-            findings.append(Finding(level, key, f"{key}={name}: is not a directory; {fix}"))
+            findings.append(view.finding(key, f"is not a directory; {fix}", level))
     key = "trainer.default_local_dir"
     if isinstance(view[key], str) and Path(view[key]).is_file():
-        findings.append(Finding.error(key, f"{key}={view[key]}: is a file; name a directory"))
+        findings.append(view.finding(key, "is a file; name a directory"))
     key, adapter = f"{MODEL}.lora_adapter_path", view[f"{MODEL}.lora_adapter_path"]
-    if (
-        adapter
-        and not (Path(str(adapter)).expanduser() / "adapter_config.json").is_file()
-        and "://" not in str(adapter)
-    ):
-        findings.append(
-            Finding.error(key, f"{key}={adapter}: has no adapter_config.json; name the directory of an adapter")
-        )
-    return findings + _named_files(view) + _resume_path_findings(view)
+    if adapter and "://" not in str(adapter) and not Path(str(adapter), "adapter_config.json").expanduser().is_file():
+        findings.append(view.finding(key, "has no adapter_config.json; name the directory of an adapter"))
+    for key in _PYTHON_FILES:
+        place = view[key]
+        if not isinstance(place, str) or not place or "://" in place.removeprefix("pkg://"):
+            continue
+        module = place.removeprefix("pkg://")
+        if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
+            findings.append(view.finding(key, "does not exist; correct it, or leave it out"))
+    return findings + _resume_path_findings(view)
 
 
 def module_findings() -> list[Finding]:
@@ -85,18 +86,6 @@ def module_findings() -> list[Finding]:
     ]
 
 
-def _named_files(view: RunView) -> list[Finding]:
-    findings = []
-    for key in _PYTHON_FILES:
-        place = view[key]
-        if not isinstance(place, str) or not place or "://" in place.removeprefix("pkg://"):
-            continue
-        module = place.removeprefix("pkg://")
-        if not (_importable(module) if module != place else Path(place).expanduser().is_file()):
-            findings.append(Finding.error(key, f"{key}={place}: does not exist; correct it, or leave it out"))
-    return findings
-
-
 def _resume_path_findings(view: RunView) -> list[Finding]:
     if view["trainer.resume_mode"] != "resume_path":
         return []
@@ -107,7 +96,7 @@ def _resume_path_findings(view: RunView) -> list[Finding]:
         reason = "veRL reads the step from the name; the path must end in global_step_N"
     else:
         return []
-    return [Finding.error(RESUME_PATH, f"{RESUME_PATH}={as_plain_yaml(place)}: {reason}")]
+    return [view.finding(RESUME_PATH, reason)]
 
 
 def _importable(module: str) -> bool:
@@ -132,13 +121,11 @@ def model_findings(view: RunView) -> list[Finding]:
     tokenizer = Path(str(view[TOKENIZER] or name)).expanduser()
     findings = []
     if not path.is_dir() and not looks_local(name):
-        findings.append(
-            Finding.not_checked(MODEL_PATH, f"{MODEL_PATH}={name}: is on a hub; nothing is downloaded to check it")
-        )
+        findings.append(view.finding(MODEL_PATH, "is on a hub; nothing is downloaded to check it", Level.NOT_CHECKED))
     critic = str(view[CRITIC])
     if view.needs_critic and not looks_local(critic) and not Path(critic).is_dir():
-        message = f"{CRITIC}={critic}: is a name on a hub; the critic's settings were not checked by veRL's own classes"
-        findings.append(Finding.not_checked(CRITIC, message))
+        reason = "is a name on a hub; the critic's settings were not checked by veRL's own classes"
+        findings.append(view.finding(CRITIC, reason, Level.NOT_CHECKED))
     errors = _code_errors(path, tokenizer, trusted, MODEL_PATH)
     # Opening a model that brings code of its own would fail for the same reason.
     if not errors and path.is_dir() and not (path / "config.json").is_file():
@@ -223,8 +210,8 @@ def _tokenizer_errors(model: Path, tokenizer: Path, view: RunView, trusted: bool
             f"{MODEL_PATH}={tokenizer}: its tokenizer has no chat template; use an instruction-tuned model's, or set "
             "actor_rollout_ref.model.custom_chat_template"
         )
-    size = decoder_value(read_json(model / "config.json"), "vocab_size")
-    if isinstance(size, int) and highest >= size:
+    size = view.decoder["vocab_size"]
+    if size is not None and highest >= size:
         errors.append(
             f"{MODEL_PATH}={model}: has embeddings up to id {size - 1}, the tokenizer {tokenizer} ids up to {highest}; use the "
             "model's own tokenizer"

@@ -7,8 +7,9 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from verl_trgrpo.checks.view import DATA, TRAINING, RunView, decoder_value
-from verl_trgrpo.common.findings import Finding, findings_of
+from verl_trgrpo.checks.tables import Rule, rule_findings
+from verl_trgrpo.checks.view import DATA, TRAINING, RunView
+from verl_trgrpo.common.findings import Finding, Level, findings_of
 from verl_trgrpo.common.text import count_of
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts
 from verl_trgrpo.data.rows import UnreadableError, is_chat
@@ -20,101 +21,42 @@ from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT, read_option
 _LIMIT = "data.max_prompt_length"
 # Prompts of a file that are tokenized, at most; a thousand take about a second.
 _MOST = 4000
-# Memory of a GPU that logits and their gradients may take: most of 80 GB.
-_MOST_GIB = 60
 # Agent loops that begin with the rendered prompt of the row.
 _AGENTS = (SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT)
 
 
+_CONTEXT, _VOCABULARY = "decoder['max_position_embeddings']", "decoder['vocab_size']"
+# Bytes of logits and their gradients, both in bfloat16, for each token; they may take most of a GPU with 80 GB.
+_BYTES, _MOST_BYTES = f"{_VOCABULARY} * 2 * 2", 60 * 2**30
+_RULES = (
+    Rule("rollout.max_model_len", "longest <= rollout.max_model_len",
+         "less than {data.max_prompt_length} + {data.max_response_length}, so responses to long prompts would silently be cut; "
+         "set it to {= longest}"),
+    Rule("data.max_response_length", f"not {_CONTEXT} or longest <= {_CONTEXT}",
+         "with {data.max_prompt_length} more than the model's max_position_embeddings={= " + _CONTEXT + "}; shorten one of them"),
+    Rule("rollout.max_model_len", f"not {_CONTEXT} or rollout.max_model_len <= {_CONTEXT}",
+         "more than the model's max_position_embeddings={= " + _CONTEXT + "}; set it to at most that, {= longest} is enough"),
+    *(Rule(f"{key}_max_token_len_per_gpu", f"{key}_max_token_len_per_gpu * sequence_parallel >= longest",
+           "times sequence parallel {= sequence_parallel} does not hold one sequence of {= longest} tokens (prompt plus "
+           "response); set it to {= -(-longest // sequence_parallel)} or more", asked=used)
+      for key, used in (
+          ("actor.ppo", "actor.use_dynamic_bsz"), ("rollout.log_prob", "rollout.log_prob_use_dynamic_bsz"),
+          ("ref.log_prob", "ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or algorithm.use_kl_in_reward)"))),
+    *(Rule(key, f"not {_VOCABULARY} or {tokens} * {_BYTES} <= {_MOST_BYTES}",
+           "the logits of up to {= " + tokens + "} tokens and their gradients take "
+           "{= " + f"{tokens} * {_BYTES} // 2**30" + "} GiB with a vocabulary of {= " + _VOCABULARY + "}; lower it, or set "
+           "actor_rollout_ref.model.use_fused_kernels=true",
+           level=Level.WARNING, asked=f"{key} and {used} and actor.strategy != 'megatron' and not model.use_fused_kernels")
+      for key, tokens, used in (
+          ("actor.ppo_max_token_len_per_gpu", "actor.ppo_max_token_len_per_gpu", "actor.use_dynamic_bsz"),
+          ("actor.ppo_micro_batch_size_per_gpu",
+           "(actor.ppo_micro_batch_size_per_gpu * longest // sequence_parallel)", "not actor.use_dynamic_bsz"))),
+)  # fmt: skip
+
+
 def length_findings(view: RunView) -> list[Finding]:
     """Check lengths; the model's context and the prompts count where model and data are on this machine."""
-    return [
-        *_context_findings(view),
-        *_dynamic_batch_findings(view),
-        *_logits_findings(view),
-        *_search_findings(view.config),
-        *_prompt_findings(view),
-    ]
-
-
-def _longest(config: DictConfig) -> int:
-    return config.data.max_prompt_length + config.data.max_response_length
-
-
-def _context_length(view: RunView) -> int | None:
-    """Return the ``max_position_embeddings`` of a local model; None where it is not known."""
-    length = decoder_value(view.model, "max_position_embeddings")
-    return length if isinstance(length, int) else None
-
-
-def _context_findings(view: RunView) -> list[Finding]:
-    config, data, key, response = view.config, view.config.data, f"{ROLLOUT}.max_model_len", "data.max_response_length"
-    longest, limit, context = _longest(config), config.actor_rollout_ref.rollout.max_model_len, _context_length(view)
-    findings = []
-    if limit is not None and longest > limit:
-        message = (
-            f"{key}={limit}: less than data.max_prompt_length={data.max_prompt_length} + {response}="
-            f"{data.max_response_length}, so responses to long prompts would silently be cut; set it to {longest}"
-        )
-        findings.append(Finding.error(key, message))
-    if context is not None and longest > context:
-        message = (
-            f"{response}={data.max_response_length}: with data.max_prompt_length={data.max_prompt_length} more than the "
-            f"model's max_position_embeddings={context}; shorten one of them"
-        )
-        findings.append(Finding.error(response, message))
-    if context is not None and limit is not None and limit > context:
-        message = (
-            f"{key}={limit}: more than the model's max_position_embeddings={context}; set it to {min(longest, context)}"
-        )
-        findings.append(Finding.error(key, message))
-    return findings
-
-
-def _dynamic_batch_findings(view: RunView) -> list[Finding]:
-    """Check that a micro-batch by tokens holds the longest sequence."""
-    config = view.config
-    actor, rollout, ref = (config.actor_rollout_ref[name] for name in ("actor", "rollout", "ref"))
-    limits = []
-    if actor.use_dynamic_bsz:
-        limits.append(("actor_rollout_ref.actor.ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu))
-    if rollout.log_prob_use_dynamic_bsz:
-        limits.append((f"{ROLLOUT}.log_prob_max_token_len_per_gpu", rollout.log_prob_max_token_len_per_gpu))
-    if ref.log_prob_use_dynamic_bsz and (actor.use_kl_loss or config.algorithm.use_kl_in_reward):
-        limits.append(("actor_rollout_ref.ref.log_prob_max_token_len_per_gpu", ref.log_prob_max_token_len_per_gpu))
-    parallel, longest = view.sequence_parallel, _longest(config)
-    return [
-        Finding.error(
-            key,
-            f"{key}={limit}: times sequence parallel {parallel} does not hold one sequence of {longest} tokens (prompt plus "
-            f"response); set it to {-(-longest // parallel)} or more",
-        )
-        for key, limit in limits
-        if limit * parallel < longest
-    ]
-
-
-def _logits_findings(view: RunView) -> list[Finding]:
-    """Check that the logits of a micro-batch and their gradients, both in bfloat16, may fit a GPU; nothing else is counted."""
-    config = view.config
-    actor, model = config.actor_rollout_ref.actor, config.actor_rollout_ref.model
-    vocabulary = decoder_value(view.model, "vocab_size")
-    if not isinstance(vocabulary, int) or actor.strategy == "megatron" or model.use_fused_kernels:
-        return []
-    if actor.use_dynamic_bsz:
-        name, tokens = "ppo_max_token_len_per_gpu", actor.ppo_max_token_len_per_gpu
-    else:
-        name = "ppo_micro_batch_size_per_gpu"
-        tokens = (actor[name] or 0) * _longest(config) // view.sequence_parallel
-    size = tokens * vocabulary * 2 * 2 / 2**30
-    if size <= _MOST_GIB:
-        return []
-    key = f"actor_rollout_ref.actor.{name}"
-    message = (
-        f"{key}={actor[name]}: the logits of up to {tokens:,} tokens and their gradients take {size:.0f} GiB with a vocabulary "
-        f"of {vocabulary:,}; lower it, or set actor_rollout_ref.model.use_fused_kernels=true"
-    )
-    return [Finding.warning(key, message)]
+    return [*rule_findings(view, _RULES), *_search_findings(view.config), *_prompt_findings(view)]
 
 
 def _search_findings(config: DictConfig) -> list[Finding]:
@@ -148,19 +90,19 @@ def _prompt_findings(view: RunView) -> list[Finding]:
         return []  # the check of files says so
     prompts = view.prompts
     if isinstance(prompts, str):
-        return _not_compared(view.config, prompts)
+        return _not_compared(view, prompts)
     return [finding for key in DATA for finding in _split_findings(key, view.files(key).values(), prompts, view.config)]
 
 
-def _not_compared(config: DictConfig, reason: str) -> list[Finding]:
-    limit, key = config.data.max_prompt_length, "data.filter_overlong_prompts"
-    findings = [Finding.not_checked(_LIMIT, f"{_LIMIT}={limit}: prompts not compared; {reason}")]
+def _not_compared(view: RunView, reason: str) -> list[Finding]:
+    config = view.config
+    key = "data.filter_overlong_prompts"
+    findings = [view.finding(_LIMIT, f"prompts not compared; {reason}", Level.NOT_CHECKED)]
     if not config.data.filter_overlong_prompts and config.data.truncation != "left":
-        message = (
-            f"{key}=false: veRL cuts prompts over {limit} tokens from the left, whatever data.truncation="
-            f"{config.data.truncation} says; set it to true"
+        reason = (
+            f"veRL cuts prompts over {config.data.max_prompt_length} tokens from the left, whatever data.truncation="
         )
-        findings.append(Finding.warning(key, message))
+        findings.append(view.finding(key, f"{reason}{config.data.truncation} says; set it to true", Level.WARNING))
     return findings
 
 

@@ -1,4 +1,4 @@
-"""Check the loss: clip range, kinds of KL, and what token weights do to the clip."""
+"""Check the loss: clip range, inputs of the shaping, and what token weights do to the clip."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Finding, findings_of
-from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.core import TokenWeighting
 from verl_trgrpo.core.shaping import REMEDIES
-from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.keys import ACTOR, LOSS
 
 # Points between 0 and 1 at which weights are compared with the clip.
@@ -27,69 +24,38 @@ def loss_findings(view: RunView) -> list[Finding]:
     from verl_trgrpo.verl_plugin.actor import check_kl, clip_range_of
     from verl_trgrpo.verl_plugin.lopti import check_lopti
 
-    config = view.config
-    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    findings = _kl_findings(config)
+    actor = omega_conf_to_dataclass(view.config.actor_rollout_ref.actor)
     loss = actor.policy_loss
     # CISPO's lower bound is meant to be out of reach: veRL's example sets clip_ratio_low=10.
     clip_findings = [] if loss.loss_mode in ("cispo", "tr_cispo") else _errors_of(lambda: clip_range_of(actor))
-    findings += clip_findings
     if not isinstance(loss, TokenWeighting):
-        return findings
-    findings += _input_findings(config, loss)
+        return clip_findings
+    findings = clip_findings + _input_findings(view, loss)
     findings += _errors_of(lambda: check_kl(actor)) + _errors_of(lambda: check_lopti(actor))
     if loss.placement == "inside" and loss.shaping.probs_only and not clip_findings:
         findings += _silenced_findings(loss, clip_range_of(actor))
     return findings
 
 
-def _input_findings(config: DictConfig, loss: Any) -> list[Finding]:
+def _input_findings(view: RunView, loss: Any) -> list[Finding]:
     """Check that the run computes what the shaping and the clip ask for."""
-    actor = config.actor_rollout_ref.actor
-    rate = "trainer.v1.sampler.sampler_kwargs.success_rate"
-    computed = {
-        "entropy": (f"{ACTOR}.calculate_entropy", actor.calculate_entropy or actor.entropy_coeff),
-        "ref_log_prob": (f"{ACTOR}.use_kl_loss", actor.use_kl_loss or config.algorithm.use_kl_in_reward),
-        "success_rate": (rate, config.trainer.use_v1 and selected(config, rate)),
+    needed = {
+        "entropy": (f"{ACTOR}.calculate_entropy", f"{ACTOR}.entropy_coeff"),
+        "ref_log_prob": (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward"),
+        "success_rate": ("trainer.v1.sampler.sampler_kwargs.success_rate",),
     }
-    asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in computed}
+    asked = {name: f"shaping {loss.shaping}" for name in loss.shaping.inputs if name in needed}
     if loss.high_entropy_clip is not None:
         asked.setdefault("entropy", "high_entropy_clip")
     return [
-        Finding.error(
-            key, f"{key}={as_plain_yaml(selected(config, key))}: {asked[name]} takes {name}; {REMEDIES[name]}"
-        )
-        for name, (key, is_computed) in computed.items()
-        if name in asked and not is_computed
+        view.finding(keys[0], f"{asked[name]} takes {name}; {REMEDIES[name]}")
+        for name, keys in needed.items()
+        if name in asked and not any(view[key] for key in keys)
     ]
 
 
 def _errors_of(check: Callable[[], object]) -> list[Finding]:
     return [Finding.error(ACTOR, f"{ACTOR}: {finding.message}") for finding in findings_of(check, ACTOR)]
-
-
-def _kl_findings(config: DictConfig) -> list[Finding]:
-    actor, algorithm = config.actor_rollout_ref.actor, config.algorithm
-    kinds = (
-        (actor.use_kl_loss, f"{ACTOR}.kl_loss_type", actor.kl_loss_type),
-        (algorithm.use_kl_in_reward, "algorithm.kl_penalty", algorithm.kl_penalty),
-    )
-    return [
-        Finding.error(key, f"{key}={kind}: veRL does not have this KL; use low_var_kl (k3)")
-        for used, key, kind in kinds
-        if used and not _is_kl_kind(kind)
-    ]
-
-
-def _is_kl_kind(kind: Any) -> bool:
-    """Ask veRL itself, whose kinds are a chain of ifs."""
-    from verl.trainer.ppo.core_algos import kl_penalty
-
-    try:
-        kl_penalty(torch.FloatTensor([[0.0]]), torch.FloatTensor([[0.0]]), kind)
-    except Exception:  # NotImplementedError for an unknown name, AttributeError for what is not a string
-        return False
-    return True
 
 
 def _silenced_findings(loss: Any, clip: Any) -> list[Finding]:

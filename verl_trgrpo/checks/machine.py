@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -15,7 +16,6 @@ from omegaconf import DictConfig
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.extras import install
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.runs.compose import loggers_of, selected
 from verl_trgrpo.runs.environment import accelerator_count
 from verl_trgrpo.runs.keys import GPUS, REWARD_MODEL, ROLLOUT
@@ -50,27 +50,21 @@ def machine_findings(view: RunView) -> list[Finding]:
     On the machine that trains everything it lacks is an error, unless the run is finished, and a Ray cluster and search servers
     are asked once. Elsewhere what the machine lacks is "not checked", and nothing is asked.
     """
-    if view.trains and _is_finished(view):
-        return []
+    with suppress(ValueError):  # run.json is damaged; the check of what the run resumes from says so
+        if view.trains and view.finished:
+            return []
     config, level = view.config, Level.ERROR if view.trains else Level.NOT_CHECKED
     findings = [Finding(level, key, message) for key, message in _missing_packages(view)]
     if (cluster := _cluster(config)) and not view.trains:
-        message = (
-            f"{GPUS}={config.trainer.n_gpus_per_node}: {cluster[0]} is asked for its GPUs and CPUs when training starts"
-        )
-        findings.append(Finding.not_checked(GPUS, message))
+        reason = f"{cluster[0]} is asked for its GPUs and CPUs when training starts"
+        findings.append(view.finding(GPUS, reason, Level.NOT_CHECKED))
     else:
         findings += _resource_findings(view, cluster, level)
-    if SEARCH_AGENT in view.agents:
-        findings += _server_findings(config) if view.trains else [_unasked(config)]
+    if SEARCH_AGENT in view.agents and view.trains:
+        findings += _server_findings(config)
+    elif SEARCH_AGENT in view.agents:
+        findings.append(view.finding(f"{_SEARCH}.url", "is asked when training starts", Level.NOT_CHECKED))
     return findings
-
-
-def _is_finished(view: RunView) -> bool:
-    try:
-        return view.finished
-    except ValueError:  # run.json is damaged; the check of what the run resumes from says so
-        return False
 
 
 def _missing_packages(view: RunView) -> Iterator[tuple[str, str]]:
@@ -115,20 +109,17 @@ def _resource_findings(view: RunView, cluster: tuple[str, str] | None, level: Le
         return [Finding(level, GPUS, f"{place} does not answer ({error}); start it, or correct its address")]
     findings = []
     if found_gpus < gpus and (cluster or told["gpus"] is None):  # else Ray has what it is told
-        message = (
-            f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {view.gpus} GPUs"
-            f"{f', {gpus} with those of other pools' if gpus > view.gpus else ''}, {place} has {found_gpus}; "
-            "lower it, or train where they are"
-        )
-        findings.append(Finding(level, GPUS, message))
+        more = f", {gpus} with those of other pools" if gpus > view.gpus else ""
+        reason = f"times trainer.nnodes={trainer.nnodes} makes {view.gpus} GPUs{more}, {place} has {found_gpus}"
+        findings.append(view.finding(GPUS, f"{reason}; lower it, or train where they are", level))
     has = found_cpus if cluster or told["cpus"] is None else told["cpus"]
     if has < cpus and (view.trains or has == told["cpus"]) and (cluster or trainer.nnodes == 1):
         key = "ray_kwargs.ray_init.num_cpus"
-        message = (
-            f"{key}={as_plain_yaml(told['cpus'])}: Ray has {has} CPUs for a run that reserves {cpus} ({_CPUS_PER_GPU} for each "
-            f"GPU, {cpus - gpus * _CPUS_PER_GPU} for others), and would wait forever; set it to {cpus}, Ray does not count"
+        reason = (
+            f"Ray has {has} CPUs for a run that reserves {cpus} ({_CPUS_PER_GPU} for each GPU, {cpus - gpus * _CPUS_PER_GPU} "
+            f"for others), and would wait forever; set it to {cpus}, Ray does not count"
         )
-        findings.append(Finding.error(key, message))
+        findings.append(view.finding(key, reason))
     return findings
 
 
@@ -176,16 +167,6 @@ def _server_findings(config: DictConfig) -> list[Finding]:
         failures = failures_of_servers(options)
     except ValueError as error:
         return [Finding.error(_SEARCH, str(error))]
-    all_failed = len(failures) == len(options.urls)
+    key, level = f"{_SEARCH}.url", Level.ERROR if len(failures) == len(options.urls) else Level.WARNING
     fix = "start it (verl-trgrpo search serve), or correct the address"
-    return [
-        Finding(
-            Level.ERROR if all_failed else Level.WARNING, f"{_SEARCH}.url", f"{_SEARCH}.url={url}: {failure}; {fix}"
-        )
-        for url, failure in failures.items()
-    ]
-
-
-def _unasked(config: DictConfig) -> Finding:
-    key = f"{_SEARCH}.url"
-    return Finding.not_checked(key, f"{key}={selected(config, key)}: is asked when training starts")
+    return [Finding(level, key, f"{key}={url}: {failure}; {fix}") for url, failure in failures.items()]

@@ -126,25 +126,19 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
     if (file := view[f"{TOOLS}.tool_config_path"]) and view.may_call_tools:
         tools = OmegaConf.load(Path(file).expanduser()).tools
         named[f"{TOOLS}.tool_config_path"] = [tool.get("class_name") for tool in tools]
-    for key, names in named.items():
-        for place in filter(None, names):
-            module, _, name = str(place).rpartition(".")
-            yield _Object(key, f"pkg://{module}", name)
+    for key, place in ((key, place) for key, names in named.items() for place in names if place):
+        module, _, name = str(place).rpartition(".")
+        yield _Object(key, f"pkg://{module}", name)
 
 
 def _option_findings(config: DictConfig) -> list[Finding]:
     """Check that each option of this package's rewards is one that some reward has; otherwise every response would fail."""
-    options = selected(config, f"{REWARD}.reward_kwargs")
-    unknown = sorted(set(options) - known_options()) if options else []
-    return [
-        Finding.error(key, f"{key}: no reward has this option; {fix}")
-        for key, fix in ((f"{REWARD}.reward_kwargs.{name}", _option_fix(str(name))) for name in unknown)
-    ]
-
-
-def _option_fix(name: str) -> str:
-    place = place_of(f"{REWARD}.reward_kwargs.{name}")
-    return f"set {place}" if place else did_you_mean(name, sorted(known_options()))
+    findings, known = [], known_options()
+    for name in sorted(set(selected(config, f"{REWARD}.reward_kwargs") or ()) - known):
+        key = f"{REWARD}.reward_kwargs.{name}"
+        fix = f"set {place}" if (place := place_of(key)) else did_you_mean(str(name), sorted(known))
+        findings.append(Finding.error(key, f"{key}: no reward has this option; {fix}"))
+    return findings
 
 
 def _load(wanted: Sequence[_Object], on_cpu: bool) -> list[str | None]:

@@ -13,7 +13,7 @@ from typing import Any
 from verl_trgrpo.checks.files import RESUME_PATH
 from verl_trgrpo.checks.view import CRITIC, RunView
 from verl_trgrpo.common.files import read_json
-from verl_trgrpo.common.findings import Finding, InvalidInputError
+from verl_trgrpo.common.findings import Finding, InvalidInputError, Level
 from verl_trgrpo.runs.checkpoints import DATA_STATE, FSDP_RECORD, choose_checkpoint, damage, is_whole, shards
 from verl_trgrpo.runs.keys import GPUS, MODEL_PATH
 
@@ -37,11 +37,16 @@ def loading_findings(view: RunView) -> list[Finding]:
     mode = view.config.trainer.resume_mode
     if mode == "resume_path":
         checkpoint = Path(view.config.trainer.resume_from_path)
-        broken = [
-            Finding.error(RESUME_PATH, f"{RESUME_PATH}={checkpoint}: {problem}; choose another checkpoint")
-            for problem in damage(checkpoint)
-        ]
-        return broken or [*_data_state_findings(checkpoint), *_checkpoint_findings(checkpoint, view)]
+        if problems := damage(checkpoint):
+            return [view.finding(RESUME_PATH, f"{problem}; choose another checkpoint") for problem in problems]
+        state, findings = checkpoint / DATA_STATE, _checkpoint_findings(checkpoint, view)
+        if not state.exists():
+            reason = f"{DATA_STATE} is missing; the order of the data starts over"
+            findings.insert(0, view.finding(RESUME_PATH, reason, Level.WARNING))
+        elif not is_whole(state):
+            reason = f"{DATA_STATE} is cut short, which stops veRL; rename it, and the data start over"
+            findings.insert(0, view.finding(RESUME_PATH, reason))
+        return findings
     if mode != "auto":
         return []
     try:
@@ -51,23 +56,12 @@ def loading_findings(view: RunView) -> list[Finding]:
     return _checkpoint_findings(chosen, view) if chosen else []
 
 
-def _data_state_findings(checkpoint: Path) -> list[Finding]:
-    state = checkpoint / DATA_STATE
-    if is_whole(state):
-        return []
-    if state.exists():
-        message = f"{RESUME_PATH}={checkpoint}: {DATA_STATE} is cut short, which stops veRL; rename it, and the data start over"
-        return [Finding.error(RESUME_PATH, message)]
-    message = f"{RESUME_PATH}={checkpoint}: {DATA_STATE} is missing; the order of the data starts over"
-    return [Finding.warning(RESUME_PATH, message)]
-
-
 def _saving_findings(view: RunView) -> list[Finding]:
     """Check that a run saves checkpoints, and that they can be resumed from."""
     key = "trainer.save_freq"
     if view.config.trainer.save_freq <= 0:
-        message = f"{key}={view[key]}: no checkpoint is saved, the trained model is lost at the end; set it to a number of steps"
-        return [] if view["trainer.val_only"] else [Finding.warning(key, message)]
+        reason = "no checkpoint is saved, the trained model is lost at the end; set it to a number of steps"
+        return [] if view["trainer.val_only"] else [view.finding(key, reason, Level.WARNING)]
     findings = []
     for _, section in _models(view):
         save_key, load_key = (f"{section}.checkpoint.{verb}_contents" for verb in ("save", "load"))
@@ -94,30 +88,27 @@ def _checkpoint_findings(checkpoint: Path, view: RunView) -> list[Finding]:
         if strategy in _SHARDED:
             findings += _sharded_findings(checkpoint / name, section, view)
         else:
-            message = f"{key}={strategy}: how it saves checkpoints is not known here, so {checkpoint} was not checked"
-            findings.append(Finding.not_checked(key, message))
+            reason = f"how it saves checkpoints is not known here, so {checkpoint} was not checked"
+            findings.append(view.finding(key, reason, Level.NOT_CHECKED))
     return findings
 
 
 def _sharded_findings(directory: Path, section: str, view: RunView) -> list[Finding]:
     """Check one model of a checkpoint for the strategies that save ``KIND_world_size_N_rank_R.pt``."""
-    key, load_key, trainer = f"{section}.strategy", f"{section}.checkpoint.load_contents", view.config.trainer
-    loaded, strategy = _contents(view, load_key), view[key]
-    version, found = _SHARDED[strategy], read_json(directory / FSDP_RECORD).get("FSDP_version")
+    key, load_key = f"{section}.strategy", f"{section}.checkpoint.load_contents"
+    loaded = _contents(view, load_key)
+    version, found = _SHARDED[view[key]], read_json(directory / FSDP_RECORD).get("FSDP_version")
     if version and found in (1, 2) and found != version:
-        message = (
+        reason = (
             f"{directory} was saved by FSDP version {found}, whose files it cannot load; use the strategy that saved it"
         )
-        return [Finding.error(key, f"{key}={strategy}: {message}, or {_weights_fix(directory, section)}")]
+        return [view.finding(key, f"{reason}, or {_weights_fix(directory, section)}")]
     sizes = {kind: {size for name, size, _ in shards(directory) if name == prefix} for kind, prefix in _SHARDS.items()}
     held = [kind for kind in _SHARDS if view.gpus in sizes[kind]]
     if sizes["model"] and "model" not in held:
-        there = min(sizes["model"])
-        message = (
-            f"{GPUS}={trainer.n_gpus_per_node}: times trainer.nnodes={trainer.nnodes} makes {view.gpus} ranks, {directory} was "
-            f"saved by {there}, and veRL does not reshard; use {there}, or {_weights_fix(directory, section)}"
-        )
-        return [Finding.error(GPUS, message)]
+        there, ranks = min(sizes["model"]), f"times trainer.nnodes={view['trainer.nnodes']} makes {view.gpus} ranks"
+        fix = f"use {there}, or {_weights_fix(directory, section)}"
+        return [view.finding(GPUS, f"{ranks}, {directory} was saved by {there}, and veRL does not reshard; {fix}")]
     lead = f"{load_key}={_listed(loaded)}"
     if "model" not in loaded or "model" not in held:
         reason = f"{lead}: {directory} holds no shards of model" if "model" not in held else f"{lead}: lacks model"

@@ -166,7 +166,12 @@ RULES = (
     *(_Warning(f"rollout.{name}", "False", "responses come from another distribution than the one whose probabilities the loss "
                f"takes, so ratios and token weights are biased; set it to {off} unless you study this", asked=asked)
       for name, asked, off in (("top_k", "rollout.top_k > 1", -1), ("top_p", f"{_TINY_TOP_P} < rollout.top_p < 1", 1.0))),
-    _Warning("optim.lr", "False", "updates change nothing", asked="optim.lr == 0"),
+    # These shapings leave out tokens themselves.
+    _Warning("actor.clip_ratio_high", "actor.clip_ratio_high <= 1",
+             "a probability may grow {= 1 + actor.clip_ratio_high}-fold before it is clipped; 0.2 to 0.28 is usual",
+             asked="actor.clip_ratio_high and loss.loss_mode in ('vanilla', 'tr_grpo') and "
+             "loss.shaping.name not in ('cppo', 'ipo_mask')"),
+    _Warning("optim.lr", "False", "updates change nothing; raise it", asked="optim.lr == 0"),
     _Warning("optim.lr_warmup_steps_ratio", "optim.lr_warmup_steps_ratio < 1",
              "the warm-up takes the whole run, so {optim.lr} is never reached; lower it",
              asked="(optim.lr_warmup_steps or -1) < 0"),

@@ -30,7 +30,10 @@ SECTIONS = {
     "rollout": keys.ROLLOUT, "sampler": "trainer.v1.sampler", "validation": f"{keys.ROLLOUT}.val_kwargs",
 }  # fmt: skip
 # What a condition may ask of the view of a run beside its settings.
-FACTS = ("loggers", "may_call_tools", "may_search", "needs_critic", "sequence_parallel")
+FACTS = (
+    "data_parallel", "decoder", "gpus", "loggers", "longest", "may_call_tools", "may_search", "needs_critic", "rows",
+    "sequence_parallel", "steps_of_epochs", "updates",
+)  # fmt: skip
 # Keys that the message of a switch shows, at most.
 _SHOWN = 4
 
@@ -43,7 +46,8 @@ class Rule:
         key: the setting that is reported.
         needs: condition of values that the setting works with.
         otherwise: what happens without them. After a semicolon what to do, unless the condition has only one remedy.
-            ``{KEY}`` becomes ``KEY=value``; without one, the keys of `needs` and their values are put in front.
+            ``{KEY}`` becomes ``KEY=value``, and ``{= EXPRESSION}`` its value; without one, the keys of `needs` and their values
+            are put in front.
         asked: condition of values that ask for the setting; by default, that the value of `key` is true.
         level: of the finding.
         v1: the rule is one of veRL's v1 trainer, and does not hold for the older one.
@@ -60,7 +64,7 @@ class Rule:
     v1: bool = False
 
     def __post_init__(self) -> None:
-        for text in (self.needs, self.asked or self.key):
+        for text in (self.needs, self.asked or self.key, *re.findall(r"\{= ([^}]+)\}", self.otherwise)):
             _condition(text)
 
     def findings(self, view: RunView) -> list[Finding]:
@@ -196,8 +200,9 @@ def _given(view: RunView, names: Iterable[str]) -> str:
 
 
 def _filled(reason: str, view: RunView) -> str:
-    """Return a reason with ``KEY=value`` in the place of each ``{KEY}``."""
-    return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", reason)
+    """Return a reason with ``KEY=value`` in the place of each ``{KEY}``, and the value of each ``{= EXPRESSION}``."""
+    valued = re.sub(r"\{= ([^}]+)\}", lambda found: str(_condition(found[1])(view)), reason)
+    return re.sub(r"\{([\w.]+)\}", lambda found: f"{full(found[1])}={as_plain_yaml(view[full(found[1])])}", valued)
 
 
 def _matches(key: str, patterns: Sequence[str]) -> bool:

@@ -27,7 +27,6 @@ from verl_trgrpo.runs.keys import MANAGER, SHAPING
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
 _Count = Annotated[int, Ge(1)]
-_CountOrNull = _Count | None
 _Natural = Annotated[int, Ge(0)]
 _Interval = Annotated[int, Ge(-1)]  # -1: never
 _TopK = Annotated[int, Ge(-1)]  # -1 and 0: off
@@ -43,27 +42,17 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (str | list | None, "model.exclude_modules"),  # as PEFT takes it
     (str | None, "reward_function.path reward_function.name"),
     (int | None, "data.seed"),
-    (_Count, "data.train_batch_size data.max_prompt_length data.max_response_length"),
-    (_Count, "actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
-    (
-        _Count,
-        "actor.ulysses_sequence_parallel_size engine.ulysses_sequence_parallel_size ref.log_prob_max_token_len_per_gpu",
-    ),
-    (
-        _Count,
-        "rollout.log_prob_max_token_len_per_gpu rollout.n rollout.tensor_model_parallel_size rollout.data_parallel_size",
-    ),
-    (_Count, "rollout.max_num_seqs validation.n rollout.agent.num_workers reward.num_workers"),
-    (_Count, "trainer.n_gpus_per_node trainer.nnodes trainer.total_epochs"),
-    (_CountOrNull, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
-    (
-        _CountOrNull,
-        "trainer.total_training_steps trainer.max_actor_ckpt_to_keep data.val_batch_size data.gen_batch_size",
-    ),
-    (
-        _Natural,
-        "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches model.lora_rank data.dataloader_num_workers",
-    ),
+    (_Count, "data.train_batch_size data.max_prompt_length data.max_response_length trainer.nnodes"),
+    (_Count, "trainer.total_epochs actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
+    (_Count, "rollout.n validation.n"),
+    (_Count, "actor.ulysses_sequence_parallel_size engine.ulysses_sequence_parallel_size trainer.n_gpus_per_node"),
+    (_Count, "rollout.tensor_model_parallel_size rollout.data_parallel_size rollout.max_num_seqs reward.num_workers"),
+    (_Count, "rollout.log_prob_max_token_len_per_gpu ref.log_prob_max_token_len_per_gpu rollout.agent.num_workers"),
+    (_Count | None, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
+    (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep"),
+    (_Count | None, "data.val_batch_size data.gen_batch_size"),
+    (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
+    (_Natural, "model.lora_rank data.dataloader_num_workers"),
     (_Natural | None, "ray_init.num_gpus"),
     (_Interval, "trainer.save_freq trainer.test_freq"),
     (_TopK, "rollout.top_k validation.top_k"),
@@ -74,6 +63,7 @@ _KEYS: tuple[tuple[Any, str], ...] = (
     (_PositiveShare, "rollout.top_p validation.top_p rollout.gpu_memory_utilization"),
 )
 _TYPES = {full(key): kind for kind, keys in _KEYS for key in keys.split()}
+_KL_KINDS = [f"{kind}{plus}" for kind in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3") for plus in ("", "+")]
 # Names by pattern of key; a canary test compares them with veRL's registries.
 NAMES = {
     "trainer.resume_mode": ("auto", "disable", "resume_path"),
@@ -85,6 +75,8 @@ NAMES = {
     "*.rollout.name": ("vllm", "sglang", "trtllm"),
     "*.rollout.mode": ("async",),
     "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "*.kl_loss_type": _KL_KINDS,
+    "algorithm.kl_penalty": _KL_KINDS,
     "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
     "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
     "*.loss_agg_mode": (
@@ -110,9 +102,8 @@ def type_findings(view: RunView) -> list[Finding]:
         default, node = selected(defaults, key), node_of(section, name)
         if node._is_missing():
             if default is not None:  # others belong to parts of veRL that a run may not use
-                findings.append(
-                    Finding.error(key, f"{key}=???: has no value; give one, such as {as_plain_yaml(default)}")
-                )
+                reason = f"has no value; give one, such as {as_plain_yaml(default)}"
+                findings.append(Finding.error(key, f"{key}=???: {reason}"))
             continue
         try:
             value = section[name]

@@ -69,8 +69,9 @@ def verl_findings(view: RunView) -> list[Finding]:
         for key in nodes:
             found = _build_findings(key, selected(config, key))
             # Where the run's groups are at fault its defaults fail, too, and so does the section around them.
-            around = [inner for inner in findings if inner.where.startswith(f"{key}.")]
-            findings += [one for one in found if not any(_reason(inner) in one.message for inner in around)]
+            inner = [each for each in findings if each.where.startswith(f"{key}.")]
+            reasons = [each.message.removeprefix(f"{each.where}: ") for each in inner]
+            findings += [each for each in found if not any(reason in each.message for reason in reasons)]
             if found and key.startswith(f"{ACTOR}."):
                 # The default of `shaping=custom` names no shaping either.
                 sound = defaults_of({}) if key == SHAPING else defaults
@@ -81,10 +82,6 @@ def verl_findings(view: RunView) -> list[Finding]:
                 Finding.error(key, _of_reference(found.message)) for found in _build_findings(key, _reference(config))
             ]
         return findings or _validate_config_findings(config, need_reference_policy(config), has_critic)
-
-
-def _reason(finding: Finding) -> str:
-    return finding.message.removeprefix(f"{finding.where}: ")
 
 
 def _is_local(name: Any) -> bool:
@@ -141,25 +138,12 @@ def _validate_config_findings(config: DictConfig, has_reference: bool, has_criti
         with contextlib.redirect_stdout(io.StringIO()):
             validate_config(config, has_reference, has_critic)
     except Exception as error:  # assertions, value errors and others
-        reasons = _reasons(error)
-        if _misses_vllm(error):
+        missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
+        if missing or "vllm version None not supported" in str(error):
             message = "actor_rollout_ref.model.lora_rank: not compared with vLLM's limit, vLLM is not installed on this machine"
             return [Finding.not_checked(where, message)]
-        return [Finding.error(where, f"veRL refuses the configuration: {reason}") for reason in reasons]
+        return [Finding.error(where, f"veRL refuses the configuration: {reason}") for reason in _reasons(error)]
     return []
-
-
-def _misses_vllm(error: Exception) -> bool:
-    """Return True if vLLM is not installed."""
-    missing = isinstance(error, ModuleNotFoundError) and error.name == "vllm"
-    return missing or "vllm version None not supported" in str(error)
-
-
-def _fix_of(name: str) -> str:
-    """Return what to do about an option that veRL's class does not have."""
-    if name in {option.name for option in fields(TokenWeighting)}:
-        return "it belongs to token weights: add a shaping, such as shaping=sigmoid, or remove it"
-    return "remove it, or correct its name"
 
 
 def _reasons(error: BaseException) -> list[str]:
@@ -170,6 +154,9 @@ def _reasons(error: BaseException) -> list[str]:
     messages = []
     for message in messages_of(error):
         if found := _UNEXPECTED.search(message):
-            message = f"{found['class']} has no option {found['name']!r}; {_fix_of(found['name'])}"
+            fix = "remove it, or correct its name"
+            if found["name"] in {option.name for option in fields(TokenWeighting)}:
+                fix = "it belongs to token weights: add a shaping, such as shaping=sigmoid, or remove it"
+            message = f"{found['class']} has no option {found['name']!r}; {fix}"
         messages.append(f"{message} (at {place['key']})" if place else message)
     return messages

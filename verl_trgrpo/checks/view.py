@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig
 
 from verl_trgrpo.common.files import read_json
+from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.common.text import as_plain_yaml
 from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, default_agent_of
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, open_as_verl
@@ -34,11 +38,6 @@ def data_files(config: DictConfig, key: str) -> list[str]:
     return [str(file) for file in (files if isinstance(files, ListConfig) else [files]) if file]
 
 
-def decoder_value(content: dict[str, Any], name: str) -> Any:
-    """Return a figure of a model's ``config.json``; models that also see or hear keep those of the decoder one level down."""
-    return content.get(name, (content.get("text_config") or {}).get(name))
-
-
 class RunView:
     """The run that is checked, with its settings by dotted key: ``view["actor_rollout_ref.rollout.n"]``.
 
@@ -56,6 +55,10 @@ class RunView:
     def __getitem__(self, key: str) -> Any:
         """Return the value of a dotted key of the configuration; None where it does not exist or has none."""
         return selected(self.config, key)
+
+    def finding(self, key: str, reason: str, level: Level = Level.ERROR) -> Finding:
+        """Return a finding about a setting: its key and value, and the reason."""
+        return Finding(level, key, f"{key}={as_plain_yaml(self[key])}: {reason}")
 
     @property
     def defaults(self) -> DictConfig:
@@ -89,10 +92,25 @@ class RunView:
         sizes = (self[f"{section}.ulysses_sequence_parallel_size"] for section in (ACTOR, f"{ACTOR}.fsdp_config"))
         return max(size or 1 for size in sizes)
 
+    @property
+    def data_parallel(self) -> int:
+        """Return the number of groups of GPUs that get different responses."""
+        return max(1, self.gpus // self.sequence_parallel)
+
+    @property
+    def longest(self) -> int:
+        """Return the tokens of the longest prompt and response."""
+        return self.config.data.max_prompt_length + self.config.data.max_response_length
+
     @cached_property
-    def model(self) -> dict[str, Any]:
-        """Return the content of the local model's ``config.json``, {} where there is none."""
-        return read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
+    def decoder(self) -> Mapping[str, int | None]:
+        """Return the figures in the local model's ``config.json``, None for each that is not there.
+
+        Models that also see or hear keep those of the decoder one level down.
+        """
+        content = read_json(Path(str(self[MODEL_PATH])).expanduser() / "config.json")
+        figures = (content.get("text_config") or {}) | content
+        return defaultdict(lambda: None, {name: value for name, value in figures.items() if isinstance(value, int)})
 
     @property
     def data_set(self) -> str | None:
@@ -140,6 +158,12 @@ class RunView:
         """Return the steps of the run, at most: those asked for or those of all epochs; None where neither is known."""
         asked = self.config.trainer.total_training_steps
         return min((steps for steps in (asked, self.steps_of_epochs) if steps is not None), default=None)
+
+    @property
+    def updates(self) -> int | None:
+        """Return the steps of the learning rate: of each step one, or the updates until a separate rollout gets the weights."""
+        between = self[f"trainer.v1.{self['trainer.v1.trainer_mode']}.parameter_sync_step"] or 1
+        return None if self.steps is None else self.steps * between
 
     @property
     def finished(self) -> bool:

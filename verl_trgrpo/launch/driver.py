@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from verl_trgrpo.launch.process import TRAINER, start_trainer
 from verl_trgrpo.runs.environment import METRICS_VARIABLE
@@ -30,14 +29,6 @@ if TYPE_CHECKING:  # the process starts before the launcher imports Hydra and py
     from verl_trgrpo.runs.compose import ComposedRun
 
 
-class _Order(NamedTuple):
-    """What the process trains with; descriptors of the log and of `inherited` other files follow."""
-
-    arguments: tuple[str, ...]
-    metrics_file: str
-    inherited: int
-
-
 class Driver:
     """A process that imports veRL at once, checks a run later, and becomes its training process.
 
@@ -45,13 +36,6 @@ class Driver:
 
     Args:
         environment: environment variables of the training, as far as they are known.
-
-    Example::
-
-        with Driver(training_environment(on_cpu=True)) as driver:
-            run = compose("trgrpo_trainer", platform="cpu")
-            report = driver.check(run)
-            process = driver.train(arguments, training_environment(True, metrics_file), log)
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -61,11 +45,7 @@ class Driver:
         command = [sys.executable, "-m", "verl_trgrpo.launch.driver", str(other.fileno()), TRAINER]
         with other:
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                pass_fds=[other.fileno()],
+                command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, pass_fds=[other.fileno()]
             )
 
     def check(self, run: ComposedRun) -> Report:
@@ -96,7 +76,7 @@ class Driver:
             return start_trainer(arguments, environment, log, inherit)
         self._process = None
         with contextlib.suppress(ConnectionError), self._channel:  # a process that has died has an exit code
-            self._channel.send(_Order(tuple(arguments), environment[METRICS_VARIABLE], len(inherit)))
+            self._channel.send((tuple(arguments), environment[METRICS_VARIABLE], len(inherit)))
             for descriptor in (log.fileno(), *inherit):
                 send_handle(self._channel, descriptor, process.pid)
         return process
@@ -104,9 +84,7 @@ class Driver:
     def __enter__(self) -> Driver:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def _end(self) -> None:
@@ -130,39 +108,32 @@ def main() -> None:
     gc.freeze()
     from verl_trgrpo.checks.check import check
 
-    order = None
-    with contextlib.suppress(EOFError, ConnectionError), channel:
+    arguments = None
+    with contextlib.suppress(EOFError, ConnectionError), channel:  # the launcher ended
         run = channel.recv()
-        report = check(run, trains=True)
-        channel.send(report)
-        order = _received_order(channel)
-    if order:
-        _train(order)
+        channel.send(check(run, trains=True))
+        arguments, os.environ[METRICS_VARIABLE], inherited = channel.recv()
+        _take_over(channel, inherited)
+    if arguments is not None:
+        _train(arguments)
 
 
-def _received_order(channel: Connection) -> _Order:
-    """Return the order to train, with the log and the inherited descriptors in place.
-
-    Raises:
-        EOFError, ConnectionError: the launcher ended.
-    """
-    order: _Order = channel.recv()
-    log, *inherited = [recv_handle(channel) for _ in range(1 + order.inherited)]
+def _take_over(channel: Connection, inherited: int) -> None:
+    """Write into the training's log, and hold `inherited` other files open, until the process ends."""
+    log, *others = [recv_handle(channel) for _ in range(1 + inherited)]
     for standard in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(log, standard)
     os.close(log)
-    for descriptor in inherited:
+    for descriptor in others:
         os.set_inheritable(descriptor, False)
-    return order
 
 
-def _train(order: _Order) -> None:
-    """Run veRL's trainer as ``python -m`` does; the inherited descriptors stay open until the process ends."""
+def _train(arguments: Sequence[str]) -> None:
+    """Run veRL's trainer as ``python -m`` does."""
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()
-    os.environ[METRICS_VARIABLE] = order.metrics_file
-    sys.argv = [TRAINER, *order.arguments]
+    sys.argv = [TRAINER, *arguments]
     runpy.run_module(TRAINER, run_name="__main__", alter_sys=True)
 
 

@@ -56,8 +56,7 @@ _SPEAKER = re.compile(r"\((?P<name>\w+) pid=(?P<pid>\d+)")
 _DEAD_PID = re.compile(_WORKER_KILLED.pattern + r".*? Worker PID: (\d+)", re.MULTILINE)
 # A disk with less free space counts as full.
 _FULL = 64 << 20
-
-
+_UNPLACED = "Ray cannot place the processes of the run, and would wait forever"
 _DIED = "veRL went on waiting for a process that had died"
 
 
@@ -79,7 +78,7 @@ class LogWatch:
         self._offset = 0
         self._tail = b""
         self._dead_since: float | None = None
-        self._problem = ""
+        self._unplaced = False
         self._grown_at, self._memory_was_low = clock(), False
         self.prompts_were_lost = False
 
@@ -98,13 +97,9 @@ class LogWatch:
         text = (lines + end).decode(errors="replace")
         self.prompts_were_lost |= _PROMPT_LOST in text
         self._memory_was_low |= bool(_MEMORY_KILLED.search(text))
-        if self._dead_since is None and (_ENGINE_DEAD.search(text) or _WORKER_KILLED.search(text)):
-            self._dead_since, self._problem = self._clock(), _DIED
-        elif self._dead_since is None and _NO_NODE.search(text):
-            self._dead_since, self._problem = (
-                self._clock(),
-                "Ray cannot place the processes of the run, and would wait forever",
-            )
+        if self._dead_since is None and any(sign.search(text) for sign in (_ENGINE_DEAD, _WORKER_KILLED, _NO_NODE)):
+            self._dead_since = self._clock()
+            self._unplaced = not (_ENGINE_DEAD.search(text) or _WORKER_KILLED.search(text))
 
     def check_alive(self) -> None:
         """Read the new part of the log of a training that has not ended.
@@ -117,7 +112,7 @@ class LogWatch:
         now = self._clock()
         dead = self._dead_since is not None and now - self._dead_since > self._grace
         if dead or (self._memory_was_low and now - self._grown_at > _SILENCE):
-            raise WorkerDiedError(self._problem or _DIED)
+            raise WorkerDiedError(_UNPLACED if self._unplaced else _DIED)
 
 
 def failure(log_file: Path) -> str:

@@ -54,12 +54,7 @@ class TrainingProcess:
     The process has its own session, so a terminal's Ctrl-C does not reach Ray's daemons; this class interrupts the driver
     alone and then ends what is left. Within the block, SIGINT, SIGTERM and SIGHUP make `wait` raise KeyboardInterrupt.
 
-    Args:
-        arguments: arguments of ``main_ppo``.
-        environment: environment variables of the process.
-        log_file: receives standard output and standard error.
-        inherit: file descriptors that the process keeps open.
-        start: starts the process; takes what `start_trainer` takes.
+    The arguments are those of `start_trainer`, with the path of the log, and what starts the process in its place.
     """
 
     def __init__(

@@ -88,19 +88,15 @@ def run_training(
         TrainingFailedError: the training process failed.
         KeyboardInterrupt: a signal arrived and all processes have been stopped; the message says what a second start does.
     """
-    with Driver(training_environment(_probably_on_cpu(overrides))) as driver:
+    platform = chosen_value(overrides, "platform")
+    on_cpu = platform.startswith("cpu") if platform else built_for_cpus()  # as far as this can be known at once
+    with Driver(training_environment(on_cpu)) as driver:
         run = compose_here(source, overrides)
         report = driver.check(run)
         raise_invalid(report.messages(Level.ERROR))
         for warning in report.messages(Level.WARNING):
             print(f"warning: {warning}", file=stream, flush=True)
         return launch(run, report.total_steps, stream, driver.train, report.first_prompt)
-
-
-def _probably_on_cpu(overrides: Sequence[str]) -> bool:
-    """Return True if the run will train without an accelerator, as far as this can be known at once."""
-    platform = chosen_value(overrides, "platform")
-    return platform.startswith("cpu") if platform else built_for_cpus()
 
 
 def launch(
@@ -179,8 +175,11 @@ def _train(
 ) -> Path:
     """Run one attempt to its end and return its log file."""
     run_dir = run.directory
-    attempt = _next_attempt(run_dir)
-    checkpoint = _resumed_checkpoint(run)
+    numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
+    attempt = max(numbers, default=0) + 1  # so that no log and no metrics are overwritten
+    trainer = run.config.trainer
+    resumed = {"resume_path": Path(str(trainer.resume_from_path)), "auto": latest_checkpoint(run_dir)}
+    checkpoint = resumed.get(trainer.resume_mode)
     _prepare(run, attempt, stream, first_prompt)
     log_file = run_dir / f"train-{attempt}.log"
     metrics_file = (run_dir / f"metrics-{attempt}.jsonl").resolve()
@@ -208,14 +207,6 @@ def _train(
             note = f"veRL ended after step {last_step}, not {total_steps}: it filters long prompts, and stops after total_epochs"
             print(f"note: {note}", file=stream, flush=True)
     return log_file
-
-
-def _resumed_checkpoint(run: ComposedRun) -> Path | None:
-    """Return the checkpoint that the run resumes from, or None."""
-    trainer = run.config.trainer
-    if trainer.resume_mode == "resume_path":
-        return Path(trainer.resume_from_path)
-    return latest_checkpoint(run.directory) if trainer.resume_mode == "auto" else None
 
 
 def _record_last_step(run_dir: Path, log: MetricsLog, first_step: int) -> int | None:
@@ -256,13 +247,7 @@ def _prepare(run: ComposedRun, attempt: int, stream: TextIO, first_prompt: dict[
             path.rename(path.with_suffix(".jsonl.old"))
 
 
-def _follow(
-    process: TrainingProcess,
-    log: MetricsLog,
-    log_file: Path,
-    progress: RunProgress,
-    stream: TextIO,
-) -> str:
+def _follow(process: TrainingProcess, log: MetricsLog, log_file: Path, progress: RunProgress, stream: TextIO) -> str:
     """Show the steps of a process until it ends; return an error message, or "" if it ended well."""
     watch = LogWatch(log_file)
 
@@ -284,12 +269,6 @@ def _follow(
         if watch.prompts_were_lost:
             print(f"note: {_PROMPTS_LOST}; search {log_file} for it", file=stream, flush=True)
     return f"training ended with exit code {code}: {failure(log_file)}" if code != 0 else ""
-
-
-def _next_attempt(run_dir: Path) -> int:
-    """Return one more than the largest number of a log or metrics file, so that none is overwritten."""
-    numbers = [int(match[1]) for path in run_dir.iterdir() if (match := _ATTEMPT_FILE.match(path.name))]
-    return max(numbers, default=0) + 1
 
 
 def _bookkeeping(run: ComposedRun, metrics_file: Path) -> list[str]:
