@@ -278,12 +278,10 @@ def logged_steps(directory: Path) -> list[dict[str, float]]:
     return [line["data"] for line in lines if "actor/grad_norm" in line["data"]]
 
 
-def training(name: str, command: list[str], run: Path, steps: int, device: str = "cuda") -> Row:
+def training(name: str, command: list[str], run: Path, steps: int) -> Row:
     """Run a training in a process of its own; its steps have to be there, with finite gradients, not all zero."""
     started = time.perf_counter()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    if device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     seconds, logged = time.perf_counter() - started, logged_steps(run) if run.is_dir() else []
     norms = [step["actor/grad_norm"] for step in logged]
@@ -321,9 +319,9 @@ def trained_through_verl(name: str, command: list[str], out: Path, steps: int, d
         settings = [
             f"algorithm={algorithm}", f"trainer.total_training_steps={steps}", "trainer.test_freq=-1", "trainer.save_freq=-1",
             "trainer.val_before_train=false", "actor_rollout_ref.rollout.calculate_log_probs=true",
-            "algorithm.rollout_correction.bypass_mode=false",
+            "algorithm.rollout_correction.bypass_mode=false", *(["platform=cpu"] if device == "cpu" else []),
         ]  # fmt: skip
-        row = training(f"{name}, {algorithm}", [sys.executable, "-m", *command, *settings], run, steps, device)
+        row = training(f"{name}, {algorithm}", [sys.executable, "-m", *command, *settings], run, steps)
         yield row
         found[algorithm] = phases(run)
         if row.ok and found[algorithm]:
@@ -345,7 +343,7 @@ def trainings(device: str, steps: int, verl_steps: int, model_steps: int, direct
             sys.executable, "studies/trainer.py", "--train", f"{directory}/puzzles/train.parquet",
             "--out", f"{directory}/trainer", "--device", device, "--steps", str(steps), "--mini-prompts", "16", "--bf16",
         ]  # fmt: skip
-        yield training("studies/trainer.py, bfloat16", command, directory / "trainer", steps, device)
+        yield training("studies/trainer.py, bfloat16", command, directory / "trainer", steps)
     if importlib.util.find_spec("vllm") is None:
         yield Row("trainings through veRL", "not run: needs verl and vLLM", None)
         return
