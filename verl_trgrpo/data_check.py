@@ -5,7 +5,6 @@ One of the checks scores responses that state a row's ground truth: they should 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 from collections import Counter, defaultdict
@@ -41,7 +40,6 @@ from verl_trgrpo.data.verl_files import (
     DataFile,
     column_findings,
     concatenation_findings,
-    missing_values,
     open_as_verl,
 )
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
@@ -59,6 +57,8 @@ TRAIN, TEST = "train", "test"
 
 # The forms in which rewards usually expect an answer, for prompts that ask for none.
 USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
+
+AGENTS = (SEARCH_AGENT, SINGLE_TURN, TOOL_AGENT)
 
 _MAX_EXAMPLES = 3
 
@@ -243,7 +243,7 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
             report.skip(("overlap",), f"no {role} file; name one with --{role}")
         for path, file in files.items():
             lengths = PromptLengths(prompts, options.max_prompt_length)
-            rows = progress(_prompt_renamed(file, options.prompt_key), file.rows, names[path])
+            rows = progress(file.read((*COLUMNS, "agent_name"), options.prompt_key), file.rows, names[path])
             all_checks: list[RowCheck] = [*checks, partial(seen.findings, role), lengths.findings]
             found = _check_rows(rows, path, names[path], role, all_checks, report)
             report.files.append(f"{path}: {count_of(found, 'row')}, {role}{lengths.summary()}")
@@ -252,13 +252,6 @@ def check_files(options: CheckOptions, progress: Progress = no_progress) -> Repo
         report.skip(CHECKS[2:], "no rows were read")
     report.different_prompts = ", ".join(f"{seen.count(role):,} of {rows:,} {role} rows" for role, rows in read.items())
     return report
-
-
-def _prompt_renamed(file: DataFile, prompt_key: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file with the column `prompt_key` under the name prompt."""
-    columns = [prompt_key if column == "prompt" else column for column in COLUMNS]
-    for row in file.read(columns):
-        yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
 
 
 def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> dict[Path, DataFile]:
@@ -276,22 +269,8 @@ def _open_files(names: Mapping[Path, str], prompt_key: str, report: Report) -> d
         if "extra_info" not in file.schema.names:
             message = "missing column extra_info; veRL then gives every row the index 0"
             report.add("columns", [Finding.warning(name, message)])
-        report.add("columns", _agent_findings(file, name, prompt_key))
     report.add("columns", concatenation_findings({names[path]: file for path, file in files.items()}))
     return files
-
-
-def _agent_findings(file: DataFile, name: str, prompt_key: str) -> Iterator[Finding]:
-    """Check that rows name agent loops: veRL's or those of this package; a run may have others."""
-    known = {SINGLE_TURN, TOOL_AGENT, SEARCH_AGENT}
-    with contextlib.suppress(UnreadableError):  # damage is found with the rows
-        for problem, rows, first in missing_values(file, prompt_key, known):
-            if not problem.startswith("agent_name"):
-                continue
-            place = f"{name} row {first}{f' and {rows - 1} more' if rows > 1 else ''}"
-            null = problem.endswith(" null")
-            fix = "veRL fails for these rows, name one" if null else f"not one of {', '.join(sorted(known))}"
-            yield Finding(Level.ERROR if null else Level.WARNING, place, f"{problem}; {fix}")
 
 
 def _check_rows(
@@ -318,10 +297,15 @@ def _check_rows(
 
 
 def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
-    """Check prompt and ground truth of a row."""
+    """Check prompt, ground truth and agent loop of a row: veRL's loops or those of this package; a run may have others."""
     for name, check in (("prompt", prompt_findings), ("chat tags", tag_findings), ("ground truth", truth_findings)):
         for finding in check(row, where):
             yield name, finding
+    agent = row.get("agent_name", SINGLE_TURN)
+    if agent is None:
+        yield "columns", Finding.error(where, "agent_name is null; veRL fails for these rows, name one")
+    elif agent not in AGENTS:
+        yield "columns", Finding.warning(where, f"agent_name is {agent}; not one of {', '.join(AGENTS)}")
 
 
 def reward_findings(row: RawRow, where: str, default: DefaultReward | None = None) -> Iterator[tuple[str, Finding]]:

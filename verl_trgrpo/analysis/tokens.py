@@ -11,7 +11,8 @@ import torch
 from verl_trgrpo import __version__
 from verl_trgrpo.analysis.options import GradientOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
-from verl_trgrpo.common.pages import render_page, write_page
+from verl_trgrpo.common.files import write_text
+from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.common.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def write_tokens(
         figures["their share of |A| w (1 - p)"] = f"{weighted:.1%}"
     else:
         figures["rewards"] = "equal in every group, so that A = 0 and no token has a gradient"
-    write_page(path, render_tokens(f"Effect of {name} on the tokens of {label}", name, shown, figures))
+    write_text(path, render_tokens(f"Effect of {name} on the tokens of {label}", name, shown, figures))
 
 
 def render_tokens(title: str, shaping: str, shown: Sequence[Shown], figures: Mapping[str, Any]) -> str:

@@ -86,13 +86,8 @@ Owned = Callable[[Path], Iterable[str]]
 """Returns the names of the entries of a directory that belong to its builder; those that say so come last."""
 
 
-def none_owned(directory: Path) -> Iterable[str]:
-    """Return no name: new entries replace those of their names, all others stay."""
-    return ()
-
-
 @contextlib.contextmanager
-def directory_lock(directory: Path, owned: Owned = none_owned) -> Iterator[Path]:
+def directory_lock(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Path]:
     """Hold the lock under which `directory` is built (``.NAME.lock`` beside it, which stays); yield its absolute path.
 
     A replacement by `staged_directory` that was killed is undone or finished first.
@@ -103,30 +98,24 @@ def directory_lock(directory: Path, owned: Owned = none_owned) -> Iterator[Path]
     target = directory.resolve()
     if target.is_file():
         raise ValueError(f"{directory} is a file; name a directory")
+    busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
     with contextlib.ExitStack() as held:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            busy = f"another process ({{holder}}) is building {directory}; wait for it or stop it"
             held.enter_context(lock(_beside(target, "lock"), busy))
         except OSError as error:
-            raise ValueError(
-                f"cannot write to {directory} ({error.strerror}); choose a directory that is writable"
-            ) from error
+            raise ValueError(f"cannot write to {directory} ({error.strerror}); choose another directory") from error
         _settle(target, owned)
         yield target
 
 
 @contextlib.contextmanager
-def staged_directory(directory: Path, owned: Owned = none_owned) -> Iterator[Path]:
+def staged_directory(directory: Path, owned: Owned = lambda _: ()) -> Iterator[Path]:
     """Yield an empty directory to fill; when the block ends normally, it becomes `directory`.
 
     An existing one is renamed to ``.NAME.old``, the new one takes its name, what is `owned` of the old one is deleted, and its
     other entries move into the new one. After an exception, `directory` is as before. A process that is killed leaves the old
     or the new one whole; if it was between the renames, the old one returns with the next call, or with `settle_directory`.
-
-    Args:
-        directory: created if needed.
-        owned: which entries of an existing one do not stay.
 
     Raises:
         ValueError: as `directory_lock`; `directory` holds the current directory.
@@ -161,18 +150,15 @@ def _settle(target: Path, owned: Owned) -> None:
     old = _beside(target, "old")
     if old.is_symlink() or not old.is_dir():
         old.unlink(missing_ok=True)
-        return
-    if not target.exists():
+    elif not target.exists():
         old.rename(target)
-        return
-    for name in owned(old):
-        _remove(old / name)
-    for path in old.iterdir():
-        if os.path.lexists(target / path.name):
-            _remove(path)
-        else:
-            path.rename(target / path.name)
-    old.rmdir()
+    else:
+        for name in owned(old):
+            _remove(old / name)
+        for path in old.iterdir():
+            if not os.path.lexists(target / path.name):
+                path.rename(target / path.name)
+        shutil.rmtree(old)
 
 
 def _beside(target: Path, ending: str) -> Path:
@@ -197,18 +183,21 @@ def lock(path: Path, busy: str) -> Iterator[int]:
     A child process that inherits the descriptor holds the lock, too; the kernel releases it when the last of them ends. The
     file is created if needed and stays. On a file system without locks the block runs without one.
 
-    Args:
-        path: lock file in an existing directory.
-        busy: error message if another process holds the lock; ``{holder}`` in it is replaced by that process's number.
-
     Raises:
-        BusyError: another process holds the lock.
+        BusyError: another process holds the lock; the message is `busy` with its number in place of ``{holder}``.
         ValueError: the file is a link or no regular file.
         OSError: the file cannot be opened for writing.
     """
     descriptor = open_plain(path)
     try:
-        _claim(descriptor, busy)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 64, 0).decode() or "unknown"
+            raise BusyError(busy.replace("{holder}", holder)) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
         name_holder(descriptor, os.getpid())
         yield descriptor
     finally:
@@ -234,17 +223,6 @@ def open_plain(path: Path, flags: int = 0) -> int:
         os.close(descriptor)
         raise ValueError(refusal)
     return descriptor
-
-
-def _claim(descriptor: int, busy: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 64, 0).decode() or "unknown"
-        raise BusyError(busy.replace("{holder}", holder)) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
-            raise
 
 
 def name_holder(descriptor: int, pid: int) -> None:

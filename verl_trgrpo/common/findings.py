@@ -17,21 +17,15 @@ class InvalidInputError(ValueError):
 
 
 def raise_invalid(messages: Sequence[str]) -> None:
-    """Raise one InvalidInputError for all `messages`, if there are any.
-
-    Raises:
-        InvalidInputError: `messages` is not empty.
-    """
+    """Raise one InvalidInputError for all `messages`, if there are any."""
     if messages:
         raise InvalidInputError(messages)
 
 
 def range_errors(values: Mapping[str, object], ranges: Mapping[str, str]) -> list[str]:
-    """Return a message for each value that is not a number in its interval.
+    """Return a message for each value that is not a number in the interval of its name, such as ``(0, 1]``.
 
-    Args:
-        values: values by name; names without an interval are skipped.
-        ranges: intervals such as ``(0, 1]`` by name; a round bracket excludes the end.
+    A round bracket excludes the end. Names without an interval are skipped.
     """
     messages = []
     for name, interval in ranges.items():

@@ -64,17 +64,11 @@ def _annotations(options_class: type) -> dict[str, tuple[str, tuple[Any, ...]]]:
 def parse_options(
     options_class: type[Given], prog: str, description: str = "", argv: Sequence[str] | None = None
 ) -> Given:
-    """Parse command-line words into a dataclass; the field ``val_per_set`` is the flag ``--val-per-set``.
+    """Parse command-line words, those of this process if None, into a dataclass: ``val_per_set`` is ``--val-per-set``.
 
-    Help texts are the lines under ``Args:`` in the docstrings of the class and its bases. A field annotated with
-    ``tyro.conf.Positional`` is not a flag. A tuple takes several words, so positional words follow it only after ``--``.
-    A bool, whose default is False, takes none.
-
-    Args:
-        options_class: a dataclass.
-        prog: name of the command for its help.
-        description: help text; tyro keeps the line breaks of indented lines only. Empty: the docstring of the class.
-        argv: command-line words; those of this process if None.
+    Help texts are the lines under ``Args:`` in the docstrings of the class and its bases, and `description`, or else the
+    docstring of the class. A field annotated with ``tyro.conf.Positional`` is not a flag. A tuple takes several words, so
+    positional words follow it only after ``--``. A bool, whose default is False, takes none.
 
     Raises:
         ValueError: raised by the class for invalid values; not caught here.

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import write_bytes
-
 # Control characters, which a model may write and HTML does not allow.
 _CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
 def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None = None, **content: Any) -> str:
-    """Render a Jinja template; every name that it uses must be in `content`."""
+    """Render a Jinja template; every name that it uses must be in `content`. Lone surrogates become question marks."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -24,9 +22,5 @@ def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None
         lstrip_blocks=True,
     )
     environment.filters.update(filters or {})
-    return environment.get_template(template.name).render(**content).translate(_CONTROL)
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a page atomically; lone surrogates, which a model may write, become question marks."""
-    write_bytes(path, page.encode("utf-8", errors="replace"))
+    page = environment.get_template(template.name).render(**content).translate(_CONTROL)
+    return page.encode("utf-8", errors="replace").decode("utf-8")

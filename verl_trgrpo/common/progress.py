@@ -68,9 +68,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handle_signals(handler: Callable[..., Any], *numbers: signal.Signals) -> Iterator[bool]:
-    """Handle the signals `numbers` with `handler` within the block; do nothing outside the main thread.
-
-    Yield whether they are handled.
+    """Handle the signals `numbers` within the block and yield True; outside the main thread do nothing and yield False.
 
     A signal that the process ignores stays ignored: ``nohup`` and background jobs of scripts rely on that.
     """

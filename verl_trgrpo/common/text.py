@@ -26,10 +26,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str | None = None) -> str:
-    """Return a hint for the unknown `name`: ``did you mean NEAREST?``.
-
-    If no known name is similar, return `otherwise`, or ``choose one of ...`` if that is None.
-    """
+    """Return ``did you mean NEAREST?``; if no name is similar, `otherwise`, or ``choose one of ...`` if that is None."""
     known = list(known)
     if meant := nearest(name, known):
         return f"did you mean {meant}?"
@@ -47,10 +44,7 @@ def shorten(value: Any, limit: int = 100) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape control characters, so that untrusted data cannot send terminal escape sequences.
-
-    Every character but line breaks and tabs that could act on a terminal is written as in Python (``\\x1b``).
-    """
+    """Write every character that could act on a terminal, line breaks and tabs aside, as in Python (``\\x1b``)."""
     return "".join(
         char.encode("unicode_escape", "surrogatepass").decode("ascii")
         if char not in "\n\t" and unicodedata.category(char) in _ACTING
@@ -105,13 +99,7 @@ def nearest_key(key: str, known: Iterable[str]) -> str:
 
 
 def text_table(rows: Sequence[Sequence[str]], header: Sequence[str], align: str) -> str:
-    """Return a table with padded columns for a terminal, without a line break at the end.
-
-    Args:
-        rows: cells, as many per row as in the header.
-        header: names of the columns.
-        align: one letter per column, ``l`` or ``r``.
-    """
+    """Return a table with padded columns for a terminal; `align` has a letter for each, ``l`` or ``r``."""
     return "\n".join("  ".join(line).rstrip() for line in _padded([header, *rows], align))
 
 
@@ -123,11 +111,8 @@ def markdown_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
 
 
 def _padded(lines: Sequence[Sequence[str]], align: str) -> list[list[str]]:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        [
-            cell.rjust(width) if side == "r" else cell.ljust(width)
-            for cell, width, side in zip(line, widths, align, strict=True)
-        ]
-        for line in lines
-    ]
+    columns = []
+    for column, side in zip(zip(*lines, strict=True), align, strict=True):
+        width = max(map(len, column))
+        columns.append([cell.rjust(width) if side == "r" else cell.ljust(width) for cell in column])
+    return [[*line] for line in zip(*columns, strict=True)]

@@ -11,9 +11,10 @@ from pathlib import Path
 import tyro
 
 from verl_trgrpo import __version__
+from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.common.pages import render_page, write_page
+from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.compare.arms import Arm, Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
@@ -84,7 +85,7 @@ def build_report(options: ReportOptions) -> list[str]:
         version=__version__,
     )
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_page(options.out, page)
+    write_text(options.out, page)
     return remarks
 
 

@@ -44,12 +44,7 @@ class Prompt(NamedTuple):
 def opens_thinking(tokenizer: Any, **template_options: Any) -> bool:
     """Return whether a tokenizer's chat template ends the prompt in ``<think>``, as that of DeepSeek-R1-Distill does.
 
-    Args:
-        tokenizer: of transformers; without a chat template, the result is False.
-        **template_options: of ``apply_chat_template``.
-
-    Raises:
-        ValueError: the template does not end.
+    Raises a ValueError if the template does not end.
     """
     if not (template_options.get("chat_template") or getattr(tokenizer, "chat_template", None)):
         return False
@@ -127,9 +122,8 @@ class RolloutPrompts:
                 owner.chat_template = custom
         if not self.tokenizer.chat_template and not (processor and processor.chat_template):
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
-        content = read_json(
-            Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path)) / "config.json"
-        )
+        described = Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path))
+        content = read_json(described / "config.json")
         self._builder = _builder(self.tokenizer, processor, content.get("model_type"), template)
         self.template, self.thinking_opened = template, opens_thinking(self.tokenizer, **template)
         self._prompt_key = OmegaConf.select(config, "data.prompt_key") or "prompt"
@@ -172,11 +166,7 @@ class RolloutPrompts:
 
 
 def agent_loops(config: DictConfig) -> set[str]:
-    """Return the names of a run's agent loops: veRL's, those that modules have registered, and those of its own file.
-
-    Raises:
-        InvalidInputError: the file cannot be read.
-    """
+    """Return the names of a run's agent loops: veRL's, those that modules have registered, and `own_agent_loops`."""
     names = {SINGLE_TURN, TOOL_AGENT, *own_agent_loops(config)}
     # Where it is not imported yet, which takes a third of a second, no module has registered a loop.
     module = sys.modules.get("verl.experimental.agent_loop.agent_loop")
@@ -248,11 +238,7 @@ def _processor(name: str, options: Mapping[str, Any]) -> Any:
 
 
 def _builder(tokenizer: Any, processor: Any, model_type: Any, template: dict[str, Any]) -> Any:
-    """Return what veRL's agent loops render prompts with.
-
-    Raises:
-        ValueError: veRL has none for this model and processor.
-    """
+    """Return what veRL's agent loops render prompts with, or raise a ValueError."""
     from verl.utils.tokenizer import continuous_token_wiring
 
     log = logging.getLogger(continuous_token_wiring.__name__)

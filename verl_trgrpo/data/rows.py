@@ -60,14 +60,9 @@ _MAX_REPORTED = 5
 def arrow_schema(
     extra_info: Sequence[pa.Field] = (), ground_truth: pa.DataType | None = None, columns: Sequence[pa.Field] = ()
 ) -> pa.Schema:
-    """Return the Arrow schema of a data file.
+    """Return the Arrow schema of a data file, with a task's own fields of `extra_info` and further columns.
 
     veRL concatenates the files of a run, which requires equal types, so all files of a task should share one schema.
-
-    Args:
-        extra_info: the task's own fields next to index and split.
-        ground_truth: type of the ground truth; None for string.
-        columns: further columns, such as agent_name.
     """
     import pyarrow as pa
 
@@ -113,16 +108,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True)
 class Row:
-    """One checked row of a data file.
-
-    Args:
-        position: its number in the file, from 0.
-        data_source: chooses the reward.
-        messages: the prompt, ``{"role": ..., "content": ...}`` each.
-        ground_truth: passed to the reward.
-        extra_info: passed to the reward.
-        agent_name: the agent loop that makes the responses.
-    """
+    """One checked row of a data file, with its `position` in it, from 0; `messages` are the prompt."""
 
     position: int
     data_source: str
@@ -133,11 +119,7 @@ class Row:
 
 
 def read_schema(path: Path) -> tuple[pa.Schema, int]:
-    """Return the Arrow schema of a Parquet file and its number of rows.
-
-    Raises:
-        UnreadableError: the file does not exist or is not a Parquet file.
-    """
+    """Return the Arrow schema of a Parquet file and its number of rows, or raise an UnreadableError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -257,9 +239,7 @@ def truth_findings(row: RawRow, where: str) -> Iterator[Finding]:
     if all(leaf is None or _is_blank(leaf) for leaf in leaves):
         yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must not be empty")
     elif any(isinstance(leaf, float) and not math.isfinite(leaf) for leaf in leaves):
-        yield Finding.error(
-            where, f"reward_model.ground_truth is {shorten(truth)}; it must be a finite number or a string"
-        )
+        yield Finding.error(where, f"reward_model.ground_truth is {shorten(truth)}; it must be finite, or a string")
     elif isinstance(alternatives, list) and any(map(_is_blank, alternatives)):
         yield Finding.error(where, f"reward_model.ground_truth {shorten(truth)} accepts an empty answer")
     elif isinstance(truth, Mapping) and "solution_text_format" in truth:
@@ -303,10 +283,7 @@ def normalize_text(text: str) -> str:
 
 
 def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:
-    """Return role and content of a prompt's messages; those of the system only if there are no others.
-
-    Returns an empty list for anything that is not a list of messages with strings.
-    """
+    """Return role and content of a prompt's messages, those of the system only if there are no others; [] for no chat."""
     messages = [message for message in prompt if isinstance(message, Mapping)] if isinstance(prompt, list) else []
     spoken = [message for message in messages if message.get("role") != "system"] or messages
     return [(m.get("role"), m["content"]) for m in spoken if isinstance(m.get("content"), str)]
@@ -315,12 +292,7 @@ def spoken_messages(prompt: Any) -> list[tuple[Any, str]]:
 def row_keys(row: RawRow, task_key: str | None = None) -> tuple[str, ...]:
     """Return keys of which two rows share one exactly if they ask the same; none for an empty prompt.
 
-    Args:
-        row: any row.
-        task_key: a key that rows of the same task share if they mean the same, such as `puzzle_key`; None for none.
-
-    Returns:
-        keys that begin with ``text:``, or with ``task:`` for the `task_key`.
+    They begin with ``text:``, or with ``task:`` for the `task_key`, which rows of a task share that mean the same.
     """
     text = normalize_text("\n".join(content for _, content in spoken_messages(row.get("prompt"))))
     return (*(("text:" + text,) if text else ()), *(("task:" + task_key,) if task_key else ()))

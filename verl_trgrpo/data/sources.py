@@ -35,13 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Record:
-    """One row as it stands in its source.
-
-    Args:
-        row: its fields.
-        where: short name of the source.
-        number: the row's number in it, from 1; in ``.jsonl`` files that of the line, empty lines counted.
-    """
+    """One row as it stands in its source, with its number there from 1: in ``.jsonl`` files that of the line."""
 
     row: Mapping[str, Any]
     where: str
@@ -178,11 +172,10 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with pa.memory_map(str(path)) as source:
             try:
-                batches: Iterable[pa.RecordBatch] = pa.ipc.open_stream(source)
+                table = pa.ipc.open_stream(source).read_all()
             except pa.ArrowInvalid:
-                reader = pa.ipc.open_file(source)
-                batches = map(reader.get_batch, range(reader.num_record_batches))
-            for batch in batches:
+                table = pa.ipc.open_file(source).read_all()
+            for batch in table.to_batches():
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error

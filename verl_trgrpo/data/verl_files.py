@@ -59,14 +59,7 @@ RESERVED_COLUMNS = {
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file that veRL can open.
-
-    Args:
-        path: of the file.
-        schema: of its columns, as `datasets` casts them.
-        rows: number of rows.
-        content: all rows of a JSON file; None for a Parquet file.
-    """
+    """A data file that veRL can open: its columns as `datasets` casts them, its number of rows, and the rows if it is JSON."""
 
     path: Path
     schema: pa.Schema
@@ -90,11 +83,12 @@ class DataFile:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=names):
                 yield pa.Table.from_batches([batch])
 
-    def read(self, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield the rows one by one; raises as `tables`."""
+    def read(self, columns: Iterable[str], prompt_key: str = "prompt") -> Iterator[dict[str, Any]]:
+        """Yield the rows one by one, with the column `prompt_key` under the name prompt; raises as `tables`."""
         with naming_damage(self.path):
-            for part in self.tables(columns):
-                yield from part.to_pylist()
+            for part in self.tables([prompt_key if column == "prompt" else column for column in columns]):
+                for row in part.to_pylist():
+                    yield row if prompt_key == "prompt" else {**row, "prompt": row.get(prompt_key)}
 
     def sample(self, columns: Iterable[str], most: int) -> dict[int, dict[str, Any]]:
         """Return rows by number, at most `most`, evenly spread; raises as `tables`."""
@@ -110,34 +104,26 @@ class DataFile:
         return rows
 
 
-def read_rows(path: Path, columns: Iterable[str] | None = COLUMNS) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet, JSON or JSON Lines file one by one; nothing is checked.
-
-    Args:
-        path: of the file.
-        columns: those to read; missing ones are left out. None for all.
+def read_rows(
+    path: Path, columns: Iterable[str] | None = COLUMNS, prompt_key: str = "prompt"
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet, JSON or JSON Lines file as `DataFile.read` does; columns None for all. Nothing is checked.
 
     Raises:
         UnreadableError: the file does not exist, is of another kind, or is damaged.
     """
     file = open_as_verl(path) if _KINDS.get(path.suffix) == "json" else DataFile(path, *read_schema(path))
-    yield from file.read(file.schema.names if columns is None else columns)
+    yield from file.read(file.schema.names if columns is None else columns, prompt_key)
 
 
 def load_rows(path: Path, default_agent: str = SINGLE_TURN, prompt_key: str = "prompt") -> list[Row]:
-    """Return all rows of a data file, checked.
-
-    Args:
-        path: of the file.
-        default_agent: agent loop of the rows without an agent_name.
-        prompt_key: name of the column of the prompts.
+    """Return all rows of a data file, checked; those without an agent_name have the `default_agent`.
 
     Raises:
         ValueError: the file cannot be read, has no rows, or has rows that veRL or a reward cannot use (the first few are
             named).
     """
-    columns = dict.fromkeys((*COLUMNS, "agent_name", prompt_key))
-    rows = [row | {"prompt": row.get(prompt_key)} for row in read_rows(path, columns)]
+    rows = [*read_rows(path, (*COLUMNS, "agent_name"), prompt_key)]
     if not rows:
         raise ValueError(f"{path}: it has no rows; build it again")
     try:
@@ -215,11 +201,7 @@ def _open_json(path: Path) -> DataFile:
 
 
 def check_json_depth(path: Path) -> None:
-    """Refuse a JSON file that is nested so deeply that its reader would end the process.
-
-    Raises:
-        UnreadableError: a value is nested more than `_MAX_DEPTH` deep.
-    """
+    """Raise an UnreadableError for a JSON file that is nested so deeply that its reader would end the process."""
     with path.open("rb") as file:
         depth = 0
         for number, line in enumerate(file, start=1):
@@ -236,19 +218,11 @@ def check_json_depth(path: Path) -> None:
 
 
 def column_findings(where: str, schema: pa.Schema, prompt_key: str = "prompt") -> Iterator[Finding]:
-    """Check that a file has the columns that veRL and the rewards read, with their types, and none that veRL uses itself.
-
-    Args:
-        where: the file, for the findings.
-        schema: of the file.
-        prompt_key: name of the column of the prompts.
-    """
+    """Check that a file has the columns that veRL and the rewards read, with their types, and none that veRL uses itself."""
     required = [prompt_key if column == "prompt" else column for column in REQUIRED_COLUMNS]
     if missing := [column for column in required if column not in schema.names]:
         found = ", ".join(schema.names) or "no columns"
-        named = (
-            "name the column of the prompts with data.prompt_key (--prompt-key), or " if prompt_key in missing else ""
-        )
+        named = "name the column of the prompts with data.prompt_key (--prompt-key), or " * (prompt_key in missing)
         yield Finding.error(where, f"missing column {', '.join(missing)} (found {found}); {named}see docs/data.md")
     for name, count in Counter(schema.names).items():
         if count > 1:
@@ -342,25 +316,16 @@ def missing_values(
 ) -> Iterator[tuple[str, int, int]]:
     """Yield what rows lack that veRL and the rewards need, with the number of such rows and the first of them.
 
-    Args:
-        file: with the types that `column_findings` checks.
-        prompt_key: name of the column of the prompts.
-        agents: names of the agent loops that rows may name; None for any.
-
-    Raises:
-        UnreadableError: the file is damaged.
+    The file has the types that `column_findings` checks; `agents` are those that rows may name. Raises as `DataFile.tables`.
     """
     count: Counter[str] = Counter()
     first: dict[str, int] = {}
     start = 0
     for part in file.tables((prompt_key, "data_source", "reward_model", "agent_name")):
         for problem, mask in _masks(part, prompt_key, None if agents is None else set(agents)):
-            positions = (
-                [position for position, found in enumerate(mask.to_pylist()) if found] if mask.true_count else []
-            )
-            if positions:
-                count[problem] += len(positions)
-                first.setdefault(problem, start + positions[0])
+            if mask.true_count:
+                count[problem] += mask.true_count
+                first.setdefault(problem, start + mask.index(True).as_py())
         start += part.num_rows
     for problem, rows in count.items():
         yield problem, rows, first[problem]

@@ -65,12 +65,9 @@ class BuilderOptions(Options):
     force: bool = False
 
     def data_set(self, builder: str, task: str, **more: Any) -> DataSet:
-        """Return the data set that the fields describe.
+        """Return the data set that the fields describe; `task` is the word of ``verl-trgrpo data build TASK``.
 
-        Args:
-            builder: name of the builder.
-            task: word of the command that runs it, ``verl-trgrpo data build TASK``.
-            **more: `inputs` and `libraries` of the data set, and further arguments that the rows depend on.
+        The keywords are `inputs` and `libraries` of the data set, and further arguments that the rows depend on.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("out", "force")}
         given = {name: more.pop(name) for name in ("inputs", "libraries") if name in more}
@@ -127,10 +124,7 @@ class DataSet:
     ) -> dict[str, Any]:
         """Write ``SPLIT.parquet`` for each split and ``manifest.json``, which appear when all are written; return the manifest.
 
-        Args:
-            splits: rows by name of the split (see `build_row`); those of all splits but train are for testing.
-            schema: Arrow schema of each file.
-            counts: what was read, kept and dropped, by source; see `counts`.
+        The rows are those of `build_row`, of all splits but train for testing; `counts` are by source.
 
         Raises:
             ValueError: as `is_there`; rows that veRL cannot use; a split without rows.

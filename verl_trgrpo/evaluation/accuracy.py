@@ -50,29 +50,17 @@ def score_responses(
     progress: Progress = no_progress,
     default_reward: DefaultReward | None = None,
 ) -> list[Item]:
-    """Return each response with its row and the verdict on it, in order.
-
-    Args:
-        rows: those of one file, in any order.
-        responses: to these rows.
-        progress: shows the work.
-        default_reward: the data source whose reward scores those that have none.
-    """
+    """Return each response to the rows of one file with its row and the verdict on it, in order."""
     by_position = {row.position: row for row in rows}
-    responses_shown = progress(responses, len(responses), "scores")
-    return [_score(by_position[response.row], response, default_reward) for response in responses_shown]
+    shown = progress(responses, len(responses), "scores")
+    return [_score(by_position[response.row], response, default_reward) for response in shown]
 
 
 def _score(row: Row, response: Response, default_reward: DefaultReward | None) -> Item:
     failed = int((response.extra.get("rollout_metrics") or {}).get("failed_searches", 0))
     try:
-        score = compute_score(
-            row.data_source,
-            response.text,
-            row.ground_truth,
-            response.reward_input(row),
-            default_reward=default_reward,
-        )
+        given = response.reward_input(row)
+        score = compute_score(row.data_source, response.text, row.ground_truth, given, default_reward=default_reward)
     except Exception as error:  # rewards are foreign code, and one row must not end the evaluation
         return row, response, Verdict(None, reason=f"{type(error).__name__}: {error}"[:300], failed_searches=failed)
     reason = "gold" if score["gold_unparseable"] else "timed_out" if score["timed_out"] else ""
@@ -205,13 +193,17 @@ def render(summary: Summary) -> str:
     cells = [[row.get(name, "") for name in header] for row in rows]
     parts = [text_table(cells, header, align="l".ljust(len(header), "r"))]
     for name, source in summary.sources.items() if summary.k > 1 else ():
-        found = {f"pass@{j}": interval_text(value) if value else "n/a" for j, value in source.pass_at.items()}
-        parts.append(text_table([["", *found.values()]], [name or "''", *found], "l".ljust(len(found) + 1, "r")) + "\n")
-    if len(parts) > 1:
-        parts[0] += "\n"
+        found = _shown({f"pass@{j}": value for j, value in source.pass_at.items()})
+        table = text_table([["", *found.values()]], [name or "''", *found], "l".ljust(len(found) + 1, "r"))
+        parts += ["", table]
+    if summary.k > 1:
+        parts.append("")
     return "\n".join([*parts, *notes, _METHOD]) + "\n"
 
 
 def _accuracies(k: int, avg: Estimate | None, pass_at: Estimate | None) -> dict[str, str]:
-    found = {f"avg@{k}": avg} if k == 1 else {f"avg@{k}": avg, f"pass@{k}": pass_at}  # pass@1 is avg@1
+    return _shown({f"avg@{k}": avg} if k == 1 else {f"avg@{k}": avg, f"pass@{k}": pass_at})  # pass@1 is avg@1
+
+
+def _shown(found: dict[str, Estimate | None]) -> dict[str, str]:
     return {name: interval_text(value) if value else "n/a" for name, value in found.items()}

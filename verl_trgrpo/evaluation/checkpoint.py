@@ -23,11 +23,7 @@ _WEIGHTS = ("*.safetensors", "*.bin", "model_*.pt")
 
 
 def find_checkpoint(run: Path) -> Path:
-    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the latest ``global_step_N`` of a run directory, or `run` if it is one, or raise a ValueError."""
     if run.name in ("", ".."):  # "." as well; any other path keeps its own name, even that of a link
         run = run.resolve()
     if run.name.startswith("global_step_") and run.is_dir():
@@ -85,10 +81,7 @@ def find_model(name: str) -> str:
 def config_of_run(name: str) -> DictConfig | None:
     """Return the configuration of the run that made the checkpoint `name`; None where it is not a run's checkpoint.
 
-    It does not trust Python code of the model: the run may be a stranger's.
-
-    Raises:
-        ValueError: the recorded configuration is damaged.
+    It does not trust Python code of the model: the run may be a stranger's. Raises a ValueError if it is damaged.
     """
     path = Path(resolved_run(name)).expanduser()
     steps = [folder for folder in (path, *path.parents) if folder.name.startswith("global_step_")]

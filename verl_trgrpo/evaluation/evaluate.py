@@ -123,9 +123,7 @@ def load_evaluable_rows(
 ) -> list[list[Row]]:
     """Return the rows of each file; with `limit`, that many of each file, drawn with `seed`, in the file's order.
 
-    With `own_rewards`, every data source needs a reward of this package or one that was registered with it, or there is a
-    `default_reward` for those without. Rows without an agent_name have the `default_agent`; `prompt_key` is the name of
-    the column of the prompts.
+    With `own_rewards`, every data source needs a registered reward, or there is a `default_reward` for those without.
 
     Raises:
         InvalidInputError: files that cannot be read, or rows that cannot be evaluated; the first few are named.

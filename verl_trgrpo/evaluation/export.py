@@ -20,9 +20,7 @@ _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 def export(run: Path, out: Path) -> Path:
     """Write a checkpoint's model, tokenizer and card into `out`, which appears as a whole, and return the checkpoint.
 
-    Args:
-        run: a run directory, whose latest checkpoint is taken, or one of its ``global_step_N``.
-        out: must not exist yet, or be empty.
+    Of a run directory the latest checkpoint is taken.
 
     Raises:
         ValueError: there is no checkpoint, or `out` has other files.
@@ -42,11 +40,7 @@ def export(run: Path, out: Path) -> Path:
 
 
 def _check_links(model: Path, allowed: tuple[Path, ...]) -> None:
-    """Refuse a model with a link out of its checkpoint: the file behind it would be copied and published.
-
-    Raises:
-        ValueError: there is one.
-    """
+    """Raise a ValueError for a model with a link out of its checkpoint: the file behind it would be published."""
     for path in (model, *model.rglob("*")):
         if not any(path.resolve().is_relative_to(place) for place in allowed):
             raise ValueError(f"{path} is a link out of {allowed[0]}; put the file itself there, or remove it")
@@ -57,6 +51,7 @@ def model_card(checkpoint: Path) -> str:
     run_dir, step = checkpoint.parent, step_of(checkpoint)
     record, settings, base = read_record(run_dir), run_settings(run_dir), base_model(run_dir)
     known = [found for found in MetricsLog(run_dir).read() if found.number <= step and found.accuracy is not None]
+    accuracy = f"{known[-1].accuracy:.3f} (step {known[-1].number})" if known else "not recorded"
     made_with = [f"{name} {version}" for name, version in record.get("versions", {}).items()]
     head = {"library_name": "transformers", "tags": ["verl-trgrpo", "reinforcement-learning"]}
     if _is_on_hub(base, run_dir):
@@ -65,9 +60,7 @@ def model_card(checkpoint: Path) -> str:
         "base model": short_path(base) if base else "not recorded",
         "algorithm": record.get("algorithm") or record.get("arm") or settings.get("arm") or run_dir.name,
         TRAINING_DATA: settings.get(TRAINING_DATA) or "not recorded",
-        "validation accuracy in training": f"{known[-1].accuracy:.3f} (step {known[-1].number})"
-        if known
-        else "not recorded",
+        "validation accuracy in training": accuracy,
         "made with": ", ".join([*made_with, f"commit {record.get('commit') or 'not recorded'}"]),
     }
     lines = [f"- {name}: {value}" for name, value in facts.items()]

@@ -84,8 +84,7 @@ async def make_responses(
 async def _open_search_client(options: EvalOptions, opened: AsyncExitStack) -> None:
     """Query the search server once; the client of this event loop is closed with `opened`.
 
-    Raises:
-        ValueError: the server does not answer. An evaluation without searches would look like a bad model.
+    Raises a ValueError if the server does not answer: an evaluation without searches would look like a bad model.
     """
     # It imports veRL, which takes seconds: better now than while the engine waits.
     importlib.import_module("verl_trgrpo.tasks.search_qa.loop")
@@ -116,7 +115,7 @@ class Generator:
         self._sampling = {"temperature": options.sampling.temperature, "top_p": options.sampling.top_p}
         prompts = RolloutPrompts(options.prompt_settings(model))
         self._tokenizer, self._template = prompts.tokenizer, prompts.template
-        # Further input of the rewards, kept with the responses: scoring does not load the tokenizer.
+        # Kept with the responses: scoring does not load the tokenizer.
         self._extra = {THINKING_OPENED: True} if prompts.thinking_opened else {}
         rows = {(job.file, job.row.position): job.row for job in jobs}
         # Token ids go to vLLM as they are, so no beginning-of-text token is added a second time.
@@ -157,11 +156,7 @@ class Generator:
         return Response(job.row.position, job.sample, text, len(output.token_ids), cut, dict(self._extra))
 
     async def _respond_with_searches(self, job: Job, prompt_length: int, response_length: int) -> Response:
-        """Run veRL's agent loop over this engine.
-
-        The loop would cut a prompt longer than `prompt_length`; `response_length` is in tokens of the whole response,
-        observations included.
-        """
+        """Run veRL's agent loop over this engine; lengths are in tokens, those of observations included."""
         from omegaconf import OmegaConf
         from verl.experimental.agent_loop.agent_loop import DictConfigWrap
         from verl.utils.dataset.rl_dataset import RLHFDataset
@@ -176,14 +171,9 @@ class Generator:
         loop = SearchAgentLoop(wrapped[0], turns, self._tokenizer, None, RLHFDataset, wrapped[1], hf_model_type=None)
         output = await loop.run(self._sampling, raw_prompt=job.row.messages)
         extra = {name: output.extra_fields[name] for name in ("model_text", "rollout_metrics")}
-        return Response(
-            job.row.position,
-            job.sample,
-            self._tokenizer.decode(output.response_ids, skip_special_tokens=True),
-            sum(output.response_mask),
-            cut=output.extra_fields[CUT_OFF],
-            extra=self._extra | extra,
-        )
+        text = self._tokenizer.decode(output.response_ids, skip_special_tokens=True)
+        written, cut = sum(output.response_mask), output.extra_fields[CUT_OFF]
+        return Response(job.row.position, job.sample, text, written, cut, self._extra | extra)
 
     async def generate(self, job: Job, turn: int, token_ids: list[int], **sampling: Any) -> Any:
         """Return vLLM's CompletionOutput (``token_ids``, ``finish_reason``) for one turn of a job, from 0."""
@@ -223,12 +213,8 @@ class _Turns:
 def _start_engine(model: str, context: int | None, step_tokens: int, options: EvalOptions, log_file: Path) -> Any:
     """Start vLLM's AsyncLLM for `model`; its processes print into `log_file`.
 
-    Args:
-        model: directory or name on the hub.
-        context: tokens of prompt and response together; None for the model's own limit.
-        step_tokens: tokens of the longest sequence, which must fit one step on a CPU.
-        options: of the evaluation.
-        log_file: appended to.
+    The `context`, in tokens, is that of prompt and response together (None for the model's own limit); one step on a CPU
+    must take `step_tokens`.
     """
     from verl_trgrpo.runs.environment import accelerator_found
     from verl_trgrpo.verl_plugin.cpu import ENVIRONMENT
@@ -246,8 +232,7 @@ def _start_engine(model: str, context: int | None, step_tokens: int, options: Ev
         # bfloat16 is emulated on most processors, and graphs do not exist there.
         settings |= {"dtype": "float32", "enforce_eager": True}
         # A prompt that is split over two steps would rewind its request's random generator, which CPU ones cannot.
-        settings |= {"enable_chunked_prefill": False}
-        settings |= {"max_num_batched_tokens": max(_CPU_STEP_TOKENS, step_tokens)}
+        settings |= {"enable_chunked_prefill": False, "max_num_batched_tokens": max(_CPU_STEP_TOKENS, step_tokens)}
     try:
         with _output_to(log_file):
             from vllm.engine.arg_utils import AsyncEngineArgs

@@ -106,11 +106,7 @@ class EvalOptions(Options):
         return {str(name): value for name, value in OmegaConf.from_dotlist([*self.search]).items()}
 
     def prompt_settings(self, model: str) -> DictConfig:
-        """Return the settings that decide the prompts, with the tokenizer of `model`: those of the checkpoint's run, if any.
-
-        Raises:
-            ValueError: the record of the run is damaged.
-        """
+        """Return the settings that decide the prompts, with the tokenizer of `model`: those of the checkpoint's run, if any."""
         found = prompt_settings(config_of_run(self.model) or OmegaConf.create(), model)
         if self.template:
             options = OmegaConf.from_dotlist([*self.template])

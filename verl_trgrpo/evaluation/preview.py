@@ -92,12 +92,8 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
 
 
 def _scored(row: Row, response: Response, reward: Callable[..., Any]) -> Scored:
-    found = reward(
-        data_source=row.data_source,
-        solution_str=response.text,
-        ground_truth=row.ground_truth,
-        extra_info=response.reward_input(row),
-    )
+    given = {"data_source": row.data_source, "solution_str": response.text, "ground_truth": row.ground_truth}
+    found = reward(**given, extra_info=response.reward_input(row))
     info = dict(found) if isinstance(found, dict) else {"score": found}
     return Scored(row, response, float(info["score"]), info)
 
@@ -109,11 +105,8 @@ def render(found: Sequence[Scored]) -> str:
         if item.row.position != position:
             position = item.row.position
             prompt = item.row.messages[-1]["content"].strip()
-            lines += [
-                f"== prompt {position} ({item.row.data_source}), right answer {item.row.ground_truth}",
-                prompt,
-                "",
-            ]
+            head = f"== prompt {position} ({item.row.data_source}), right answer {item.row.ground_truth}"
+            lines += [head, prompt, ""]
         text = item.response.text.strip()
         if len(text) > _SHOWN:
             text = f"[... {len(text) - _SHOWN} characters] {text[-_SHOWN:]}"

@@ -20,11 +20,9 @@ ARGUMENTS = "arguments.json"
 
 @dataclass(frozen=True)
 class Response:
-    """One finished response.
+    """One finished response to the row of a position, and the number of the sample, both from 0.
 
     Args:
-        row: position of its row in its file, from 0.
-        sample: number of the sample of that row, from 0.
         text: the decoded response; with searches, observations included.
         tokens: number of tokens that the model wrote itself.
         cut: True if it ended at a length limit.
@@ -74,12 +72,9 @@ class ResponseStore:
 
 @contextmanager
 def open_store(directory: Path, arguments: Mapping[str, Any], data: Sequence[Path]) -> Iterator[ResponseStore]:
-    """Open or create a directory of responses, for one process at a time.
+    """Open or create a directory of responses to data files, for one process at a time.
 
-    Args:
-        directory: created if needed.
-        arguments: everything that determines the responses, as JSON types.
-        data: the data files; each gets a file of responses.
+    The `arguments` are everything that determines the responses, as JSON types.
 
     Raises:
         ValueError: the directory has responses made with other arguments, or is in use.

@@ -218,9 +218,7 @@ class _Service:
                 found[0] += sum(len(hit.contents) for hits in part for hit in hits)
             results += part
             if found[0] > MAX_ANSWER_CHARS:
-                message = (
-                    f"the answer has more than {MAX_ANSWER_CHARS} characters; send fewer queries, or a smaller topk"
-                )
+                message = f"the answer has more than {MAX_ANSWER_CHARS} characters; send fewer queries, a smaller topk"
                 raise HTTPException(413, message)
         return results
 
@@ -230,14 +228,7 @@ class _Service:
 
 
 def create_app(index: Index, threads: int, deadline: float, token: str | None) -> Starlette:
-    """Build the application.
-
-    Args:
-        index: to search in.
-        threads: searches at a time.
-        deadline: seconds for a request, reading its body included.
-        token: bearer token that requests must carry; None for none.
-    """
+    """Build the application: `threads` searches at a time, a request within `deadline` seconds and with the `token`, if any."""
     service = _Service(index, threads, deadline, token)
 
     @asynccontextmanager

@@ -102,9 +102,8 @@ class Index:
 def _open(directory: Path, names: Iterable[str]) -> tuple[Any, Any]:
     """Open tantivy's files `names` in `directory`; return the schema and the searcher.
 
-    tantivy creates a lock file beside the files that it opens. A temporary directory of links to the files takes that
-    lock file, so the index may be on a read-only disk or belong to another user; once all files are mapped the links are
-    not needed.
+    tantivy creates a lock file beside the files that it opens. A temporary directory of links to the files takes it, so the
+    index may be on a read-only disk; once all files are mapped the links are not needed.
     """
     import tantivy
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple
 
 from verl_trgrpo import __version__
 from verl_trgrpo.common.files import json_lines, staged_directory, write_json
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, read_manifest
+from verl_trgrpo.retrieval.index import FILES, FORMAT, MANIFEST, analyzer, as_unicode, read_manifest
 
 _ANALYZER = "english"
 
@@ -103,8 +103,7 @@ def _write(directory: Path, options: IndexOptions, progress: Progress) -> int:
     return passages
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """One line of a corpus; both fields are valid Unicode and not blank."""
 
     id: str
@@ -118,24 +117,12 @@ def read_corpus(path: Path) -> Iterator[Passage]:
         ValueError: a line is not a passage (the message has its number), or the gzip file is damaged.
     """
     for number, row in json_lines(path):
-        try:
-            passage = _passage(row)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}; fix or remove the line") from error
-        yield passage
-
-
-def _passage(row: Any) -> Passage:
-    if not isinstance(row, dict):
-        raise ValueError("not a JSON object")
-    identity, contents = row.get("id"), row.get("contents")
-    if isinstance(identity, int) and not isinstance(identity, bool):
-        identity = str(identity)
-    for name, value in (("id", identity), ("contents", contents)):
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name} is missing or not a string")
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{name} contains half a surrogate pair") from error
-    return Passage(cast(str, identity), cast(str, contents))
+        fields = row if isinstance(row, dict) else {}
+        identity, contents = fields.get("id"), fields.get("contents")
+        if isinstance(identity, int) and not isinstance(identity, bool):
+            identity = str(identity)
+        for name, value in (("id", identity), ("contents", contents)):
+            if not isinstance(value, str) or not value.strip() or as_unicode(value) != value:
+                message = f"{name} is missing, blank, no string, or has half a surrogate pair; fix or remove the line"
+                raise ValueError(f"{path}, line {number}: {message}")
+        yield Passage(str(identity), str(contents))

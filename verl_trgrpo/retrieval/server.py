@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from verl_trgrpo.common.findings import findings_of
 from verl_trgrpo.common.options import Options
@@ -98,10 +98,7 @@ def _is_loopback(host: str) -> bool:
 def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
     """Serve until SIGTERM or SIGINT; requests in work are finished first.
 
-    Args:
-        options: what to serve, and how.
-        ready: called with the URL for searches, like http://127.0.0.1:8000/retrieve, and the number of documents, when
-            connections are accepted.
+    When connections are accepted, `ready` is called with the URL for searches and the number of documents.
 
     Raises:
         ValueError: the index or the address cannot be used.
@@ -174,8 +171,7 @@ def _end_with_stdin() -> None:
     os._exit(0)
 
 
-@dataclass(frozen=True)
-class ServerProcess:
+class ServerProcess(NamedTuple):
     """A running server: its process, and the URL for searches."""
 
     process: subprocess.Popen[str]
@@ -193,16 +189,10 @@ def server_process(
     """Run ``verl-trgrpo search serve`` as a child process for the duration of a block.
 
     The server also ends if this process dies in any way, SIGKILL included: the pipe to its standard input is closed then.
-
-    Args:
-        index: directory of an index.
-        log_file: receives the server's errors.
-        flags: more flags of the command.
-        port: 0 for a free one.
-        command: program and first words of the command.
+    It gets further `flags`; `log_file` receives its errors.
 
     Raises:
-        RuntimeError: the server does not start; `log_file` has the reason.
+        RuntimeError: the server does not start.
     """
     words = [*command, "serve", "--index", index, "--port", port, "--stop-with-stdin", *flags]
     with (
