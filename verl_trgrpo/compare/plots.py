@@ -134,7 +134,8 @@ def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[
             axis.plot([step for step, _ in points], [value for _, value in points], **_line_style(number), label=label)
         axis.ticklabel_format(axis="y", useOffset=False)
         if len(lines) > 1:
-            axis.set_ylim(0, 1.35 * axis.dataLim.ymax)  # room for the legend
+            if math.isfinite(highest := axis.dataLim.ymax):
+                axis.set_ylim(0, 1.35 * highest or 1)  # room for the legend
             axis.legend(loc="upper right", fontsize=9)
     axes[0].set_ylim(0, 1)
     if len(panels) > 4:

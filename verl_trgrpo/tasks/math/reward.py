@@ -172,7 +172,7 @@ _NO_UNIT = re.compile(
     r"\b(?:or|and|to|of|if|in|by|for|is|not|no|more|less|fewer|least|most|over|base|mod|half|halves|[a-z]*(?:hundred|thousand|[a-z]illion|dozen"
     r"|score|teen|ty|th)s?|ones?|two|three|four|five|six|seven|eight|nine|ten|percent|am|pm|times|pi|lakh|crore|doubled|squared|cubed)\b",
     re.IGNORECASE,
-)
+)  # 5 or more
 _WITH_LETTER = re.compile(
     r"(?:\((?P<a>[A-J])\)|(?P<b>[A-J])[).:])\s*(?P<value>.*[^\s.].*)", re.DOTALL
 )  # (B)\frac{1}{9}
