@@ -180,7 +180,7 @@ RIGHT: dict[str, Rule] = {
     _: ",".join(reversed(gold.split(","))) if not re.search("=|[0-9],[0-9]{3}", gold) else None),
     "list in braces": where(_LIST, lambda gold, _: rf"\{{{gold}\}}" if not re.search("=|[0-9],[0-9]{3}", gold) else None),
     "percent sign left out": where(re.compile(r"(-?[0-9.]+)\\?%"), lambda _, m: m[1]),
-    "name of words": number(r"\text{answer} = G"),
+    "name of words": number(r"\text{Answer} = G"),
     "name of a tuple": where(_PAIR, lambda gold, m: f"P={gold}" if m[1] + m[4] == "()" else None),
     "name of a matrix": where(_MATRIX, lambda gold, _: rf"\mathbf{{A}} = {gold}"),
     "array": where(_MATRIX, lambda gold, _: re.sub(r"\\end\{pmatrix\}", r"\\end{array}\\right)",

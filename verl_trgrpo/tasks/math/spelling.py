@@ -105,11 +105,11 @@ _COMMA_GROUPS = re.compile(
 )  # 1,250; 12,34,567
 _CONJUNCTION = r"(?:and|or)"
 _LEAD = re.compile(
-    r"(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
+    r"(?:(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
     r"|(?P<text>\\text\{\s*)?(?:the )?(?:final |correct )?answer\s*"
-    r"(?:(?:is:?|:)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?",
+    r"(?:(?:is:?|:)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?)(?:=(?!=)\s*)?",
     re.IGNORECASE,
-)  # answer: 42; \text{The answer is } 42; = 42; \approx 42; 共42
+)  # answer: 42; \text{The answer is } 42; \text{Answer} = 42; = 42; \approx 42; 共42
 _MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)  # **42**; `42`
 _QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')  # "42"
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
