@@ -104,11 +104,10 @@ def _device() -> str:
     count = accelerator_count()
     if not count:
         return "no accelerator; platform=cpu will be used"
-    torch.ones(1, device=torch.accelerator.current_accelerator()).add(
-        1
-    )  # fails if the driver is too old for torch's CUDA
+    device = torch.accelerator.current_accelerator()
+    torch.ones(1, device=device).add(1)  # fails if the driver is too old for torch's CUDA
     if not torch.cuda.is_available():
-        return f"{count} x {torch.accelerator.current_accelerator()}"
+        return f"{count} x {device}"
     cards = [torch.cuda.get_device_properties(index) for index in range(count)]
     return f"{', '.join(f'{card.name} ({card.total_memory / 2**30:.0f} GiB)' for card in cards)}; CUDA {torch.version.cuda}"
 

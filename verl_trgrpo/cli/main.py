@@ -47,9 +47,9 @@ class _Escaped(logging.Formatter):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code, see `exit_code`."""
-    logging.basicConfig(level=logging.WARNING)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Escaped("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     # Messages that veRL prints on import about optional engines and accelerators concern its workers, not this process.
     warnings.filterwarnings("ignore", ".* engine is not available", UserWarning)
     logging.getLogger("verl.plugin.platform.platform_manager").disabled = True
