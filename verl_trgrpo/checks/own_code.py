@@ -161,7 +161,7 @@ def _load(wanted: Sequence[_Object], on_cpu: bool) -> list[str | None]:
 
 
 def _workers_place(config: DictConfig) -> str:
-    """Return what gives Ray's workers another environment or machine than the training has here; "" for nothing."""
+    """Return what gives Ray's workers another environment or machine than the training has here; "" if nothing differs."""
     ray_init = selected(config, "ray_kwargs.ray_init") or {}
     places = {
         "RAY_ADDRESS": os.environ.get("RAY_ADDRESS"),

@@ -185,7 +185,7 @@ def lock(path: Path, busy: str) -> Iterator[int]:
 
     Raises:
         BusyError: another process holds the lock; the message is `busy` with its number in place of ``{holder}``.
-        ValueError: the file is a link or no regular file.
+        ValueError: the file is a link or not a regular file.
         OSError: the file cannot be opened for writing.
     """
     descriptor = open_plain(path)
@@ -208,7 +208,7 @@ def open_plain(path: Path, flags: int = 0) -> int:
     """Open a file to read and write, created if needed, and return its descriptor; `flags` are further ones of ``os.open``.
 
     Raises:
-        ValueError: it is a link, has a second name, or is no regular file: writing to it would change a file elsewhere.
+        ValueError: it is a link, has a second name, or is not a regular file: writing to it would change a file elsewhere.
         OSError: it cannot be opened.
     """
     refusal = f"{path} is a link or no regular file; remove it"

@@ -73,7 +73,7 @@ class RunProgress:
                 self._shown, self._shown_at = step.number, self._clock()
                 print(f"step {step.number}: {', '.join(self._figures(step))}", file=self._stream, flush=True)
         if steps and steps[-1] != self._judged:
-            if self._judged:  # the start of the processes is no step
+            if self._judged:  # the start of the processes is not a step
                 self._longest = max(self._longest, self._clock() - self._stepped_at)
             self._judged, self._stepped_at, self._late = steps[-1], self._clock(), False
             self._signal(steps)
@@ -83,7 +83,7 @@ class RunProgress:
             message = f"warning: no step {last} for {waited / 60:.0f} minutes: a process may wait for another; look at the log"
             self._bar.write(message, file=self._stream)
         if steps and not self._started:
-            # The start of the processes is no step: times per step count from here.
+            # The start of the processes is not a step: times per step count from here.
             self._started, self._bar.initial, self._bar.start_t = True, steps[-1].number, time.time()
             self._bar.set_description_str("", refresh=False)
         if steps:

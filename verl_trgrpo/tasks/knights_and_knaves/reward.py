@@ -65,7 +65,7 @@ _ALONE = rf"(?! ?{_ROLE}(?! is {_ROLE}| [-=:] |:))"
 _MARKS = rf"(?:(?:and|&) (?!is {_ROLE}))?(?:[-+] )?(?:(?:{_NUMBER} ?|[0-9]{{1,2}} - ){_ALONE})?"
 _END = r"(?: ?(?:\.|!{1,3}))?(?: ?-)?(?:(?: ?[,;])+ ?|\Z|(?<=[.!-]) | (?!\(?0))"
 # The last alternative takes all the rest at once, so that the time is linear for any input. What stands between two claims
-# becomes a part of a name, which nobody has.
+# becomes a part of a name that no person has.
 _CLAIM = re.compile(rf"{_MARKS}(.+?)(?: is | [-=:] |: ?)(?:a |the )?(knight|knave){_END}|.+")
 
 
