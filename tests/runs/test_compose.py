@@ -53,25 +53,21 @@ def test_without_flash_attention_sequences_are_padded():
 
 
 @pytest.mark.parametrize(
-    ("cuda", "flash", "overrides", "expected"),
+    ("device", "flash", "overrides", "expected"),
     [
-        (True, False, [], "sdpa"),
-        (True, True, [], None),
-        (True, False, ["model_engine=megatron"], None),
-        (False, False, [], None),  # another accelerator has another attention
+        ("cuda", False, [], "sdpa"),
+        ("cuda", True, [], None),
+        ("cuda", False, ["model_engine=megatron"], None),
+        ("npu", False, [], None),  # has another attention
+        ("", False, [], "cpu"),
     ],
 )
-def test_the_platform_follows_what_the_machine_has(cuda, flash, overrides, expected, monkeypatch):
+def test_the_platform_follows_what_the_machine_has(device, flash, overrides, expected, monkeypatch):
     """No machine here has a GPU, so what torch and the import system say is replaced."""
-    monkeypatch.setattr(environment, "accelerator_found", lambda: True)
-    monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
+    monkeypatch.setattr(environment, "accelerator_found", lambda: bool(device))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cuda")
     monkeypatch.setattr(environment, "find_spec", lambda name: object() if flash else None)
     assert environment.platform_here(overrides) == expected
-
-
-def test_without_an_accelerator_the_platform_is_the_processor(monkeypatch):
-    monkeypatch.setattr(environment, "accelerator_found", lambda: False)
-    assert environment.platform_here() == "cpu"
 
 
 def test_a_platform_that_the_user_chooses_is_respected():
