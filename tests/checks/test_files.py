@@ -1,7 +1,9 @@
 """Files that a run names and that do not exist, or are not what they should be."""
 
+import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,8 +11,9 @@ import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
+from verl_trgrpo.checks.check import check
 from verl_trgrpo.checks.data_files import data_findings
-from verl_trgrpo.checks.files import looks_local, missing_files, model_findings
+from verl_trgrpo.checks.files import looks_local, missing_files, model_findings, module_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.demos.puzzles import CHECKPOINT
@@ -298,3 +301,26 @@ def test_a_model_on_a_hub_is_not_checked_and_a_local_one_is_opened(sound_run, tm
     (model / "config.json").write_text("{")
     [finding] = model_findings(view_of(sound_run, f"{MODEL}.path={model}"))
     assert finding.level is Level.ERROR and f"{MODEL}.path={model}" in finding.message
+
+
+def test_modules_of_an_adapter_are_modules_of_the_model(sound_run):
+    def found(modules, rank=4):
+        lora = [f"{MODEL}.lora_rank={rank}", f"{MODEL}.target_modules={modules}"]
+        return summary(model_findings(view_of(sound_run, *lora)))
+
+    assert found("[q_proj,self_attn.v_proj]") == found("all-linear") == found("[q_prj]", rank=0) == []
+    assert found("[q_proj,q_prj,attn.v_proj]") == [(f"{MODEL}.target_modules", Level.ERROR)] * 2
+
+
+def test_modules_of_the_user_s_own_that_do_not_exist_are_errors(monkeypatch):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "json, no_such_module, no_such.module")
+    found = module_findings()
+    assert summary(found) == [("VERL_USE_EXTERNAL_MODULES", Level.ERROR)] * 2
+    assert "no_such_module:" in found[0].message and "no_such.module:" in found[1].message
+
+
+def test_a_check_copies_no_model_into_shared_memory(sound_run, tmp_path):
+    model = shutil.copytree(CHECKPOINT, tmp_path / "model")
+    copy = Path("/dev/shm/verl-cache", hashlib.md5(str(model).encode()).hexdigest())  # where veRL would put it
+    check(composed([*sound_run, f"{MODEL}.path={model}", f"{MODEL}.use_shm=true"]))
+    assert not copy.exists()
