@@ -79,7 +79,7 @@ def test_all_values_that_verl_takes_as_well_are_right():
         "actor_rollout_ref.model.exclude_modules=[a,b]", "actor_rollout_ref.model.target_modules=[a,b]",
         f"{ROLLOUT}.val_kwargs.temperature=0", f"{ACTOR}.ppo_micro_batch_size_per_gpu=null", "trainer.project_name=1",
         f"{ACTOR}.loss_agg_mode=token-sum", f"{ACTOR}.optim.optimizer_impl=nowhere.optim", "critic.enable=null",
-        "trainer.total_training_steps=${trainer.total_epochs}",
+        "trainer.total_training_steps=${trainer.total_epochs}", "distillation.distillation_loss.loss_mode=k1",
     ]  # fmt: skip
     assert findings(right) == []
 

@@ -181,14 +181,14 @@ def test_workers_that_ray_ended_for_their_memory(tmp_path):
     assert "little memory left (22.33GB used / 23.54GB)" in message and "RewardLoopWorker" not in message
 
 
-NO_NODE = """\
-\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {'GPU': 1.0, 'CPU': 3.0}. Add \
-suitable node types to this cluster to resolve this issue.
-"""
+NO_NODE = "\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {}. Add\n"
 
 
-def test_processes_that_ray_cannot_place_end_the_training_with_their_numbers(tmp_path, clock):
-    (tmp_path / "log").write_text(NO_NODE)
+@pytest.mark.parametrize(
+    "wanted", ["{'GPU': 1.0, 'CPU': 3.0}", "defaultdict(<class 'float'>, {'GPU': 1.0, 'CPU': 3.0})"]
+)
+def test_processes_that_ray_cannot_place_end_the_training_with_their_numbers(tmp_path, clock, wanted):
+    (tmp_path / "log").write_text(NO_NODE.format(wanted))
     watch = LogWatch(tmp_path / "log", grace=30, clock=clock)
     watch.check_alive()
     clock.now = 31.0

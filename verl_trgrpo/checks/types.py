@@ -22,7 +22,7 @@ from verl_trgrpo.common.findings import Finding
 from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS
 from verl_trgrpo.runs.compose import selected
-from verl_trgrpo.runs.keys import MANAGER, SHAPING
+from verl_trgrpo.runs.keys import LOSS, MANAGER, SHAPING
 
 _Text = Annotated[str, MinLen(1)]
 _Files = _Text | list[_Text] | None  # that some are named is checked with the files
@@ -206,10 +206,14 @@ def _names_for(config: DictConfig, key: str) -> Sequence[str]:
         from verl.utils.tracking import Tracking
 
         return [*Tracking.supported_backend, "tracking"]
-    if key == "algorithm.adv_estimator" or last == "loss_mode":
+    if key in ("algorithm.adv_estimator", f"{LOSS}.loss_mode"):
         from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
 
         return sorted(POLICY_LOSS_REGISTRY if last == "loss_mode" else map(str, ADV_ESTIMATOR_REGISTRY))
+    if key == "distillation.distillation_loss.loss_mode":
+        from verl.trainer.distillation.losses import DISTILLATION_LOSS_REGISTRY
+
+        return sorted(DISTILLATION_LOSS_REGISTRY)
     place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
     if key == f"{MANAGER}.name" and (place[0] == "register" or place == ("importlib", OWN_MANAGER)):
         from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER

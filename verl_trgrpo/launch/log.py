@@ -28,8 +28,11 @@ _ENGINE_DEAD = re.compile(
 _WORKER_KILLED = _said_by("raylet", "A worker died or was killed while executing a task")
 # Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
 _MEMORY_KILLED = _said_by("raylet", r"killed due to memory pressure \(OOM\)")
-# Ray's message about an actor that no node is large enough for; Ray waits for another node forever.
-_NO_NODE = _said_by("autoscaler", r"No available node types can fulfill resource request (?P<request>\{[^}\n]*\})")
+# Ray's message about an actor that no node is large enough for; Ray waits for another node forever. It may write the request
+# as a defaultdict.
+_NO_NODE = _said_by(
+    "autoscaler", r"No available node types can fulfill resource request [^{\n]*(?P<request>\{[^}\n]*\})"
+)
 # Seconds without a line in the log after that message, until the training counts as dead.
 _SILENCE = 1800.0
 # veRL drops a prompt whose rollout or reward raised, says so in the log, and trains on the others.
