@@ -53,24 +53,17 @@ class Run:
         return replace(self, steps=tuple(steps))
 
 
-@dataclass(frozen=True, eq=False)
-class Arm:
-    """All runs with one label; `number` is the arm's place, which decides its colour and line style."""
-
-    label: str
-    number: int
-    runs: tuple[Run, ...]
-
-
 def run_directory(out: Path, arm: str, seed: int) -> Path:
     """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
     return out / "runs" / arm / f"seed-{seed}"
 
 
-def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:
-    """Return the arms in the order of their first runs, the baseline first."""
-    labels = sorted(dict.fromkeys(run.label for run in runs), key=lambda label: label != baseline)
-    return [Arm(label, number, tuple(run for run in runs if run.label == label)) for number, label in enumerate(labels)]
+def group_arms(runs: Sequence[Run], baseline: str) -> dict[str, list[Run]]:
+    """Return the runs by arm, in the order of the arms' first runs, the baseline first."""
+    arms: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.label != baseline):
+        arms.setdefault(run.label, []).append(run)
+    return arms
 
 
 def last_common_step(runs: Sequence[Run]) -> int:

@@ -75,46 +75,32 @@ def _p_text(p: float) -> str:
 
 
 def comparison_tables(found: Comparison, baseline: str, primary: str = "", margin: float | None = None) -> list[Table]:
-    """Return the tables of a comparison: means, differences from the baseline, and more about the outcome."""
+    """Return the tables of a comparison: means, and differences from the baseline with their tests."""
     names = list(shown_figures(found))
     tested = [name for name in TESTED if name in names]
-    means, differences = [], []
+    means, differences, equivalences = [], [], []
     for arm, row in found.items():
         runs = max((entry.runs for entry in row.values()), default=0)
         means.append([arm, str(runs), *(interval_text(row[name].estimate) if name in row else "-" for name in names)])
         if arm != baseline:
-            own = {name: row[name].difference for name in tested if name in row}
-            cells = (difference_text(one) if (one := own.get(name)) else "-" for name in tested)
-            differences.append([arm_label(arm, primary), *cells])
+            own = {name: entry.difference for name, entry in row.items() if entry.difference}
+            cells = (difference_text(own[name]) if name in own else "-" for name in tested)
+            differences.append([f"{arm} (primary)" if arm == primary else arm, *cells])
+            equivalences.append(p_value_text(own[OUTCOME].equivalence) if OUTCOME in own else "")
+    about = (
+        f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
+        "the primary."
+    )
+    head = ["arm", *map(words, tested)]
+    if any(equivalences):
+        about += " Equivalence: p of the test that the difference in final accuracy is smaller than the margin (TOST)."
+        head.append(f"equivalence within {margin}")
+        differences = [[*row, text or "-"] for row, text in zip(differences, equivalences, strict=True)]
     tables = [
         Table("Means over seeds, with 95 % intervals.", ["arm", "seeds", *map(words, names)], means),
-        Table(
-            f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
-            "the primary.",
-            ["arm", *map(words, tested)],
-            differences,
-        ),
-        _outcome_table(found, primary, margin),
+        Table(about, head, differences),
     ]
     return [table for table in tables if table.rows]
-
-
-def _outcome_table(found: Comparison, primary: str, margin: float | None) -> Table:
-    """Return the interval over prompts and the equivalence test; a column without values is left out."""
-    own = {arm: row[OUTCOME].difference for arm, row in found.items() if OUTCOME in row}
-    known = {arm_label(arm, primary): one for arm, one in own.items() if one and (one.over_prompts or one.equivalence)}
-    about: list[str] = []
-    columns: dict[str, list[str]] = {}
-    if any(one.over_prompts for one in known.values()):
-        about.append("the same difference with an interval over other seeds and other prompts")
-        columns["over seeds and prompts"] = [
-            interval_text(one.over_prompts, "+") if one.over_prompts else "-" for one in known.values()
-        ]
-    if any(one.equivalence for one in known.values()):
-        about.append(f"a test that {'it' if about else 'the difference'} is smaller than the margin (TOST)")
-        columns[f"equivalence within {margin}"] = [p_value_text(one.equivalence) or "-" for one in known.values()]
-    rows = [[label, *cells] for label, *cells in zip(known, *columns.values(), strict=True)]
-    return Table(f"final accuracy: {', and '.join(about)}.", ["arm", *columns], rows)
 
 
 def shown_figures(found: Comparison) -> dict[str, str]:
@@ -125,11 +111,6 @@ def shown_figures(found: Comparison) -> dict[str, str]:
 def words(name: str) -> str:
     """Return the name of a figure without underscores."""
     return name.replace("_", " ")
-
-
-def arm_label(arm: str, primary: str) -> str:
-    """Return the arm's name, marked if it is the primary one."""
-    return f"{arm} (primary)" if arm == primary else arm
 
 
 def as_markdown(tables: Sequence[Table]) -> str:
