@@ -87,28 +87,27 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     runs: list[Run] = []
     messages: list[str] = []
     for argument in arguments:
+        path = Path(argument)
+        if not path.exists():
+            messages.append(f"{path} does not exist; give a run directory or a file of veRL's file logger")
+            continue
         try:
-            runs += _below(Path(argument))
+            found = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
         except (ValueError, OSError) as error:
             messages.append(str(error))
+            continue
+        runs += found
+        if not found:
+            messages.append(
+                f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
+                'trainer.logger=["console","file"]'
+            )
     names: dict[str, Path] = {}
     for run in runs:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
             messages.append(f"{other} and {run.path} are both {run.name}; rename one of them, as ARM-seedN")
     raise_invalid(messages)
-    return runs
-
-
-def _below(path: Path) -> list[Run]:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; give a run directory or a file of veRL's file logger")
-    runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
-    if not runs:
-        raise ValueError(
-            f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
-            'trainer.logger=["console","file"]'
-        )
     return runs
 
 
