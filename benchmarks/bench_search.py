@@ -18,12 +18,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from verl_trgrpo.retrieval.index import Index
@@ -34,6 +33,7 @@ VOCABULARY = 200_000
 WORDS_PER_PASSAGE = 100
 WORDS_PER_QUERY = 10
 PASSAGES_PER_ARTICLE = 10
+TOPK = 3
 STOP_WORDS = [
     "the", "of", "and", "in", "to", "a", "is", "was", "for", "as", "on",
     "with", "by", "at", "it", "an", "be", "that", "are", "this", "not", "or",
@@ -76,67 +76,55 @@ def measure_index(corpus: Path, out: Path) -> dict[str, float]:
     }
 
 
-def measure_in_process(index: Path, queries: Sequence[str], topk: int, repeats: int) -> dict[str, float]:
+def measure_in_process(index: Path, queries: Sequence[str], repeats: int) -> dict[str, float]:
     """Measure one thread; median of the repeats, after one round that loads the index into memory."""
     backend = Index(index)
     rates = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
         for query in queries:
-            backend.search([query], topk)
+            backend.search([query], TOPK)
         rates.append(len(queries) / (time.perf_counter() - start))
     return {"queries_per_second": statistics.median(rates[1:]), "slowest": min(rates[1:]), "fastest": max(rates[1:])}
 
 
-def measure_http(
-    address: str, queries: Sequence[str], topk: int, batch: int, clients: int, seconds: float
-) -> dict[str, float]:
+def measure_http(address: str, queries: Sequence[str], batch: int, clients: int, seconds: float) -> dict[str, float]:
     """`clients` threads, each with one connection, ask as fast as they are answered."""
-    bodies = [request_body(queries[start : start + batch], topk) for start in range(0, len(queries), batch)]
-    latencies: list[float] = []
-    problems: list[str] = []
-    end = time.perf_counter() + seconds
+    bodies = [request_body(queries[start : start + batch], TOPK) for start in range(0, len(queries), batch)]
+    begin = time.perf_counter()
 
-    def ask(client: int) -> None:
-        connection = http.client.HTTPConnection(address, timeout=60)
+    def ask(client: int) -> list[float]:
+        connection, latencies = http.client.HTTPConnection(address, timeout=60), []
         for body in itertools.islice(itertools.cycle(bodies), client, None, clients):
             start = time.perf_counter()
-            if start > end:
+            if start > begin + seconds:
                 break
             connection.request("POST", "/retrieve", body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             response.read()
             if response.status != 200:
-                problems.append(str(response.status))
+                raise RuntimeError(f"a request failed with status {response.status}")
             latencies.append(time.perf_counter() - start)
+        return latencies
 
-    start = time.perf_counter()
-    threads = [threading.Thread(target=ask, args=(client,)) for client in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    elapsed = time.perf_counter() - start
-    if problems:
-        raise RuntimeError(f"{len(problems)} requests failed, the first with status {problems[0]}")
-    cuts = statistics.quantiles(latencies, n=100)
+    with ThreadPoolExecutor(clients) as pool:
+        latencies = [*itertools.chain(*pool.map(ask, range(clients)))]
+    rate, cuts = len(latencies) / (time.perf_counter() - begin), statistics.quantiles(latencies, n=100)
     return {
-        "requests_per_second": len(latencies) / elapsed,
-        "queries_per_second": len(latencies) * batch / elapsed,
+        "requests_per_second": rate,
+        "queries_per_second": rate * batch,
         "p50_ms": 1e3 * cuts[49],
         "p95_ms": 1e3 * cuts[94],
     }
 
 
-def measure_server(index: Path, queries: Sequence[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    flags = ["--workers", arguments.workers, "--threads", arguments.server_threads]
-    with server_process(index, index.with_name("server.log"), *flags) as server:
-        address = urlsplit(server.url).netloc
-        results = {}
+def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
+    """Measure one worker with four threads."""
+    with server_process(index, index.with_name("server.log"), "--workers", 1, "--threads", 4) as server:
+        address, results = urlsplit(server.url).netloc, {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
-            measure_http(address, queries, arguments.topk, batch, clients, 2.0)  # warm
-            name = f"batch {batch}, {clients} clients"
-            results[name] = measure_http(address, queries, arguments.topk, batch, clients, arguments.seconds)
+            measure_http(address, queries, batch, clients, 2.0)  # warm
+            results[f"batch {batch}, {clients} clients"] = measure_http(address, queries, batch, clients, seconds)
         return results
 
 
@@ -145,42 +133,28 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=100_000, help="passages (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="in process (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=10.0, help="per measurement over HTTP (default: %(default)s)")
-    parser.add_argument("--topk", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
-    parser.add_argument("--server-threads", type=int, default=4, help="of each worker (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="also write JSON to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-search-") as directory:
         corpus, index = Path(directory, "corpus.jsonl"), Path(directory, "index")
         queries = write_corpus(corpus, arguments.documents)
-        report: dict[str, Any] = {
-            "documents": arguments.documents,
-            "topk": arguments.topk,
-            "workers": arguments.workers,
-            "server_threads": arguments.server_threads,
-            "cores": os.cpu_count(),
-            "tantivy": version("tantivy"),
-            "index": measure_index(corpus, index),
-        }
-        report["in_process"] = measure_in_process(index, queries[:5000], arguments.topk, arguments.repeats)
-        report["http"] = measure_server(index, queries, arguments)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-    show(report)
-
-
-def show(report: dict[str, Any]) -> None:
-    built, inside = report["index"], report["in_process"]
-    rate = report["documents"] / built["seconds"]
-    print(f"index       {report['documents']:,} passages in {built['seconds']:.1f} s ({rate:,.0f}/s)")
-    sizes = f"corpus {built['corpus_mb']:.0f} MB, index {built['index_mb']:.0f} MB"
-    print(f"            {sizes}, peak RSS {built['peak_rss_mb']:.0f} MB")
-    rates = f"{inside['queries_per_second']:,.0f} queries/s ({inside['slowest']:,.0f} to {inside['fastest']:,.0f})"
-    print(f"in process  {rates}")
+        built = measure_index(corpus, index)
+        rate = arguments.documents / built["seconds"]
+        print(f"index       {arguments.documents:,} passages in {built['seconds']:.1f} s ({rate:,.0f}/s)")
+        sizes = f"corpus {built['corpus_mb']:.0f} MB, index {built['index_mb']:.0f} MB"
+        print(f"            {sizes}, peak RSS {built['peak_rss_mb']:.0f} MB")
+        inside = measure_in_process(index, queries[:5000], arguments.repeats)
+        span = f"{inside['slowest']:,.0f} to {inside['fastest']:,.0f}"
+        print(f"in process  {inside['queries_per_second']:,.0f} queries/s ({span})")
+        over_http = measure_server(index, queries, arguments.seconds)
     print(f"\n{'HTTP':<24}{'requests/s':>12}{'queries/s':>12}{'p50 ms':>9}{'p95 ms':>9}")
-    for name, row in report["http"].items():
+    for name, row in over_http.items():
         rates = f"{row['requests_per_second']:>12,.0f}{row['queries_per_second']:>12,.0f}"
         print(f"{name:<24}{rates}{row['p50_ms']:>9.2f}{row['p95_ms']:>9.2f}")
+    if arguments.out:
+        about = {"documents": arguments.documents, "cores": os.cpu_count(), "tantivy": version("tantivy")}
+        found = {"index": built, "in_process": inside, "http": over_http}
+        arguments.out.write_text(json.dumps(about | found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

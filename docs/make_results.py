@@ -123,7 +123,7 @@ def recorded(name: str) -> tuple[list[Run], Figures, Comparison]:
     with unpacked(STUDIES / "comparisons" / "records" / f"{name}.tar.xz") as directory:
         runs = [run for run in read_runs([str(directory / "runs")]) if run.record["arm"] in study["arms"]]
         runs.sort(key=lambda run: ([*study["arms"]].index(run.label), run.seed))
-        arms = {arm.label: arm.runs for arm in group_arms(runs, study["baseline"])}
+        arms = group_arms(runs, study["baseline"])
         ordered = {arm: arms[arm] for arm in study["arms"] if arm in arms}
         metric = study.get("accuracy") or None
         return runs, *compare_runs(ordered, study["baseline"], metric, study.get("primary", ""), study.get("margin"))

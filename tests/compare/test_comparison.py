@@ -1,10 +1,8 @@
 """Figures of runs, and arms against a baseline: pairs, tests and their correction, with known answers."""
 
-import json
-
 import pytest
 
-from verl_trgrpo.compare.comparison import FIGURES, PValue, compare, prompt_outcomes, run_figures
+from verl_trgrpo.compare.comparison import FIGURES, PValue, compare, run_figures
 from verl_trgrpo.compare.statistics import Estimate
 from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.runs.metrics import Step
@@ -53,51 +51,6 @@ def test_with_a_margin_equivalence_is_tested():
     assert found["near"]["final_accuracy"].difference.test.p > 0.5
     assert found["far"]["final_accuracy"].difference.equivalence == PValue(1.0, 1.0)
     assert compare(arms, "grpo")["near"]["final_accuracy"].difference.equivalence is None
-
-
-def test_outcomes_on_prompts_give_an_interval_over_prompts_too():
-    arms = {"grpo": figures([0.5, 0.5]), "tr_grpo": figures([0.75, 0.75])}
-    base = {0: {"a": 1.0, "b": 0.0, "c": 1.0, "d": 0.0}, 1: {"a": 0.0, "b": 1.0, "c": 1.0, "d": 0.0}}
-    own = {0: {"d": 1.0, "a": 1.0, "b": 0.0, "c": 1.0}, 1: {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}}
-    found = compare(arms, "grpo", outcomes={"grpo": base, "tr_grpo": own})["tr_grpo"]["final_accuracy"].difference
-    assert found.over_prompts.mean == pytest.approx(0.375)
-    assert found.over_prompts.low < 0.375 < found.over_prompts.high
-    assert found.estimate == Estimate(0.25), "both seeds differ by the same"
-    # Other prompts, or one seed only: nothing to say.
-    for changed in ({0: own[0], 1: {"a": 1.0}}, {0: own[0], 1: {}}):
-        found = compare(arms, "grpo", outcomes={"grpo": base, "tr_grpo": changed})["tr_grpo"]
-        assert found["final_accuracy"].difference.over_prompts is None
-
-
-def dump(run_dir, step, rows):
-    directory = run_dir / "validation"
-    directory.mkdir(parents=True, exist_ok=True)
-    lines = [{"input": name, "output": "", "gts": "", "score": acc, "acc": acc, **more} for name, acc, more in rows]
-    (directory / f"{step}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def test_outcomes_are_those_of_the_last_validation_and_of_the_metrics_source(tmp_path):
-    two, three = {"data_source": "kk_2ppl"}, {"data_source": "kk_3ppl"}
-    dump(tmp_path, 0, [("a", 0.0, three)])
-    dump(tmp_path, 10, [("a", 1.0, three), ("a", 0.0, three), ("b", 1.0, three), ("c", 0.0, two)])
-    metric = "val-core/kk_3ppl/acc/mean@2"
-    assert prompt_outcomes(tmp_path, metric, 0.75) == {("a", ""): 0.5, ("b", ""): 1.0}
-    assert prompt_outcomes(tmp_path, metric, 0.5) == {}, "not what was logged"
-    assert prompt_outcomes(tmp_path / "none", metric, 0.5) == {}
-    assert prompt_outcomes(tmp_path, "reward", 0.5) == {("a", ""): 0.5, ("b", ""): 1.0, ("c", ""): 0.0}, (
-        "no source named"
-    )
-
-
-def test_dumps_without_sources_count_if_their_mean_is_what_was_logged(tmp_path):
-    """As veRL writes them; an earlier step may be asked for."""
-    dump(tmp_path, 3, [("a", 1.0, {}), ("b", 0.0, {})])
-    dump(tmp_path, 10, [("a", 0.0, {}), ("b", 1.0, {})])
-    for metric in ("val-core/kk_3ppl/acc/mean@1", None):
-        assert prompt_outcomes(tmp_path, metric, 0.5) == {("a", ""): 0.0, ("b", ""): 1.0}
-    assert prompt_outcomes(tmp_path, None, 0.4) == {}
-    assert prompt_outcomes(tmp_path, None, 0.5, upto=9) == {("a", ""): 1.0, ("b", ""): 0.0}
-    assert prompt_outcomes(tmp_path, None, 0.5, upto=2) == {}
 
 
 @pytest.mark.parametrize(

@@ -78,5 +78,5 @@ def test_what_verl_dumps_is_read(tmp_path):
             ["prompt"], [f"output {step}"], ["truth"], [score], {"acc": [score], "uid": ["u"]}, str(tmp_path), step
         )
     (pair,) = read_samples(tmp_path, most=1).pairs
-    assert pair.before == ("prompt", "truth", "output 0", False, 0.0, "")
-    assert pair.after == ("prompt", "truth", "output 5", True, 1.0, "")
+    assert pair.before == ("prompt", "truth", "output 0", "wrong", 0.0)
+    assert pair.after == ("prompt", "truth", "output 5", "right", 1.0)

@@ -12,9 +12,17 @@ import pytest
 
 from verl_trgrpo.compare.arms import run_directory
 from verl_trgrpo.compare.comparison import compare_runs
-from verl_trgrpo.compare.runner import LOCK, Inputs, all_unpacked, make_inputs, run_command, run_study
+from verl_trgrpo.compare.runner import (
+    LOCK,
+    Inputs,
+    all_unpacked,
+    finished_runs,
+    make_inputs,
+    run_command,
+    run_study,
+    write_tables,
+)
 from verl_trgrpo.compare.study import Study
-from verl_trgrpo.compare.tables import finished_runs, write_tables
 from verl_trgrpo.runs.metrics import read_record, write_record
 
 TRAINER = Path(__file__).with_name("made_up_trainer.py")

@@ -12,7 +12,6 @@ from scipy import stats
 
 from verl_trgrpo.compare.statistics import (
     Estimate,
-    crossed_interval,
     equivalence_p_value,
     holm,
     mean_interval,
@@ -59,30 +58,6 @@ def test_no_interval_where_nothing_tells_how_far_off_the_mean_is(groups):
 def test_values_without_a_mean_are_refused(groups):
     with pytest.raises(ValueError, match="all finite"):
         mean_interval(*groups)
-
-
-def test_a_crossed_interval_is_that_of_the_analysis_of_variance():
-    # Rows have the means 2 and 4, columns 1, 3 and 5; residuals are -1, 0, 1 and 1, 0, -1. So R = 3 * 2, C = 2 * 4, E = 4 / 2.
-    found = crossed_interval([[-1, 2, 5], [3, 4, 5]])
-    assert found.mean == 3.0
-    freedom = 12**2 / (6**2 / 1 + 8**2 / 2 + 2**2 / 2)
-    half = stats.t.ppf(0.975, freedom) * math.sqrt((6 + 8 - 2) / 6)
-    assert [found.low, found.high] == pytest.approx([3.0 - half, 3.0 + half])
-
-
-def test_columns_that_differ_less_than_noise_leave_the_t_interval_of_the_rows():
-    found = crossed_interval([[0, 3], [4, 1], [5, 5]])  # columns have equal means
-    low, high = stats.t.interval(0.95, 2, loc=3.0, scale=stats.sem([1.5, 2.5, 5.0]))
-    assert [found.mean, found.low, found.high] == pytest.approx([3.0, low, high])
-
-
-def test_a_single_row_or_column_has_the_t_interval_of_its_values():
-    values = np.random.default_rng(0).random((1, 40))
-    low, high = stats.t.interval(0.95, 39, loc=values.mean(), scale=stats.sem(values[0]))
-    for found in (crossed_interval(values), crossed_interval(values.T)):
-        assert [found.mean, found.low, found.high] == pytest.approx([values.mean(), low, high])
-    assert crossed_interval([[0.5]]) == crossed_interval([[0.5, 0.5]]) == Estimate(0.5)
-    assert crossed_interval([[0.0, 1.0], [1.0, 0.0]]) == Estimate(0.5)
 
 
 def sign_flip_p_value(differences):

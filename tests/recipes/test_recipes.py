@@ -7,7 +7,6 @@ import pytest
 from tests.checks.validation import validate
 from tests.conftest import composed
 from verl_trgrpo.common.findings import Level
-from verl_trgrpo.runs.compose import seed_overrides
 
 FOLDER = Path(__file__).parents[2] / "recipes"
 EXAMPLES = FOLDER.parent / "examples"
@@ -41,7 +40,8 @@ def test_a_recipe_has_no_findings(recipe):
 
 @pytest.mark.parametrize("name", ["kk_quickstart", EXAMPLES / "small_lm.yaml", EXAMPLES / "small_lm_puzzles.yaml"])
 def test_a_demonstration_starts_without_warnings(name):
-    report = validate(name, ["platform=cpu", *seed_overrides(1)], need_files=False)
+    seeds = ["data.seed=1", "actor_rollout_ref.rollout.seed=1"]
+    report = validate(name, ["platform=cpu", *seeds], need_files=False)
     assert [finding for finding in report.findings if finding.level is not Level.NOT_CHECKED] == []
 
 

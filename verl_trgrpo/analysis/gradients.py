@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.analysis.options import GradientOptions
+from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_log_probs, rollout_logits
 from verl_trgrpo.common.progress import Progress
 
@@ -49,13 +49,12 @@ def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
 
 
 def analyze_gradients(
-    model: Any, rollouts: Sequence[Rollout], options: GradientOptions, progress: Progress
-) -> tuple[dict[str, Any], LogitGradients, torch.Tensor]:
+    model: Any, rollouts: Sequence[Rollout], options: AnalyzeOptions, progress: Progress
+) -> dict[str, Any]:
     """Measure the gradients of a model's own rollouts, before and after weighting.
 
     Returns:
-        the figures as JSON types (docs/analysis.md explains each); all tokens' gradients at the logits; and the gradient norms
-        by parameters of the first of them.
+        the figures as JSON types; docs/analysis.md explains each.
 
     Raises:
         ValueError: no parameter has the name.
@@ -80,7 +79,7 @@ def analyze_gradients(
     at = torch.tensor([0.05, 0.5, 0.95], dtype=norms.dtype)
     spread = torch.quantile(norms / at_logits.one_minus_prob[: len(norms)].clamp(min=1e-300), at).tolist()
     groups = [probs[quarter == q] for q in range(QUARTERS)]
-    figures = {
+    return {
         "tokens": len(probs),
         "tokens_with_gradient": int((advantages != 0).sum()),
         "parameters": sum(parameter.numel() for parameter in parameters),
@@ -99,7 +98,6 @@ def analyze_gradients(
             for name, of_quarters in zip(weights, updates.split(QUARTERS), strict=True)
         },
     }
-    return figures, at_logits, norms
 
 
 def _effect(

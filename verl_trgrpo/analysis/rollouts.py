@@ -14,7 +14,7 @@ from verl_trgrpo.analysis.options import RolloutOptions
 from verl_trgrpo.common.progress import Progress
 from verl_trgrpo.common.text import first_line
 from verl_trgrpo.core import group_relative_advantages
-from verl_trgrpo.data.prompts import SINGLE_TURN, RolloutPrompts, prompt_settings
+from verl_trgrpo.data.prompts import RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.checkpoint import config_of_run, find_model, merged_model
 from verl_trgrpo.evaluation.evaluate import load_evaluable_rows
@@ -100,52 +100,27 @@ def sample_rollouts(
         ValueError: the file cannot be read, rows cannot be scored or need searches, or, unless `differing` is false, rewards are
             equal in every group: every figure of a gradient would be 0 and look like a measurement.
     """
-    rows = load_prompts(options, options.prompts, prompts.default_agent)
-    rollouts = sample_responses(prompts, model, rows, options, f"rollouts/{options.seed}", progress)
-    if differing and not any(rollout.advantage for rollout in rollouts):
-        raise ValueError(
-            f"{model.name_or_path}: all {options.samples} responses to each of {len(rollouts) // options.samples} prompts got "
-            "equal rewards, so no token has a gradient; use more prompts or samples, or another checkpoint, or view them with "
-            "--only-tokens"
-        )
-    return rollouts
-
-
-def load_prompts(options: RolloutOptions, limit: int | None, default_agent: str = SINGLE_TURN) -> list[Row]:
-    """Return at most `limit` rows of the data file, drawn with the seed; all without a limit.
-
-    Rows without an agent_name have the default.
-
-    Raises:
-        ValueError: the file cannot be read, or rows cannot be scored or need searches.
-    """
-    (rows,) = load_evaluable_rows([options.data], limit, options.seed, default_agent=default_agent)
+    (rows,) = load_evaluable_rows([options.data], options.prompts, options.seed, default_agent=prompts.default_agent)
     if any(row.agent_name == SEARCH_AGENT for row in rows):
         raise ValueError(
             f"{options.data} has rows with agent_name {SEARCH_AGENT}, whose responses search; here responses have one turn. "
             "Give rows without searches, or measure accuracy with verl-trgrpo eval --search"
         )
-    return rows
-
-
-def sample_responses(
-    prompts: RolloutPrompts,
-    model: Any,
-    rows: Sequence[Row],
-    options: RolloutOptions,
-    seed: str,
-    progress: Progress,
-) -> list[Rollout]:
-    """Sample ``options.samples`` responses to each row, group after group; `seed` is that of sampling."""
     rollouts: list[Rollout] = []
     parts = chunks(rows, max(1, _RESPONSES_AT_ONCE // options.samples))
     sizes: dict[str, Any] = {"ends": end_tokens(model), "max_tokens": options.max_tokens}
     for number, part in enumerate(progress(parts, len(parts), "sampling")):
         begun = [prompts.of({"prompt": row.messages, "agent_name": row.agent_name}).token_ids for row in part]
-        batch = sample(model, begun, options.samples, seed=f"{seed}/{number}", **sizes)
+        batch = sample(model, begun, options.samples, seed=f"rollouts/{options.seed}/{number}", **sizes)
         said = [ids[keep] for ids, keep in zip(batch.responses, batch.mask, strict=True)]
         for row, start, group in zip(part, begun, chunks(said, options.samples), strict=True):
             rollouts += _group(row, torch.tensor(start, device=model.device), group, prompts)
+    if differing and not any(rollout.advantage for rollout in rollouts):
+        raise ValueError(
+            f"{model.name_or_path}: all {options.samples} responses to each of {len(rows)} prompts got "
+            "equal rewards, so no token has a gradient; use more prompts or samples, or another checkpoint, or view them with "
+            "--only-tokens"
+        )
     return rollouts
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from verl_trgrpo import __version__
-from verl_trgrpo.analysis.options import GradientOptions
+from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.pages import render_page
@@ -114,7 +114,7 @@ def write_tokens(
     tokenizer: Any,
     model: Any,
     rollouts: Sequence[Rollout],
-    options: GradientOptions,
+    options: AnalyzeOptions,
     progress: Progress,
 ) -> None:
     """Write a page about some of `rollouts` for the first shaping; `label` names the model in its title."""

@@ -137,7 +137,7 @@ def analyze(options: AnalyzeOptions) -> int:
       verl-trgrpo analyze --model runs/tr_grpo/global_step_350 --data test.parquet --only-tokens
 
     output, in --out:
-      gradients.json, gradients.png, and tokens.html, a page that shows which tokens the weights turn down
+      gradients.json, and tokens.html, a page that shows which tokens the weights turn down
       docs/analysis.md explains each figure.
 
     exit codes:

@@ -96,21 +96,15 @@ def train_demonstration(
         the run directory.
     """
     from verl_trgrpo.cli.train import train
-    from verl_trgrpo.runs.compose import chosen_value, quoted, seed_overrides
+    from verl_trgrpo.compare.runner import run_overrides
+    from verl_trgrpo.runs.compose import chosen_value
 
     note(f"model: {model}")
-    data, algorithm = out / "data", chosen_value(options.overrides, "algorithm") or "tr_grpo"
+    data, algorithm = (out / "data").resolve(), chosen_value(options.overrides, "algorithm") or "tr_grpo"
     name = f"{algorithm}-seed{options.seed}"
-    overrides = [
-        f"data.train_files={quoted((data / 'train.parquet').resolve())}",
-        f"data.val_files={quoted((data / 'test.parquet').resolve())}",
-        f"actor_rollout_ref.model.path={quoted(model)}",
-        *seed_overrides(options.seed),
-        f"trainer.default_local_dir={quoted((out / name).resolve())}",
-        f"trainer.experiment_name={name}",
-        *more,
-        *options.overrides,
-    ]
+    files = (data / "train.parquet", data / "test.parquet")
+    own = run_overrides(*files, model, (out / name).resolve(), name, options.seed)
+    overrides = [*own, *more, *options.overrides]
     return train(overrides, source, f"{algorithm} on {task}, seed {options.seed}")
 
 

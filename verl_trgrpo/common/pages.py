@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from typing import Any
 _CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
 
 
-def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None = None, **content: Any) -> str:
+def render_page(template: Path, **content: Any) -> str:
     """Render a Jinja template; every name that it uses must be in `content`. Lone surrogates become question marks."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -21,6 +20,5 @@ def render_page(template: Path, filters: Mapping[str, Callable[..., Any]] | None
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(filters or {})
     page = environment.get_template(template.name).render(**content).translate(_CONTROL)
     return page.encode("utf-8", errors="replace").decode("utf-8")

@@ -53,24 +53,17 @@ class Run:
         return replace(self, steps=tuple(steps))
 
 
-@dataclass(frozen=True, eq=False)
-class Arm:
-    """All runs with one label; `number` is the arm's place, which decides its colour and line style."""
-
-    label: str
-    number: int
-    runs: tuple[Run, ...]
-
-
 def run_directory(out: Path, arm: str, seed: int) -> Path:
     """Return the directory of a run: ``OUT/runs/<arm>/seed-<seed>``."""
     return out / "runs" / arm / f"seed-{seed}"
 
 
-def group_arms(runs: Sequence[Run], baseline: str) -> list[Arm]:
-    """Return the arms in the order of their first runs, the baseline first."""
-    labels = sorted(dict.fromkeys(run.label for run in runs), key=lambda label: label != baseline)
-    return [Arm(label, number, tuple(run for run in runs if run.label == label)) for number, label in enumerate(labels)]
+def group_arms(runs: Sequence[Run], baseline: str) -> dict[str, list[Run]]:
+    """Return the runs by arm, in the order of the arms' first runs, the baseline first."""
+    arms: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.label != baseline):
+        arms.setdefault(run.label, []).append(run)
+    return arms
 
 
 def last_common_step(runs: Sequence[Run]) -> int:
@@ -94,28 +87,27 @@ def read_runs(arguments: Sequence[str]) -> list[Run]:
     runs: list[Run] = []
     messages: list[str] = []
     for argument in arguments:
+        path = Path(argument)
+        if not path.exists():
+            messages.append(f"{path} does not exist; give a run directory or a file of veRL's file logger")
+            continue
         try:
-            runs += _below(Path(argument))
+            found = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
         except (ValueError, OSError) as error:
             messages.append(str(error))
+            continue
+        runs += found
+        if not found:
+            messages.append(
+                f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
+                'trainer.logger=["console","file"]'
+            )
     names: dict[str, Path] = {}
     for run in runs:
         other = names.setdefault(run.name if run.seed is not None else str(run.path), run.path)
         if other is not run.path:
             messages.append(f"{other} and {run.path} are both {run.name}; rename one of them, as ARM-seedN")
     raise_invalid(messages)
-    return runs
-
-
-def _below(path: Path) -> list[Run]:
-    if not path.exists():
-        raise ValueError(f"{path} does not exist; give a run directory or a file of veRL's file logger")
-    runs = sorted(_search(path, _DEPTH), key=lambda run: (run.label, -1 if run.seed is None else run.seed))
-    if not runs:
-        raise ValueError(
-            f"{path} has no metrics (metrics-N.jsonl or another file of veRL's file logger); train with "
-            'trainer.logger=["console","file"]'
-        )
     return runs
 
 

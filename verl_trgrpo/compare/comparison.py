@@ -7,19 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean, linear_regression
 
 from verl_trgrpo.compare.arms import Run
-from verl_trgrpo.compare.responses import DIRECTORY, dump_files, read_responses
-from verl_trgrpo.compare.statistics import (
-    Estimate,
-    crossed_interval,
-    equivalence_p_value,
-    holm,
-    mean_interval,
-    paired_p_value,
-)
+from verl_trgrpo.compare.statistics import Estimate, equivalence_p_value, holm, mean_interval, paired_p_value
 from verl_trgrpo.runs.metrics import GRAD_NORM, Step, series
 
 # Figures of a run: name and meaning.
@@ -43,8 +34,6 @@ TESTED = (OUTCOME, "area", "gap", "grad_roughness")
 
 # Figures of every run by arm and seed.
 Figures = Mapping[str, Mapping[int, Mapping[str, float]]]
-# Share of right responses by arm, seed, and prompt with its ground truth.
-Outcomes = Mapping[str, Mapping[int, Mapping[tuple[str, str], float]]]
 
 
 @dataclass(frozen=True)
@@ -64,15 +53,12 @@ class Difference:
         pairs: number of seeds that both have.
         test: sign-flip test of the difference; None below two pairs, and for figures that are not `TESTED`.
         equivalence: test that the difference is within the study's margin; `OUTCOME` only, None without a margin.
-        over_prompts: mean difference with an interval for other seeds and other test prompts; `OUTCOME` only, None if the
-            outcomes on each prompt are unknown.
     """
 
     estimate: Estimate
     pairs: int
     test: PValue | None = None
     equivalence: PValue | None = None
-    over_prompts: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -125,26 +111,6 @@ def run_figures(steps: Sequence[Step], metric: str | None) -> dict[str, float]:
     return {name: found[name] for name in FIGURES if name in found}
 
 
-def prompt_outcomes(
-    run_dir: Path, metric: str | None, final: float, upto: float = math.inf
-) -> dict[tuple[str, str], float]:
-    """Return the share of right responses by prompt and ground truth in a run's last dump at or before step `upto`.
-
-    Responses of the metric's data source are taken. The result is {} without dumps, or if its mean is not `final`, the
-    accuracy that was logged: veRL's own dumps do not name data sources, so a test set of several cannot be separated.
-    """
-    files = {step: path for step, path in dump_files(run_dir / DIRECTORY).items() if step <= upto}
-    if not files:
-        return {}
-    source = metric.split("/")[1] if metric and "/" in metric else ""
-    rights: dict[tuple[str, str], list[float]] = {}
-    for response in read_responses(files[max(files)]):
-        if response.right is not None and (not source or response.source in ("", source)):
-            rights.setdefault((response.prompt, response.truth), []).append(float(response.right))
-    outcomes = {key: fmean(values) for key, values in rights.items()}
-    return outcomes if outcomes and math.isclose(fmean(list(outcomes.values())), final, abs_tol=1e-6) else {}
-
-
 def compare_runs(
     arms: Mapping[str, Sequence[Run]],
     baseline: str,
@@ -164,25 +130,16 @@ def compare_runs(
         upto: compare the finite values of the steps up to this one, and leave out runs that ended before; None for all.
     """
     figures: dict[str, dict[int, dict[str, float]]] = {arm: {} for arm in arms}
-    outcomes: dict[str, dict[int, dict[tuple[str, str], float]]] = {arm: {} for arm in arms}
     unknown = itertools.count(-1, -1)
     for arm, runs in arms.items():
         for run in runs:
-            seed, run = next(unknown) if run.seed is None else run.seed, run if upto is None else run.until(upto)
-            own = {name: value for name, value in run_figures(run.steps, metric).items() if math.isfinite(value)}
-            figures[arm][seed] = own
-            if OUTCOME in own:
-                outcomes[arm][seed] = prompt_outcomes(run.path, metric, own[OUTCOME], run.last_step)
-    return figures, compare(figures, baseline, primary, margin, outcomes)
+            seed = next(unknown) if run.seed is None else run.seed
+            found = run_figures((run if upto is None else run.until(upto)).steps, metric)
+            figures[arm][seed] = {name: value for name, value in found.items() if math.isfinite(value)}
+    return figures, compare(figures, baseline, primary, margin)
 
 
-def compare(
-    figures: Figures,
-    baseline: str,
-    primary: str = "",
-    margin: float | None = None,
-    outcomes: Outcomes | None = None,
-) -> Comparison:
+def compare(figures: Figures, baseline: str, primary: str = "", margin: float | None = None) -> Comparison:
     """Return means, differences from the baseline and tests of all arms and figures.
 
     Args:
@@ -191,7 +148,6 @@ def compare(
         primary: the arm whose `OUTCOME` was chosen beforehand as the primary outcome. Its tests are not corrected; all others
             are corrected together. "" for none.
         margin: largest mean difference of `OUTCOME` that does not matter, chosen beforehand; None for no equivalence tests.
-        outcomes: outcomes on each prompt of the runs that have them.
     """
     differences: dict[tuple[str, str], list[float]] = {}
     for arm, runs in figures.items():
@@ -207,14 +163,13 @@ def compare(
     found: dict[str, dict[str, Entry]] = {arm: {} for arm in figures}
     for arm, runs in figures.items():
         for name in FIGURES:
-            if values := [run[name] for run in runs.values() if name in run]:
-                difference = None
-                if (arm, name) in differences:
-                    pairs = differences[arm, name]
-                    over_prompts = _over_prompts(outcomes, arm, baseline) if outcomes and name == OUTCOME else None
-                    test, equivalence = (tests.get((arm, name, what)) for what in ("difference", "equivalence"))
-                    difference = Difference(mean_interval(pairs), len(pairs), test, equivalence, over_prompts)
-                found[arm][name] = Entry(len(values), mean_interval(values), difference)
+            if not (values := [run[name] for run in runs.values() if name in run]):
+                continue
+            difference = None
+            if pairs := differences.get((arm, name), []):
+                test, equivalence = (tests.get((arm, name, what)) for what in ("difference", "equivalence"))
+                difference = Difference(mean_interval(pairs), len(pairs), test, equivalence)
+            found[arm][name] = Entry(len(values), mean_interval(values), difference)
     return found
 
 
@@ -230,13 +185,3 @@ def _tests(
             p_values[arm, name, "equivalence"] = p
     corrected = holm({key: p for key, p in p_values.items() if key[:2] != (primary, OUTCOME)})
     return {key: PValue(p, corrected.get(key)) for key, p in p_values.items()}
-
-
-def _over_prompts(outcomes: Outcomes, arm: str, baseline: str) -> Estimate | None:
-    """Return the mean difference with an interval over seeds and prompts; None unless two seeds have the same prompts in both."""
-    own, base = outcomes.get(arm, {}), outcomes.get(baseline, {})
-    seeds = [seed for seed in own if own[seed] and base.get(seed)]
-    prompts = [*own[seeds[0]]] if seeds else []
-    if len(seeds) < 2 or any({*run[seed]} != {*prompts} for run in (own, base) for seed in seeds):
-        return None
-    return crossed_interval([[own[seed][prompt] - base[seed][prompt] for prompt in prompts] for seed in seeds])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.pages import render_page
-from verl_trgrpo.compare.arms import Arm, Run, group_arms, last_common_step, read_runs
+from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
-from verl_trgrpo.compare.responses import DIRECTORY, VERDICTS, Samples, read_samples
+from verl_trgrpo.compare.responses import DIRECTORY, Samples, read_samples
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.run_directory import run_settings
@@ -69,17 +69,15 @@ def build_report(options: ReportOptions) -> list[str]:
     primary, margin = study.get("primary", ""), study.get("margin")
 
     arms, upto = group_arms(runs, baseline), last_common_step(runs)
-    by_arm = {arm.label: arm.runs for arm in arms}
-    _, comparison = compare_runs(by_arm, baseline, options.metric, primary, margin, upto)
+    _, comparison = compare_runs(arms, baseline, options.metric, primary, margin, upto)
     remarks = notes(arms, baseline, upto)
     page = render_page(
         _TEMPLATE,
-        {"data_uri": _data_uri, "verdict": VERDICTS.__getitem__},
         upto=upto,
         notes=remarks,
         tables=comparison_tables(comparison, baseline, primary, margin),
         figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
-        plots=plot_arms(arms, options.metric, upto),
+        plots={title: _data_uri(png) for title, png in plot_arms(arms, options.metric, upto).items()},
         samples=_samples(arms),
         run_tables=_run_tables(arms),
         version=__version__,
@@ -100,9 +98,9 @@ def _check(options: ReportOptions, runs: Sequence[Run], labels: Sequence[str], b
     raise_invalid(messages)
 
 
-def notes(arms: Sequence[Arm], baseline: str, upto: int) -> list[str]:
+def notes(arms: Mapping[str, Sequence[Run]], baseline: str, upto: int) -> list[str]:
     """Return a sentence for each limitation of the comparison."""
-    runs = [run for arm in arms for run in arm.runs]
+    runs = [run for own in arms.values() for run in own]
     seeds = {run.seed for run in runs if run.label == baseline} - {None}
     facts = {
         f"The comparison uses steps up to {upto}, the curves all. Longer runs": [
@@ -132,7 +130,7 @@ def _not_finite(run: Run) -> list[str]:
     return [f"{metric} of {run.name} from step {number}" for metric, number in sorted(first.items())]
 
 
-def _run_tables(arms: Sequence[Arm]) -> list[Table]:
+def _run_tables(arms: Mapping[str, Sequence[Run]]) -> list[Table]:
     """Return a table of all runs, after one of the settings in which the first runs of the arms differ."""
     runs = [
         [
@@ -142,25 +140,26 @@ def _run_tables(arms: Sequence[Arm]) -> list[Table]:
             (run.record.get("commit") or "unknown")[:12],
             str(run.path),
         ]
-        for arm in arms
-        for run in arm.runs
+        for own in arms.values()
+        for run in own
     ]
-    settings = [run_settings(arm.runs[0].path) if arm.runs[0].path.is_dir() else {} for arm in arms]
+    places = [own[0].path for own in arms.values()]
+    settings = [run_settings(path) if path.is_dir() else {} for path in places]
     rows = []
     for name in dict.fromkeys(name for own in settings for name in own):
         values = [str(own.get(name, "-" if own else "not recorded")) for own in settings]
         if len({*values}) > 1:
             rows.append([name, *values])
-    tables = [Table("Settings that differ between the arms.", ["setting", *(arm.label for arm in arms)], rows)]
+    tables = [Table("Settings that differ between the arms.", ["setting", *arms], rows)]
     return [*(tables if rows else []), Table("All runs.", ["arm", "seed", "steps", "commit", "path"], runs)]
 
 
-def _samples(arms: Sequence[Arm]) -> list[tuple[str, Samples]]:
+def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
     """Return the name and the samples of the first run with dumped responses of each arm."""
     found = []
-    for arm in arms:
-        own = ((run.name, read_samples(run.path / DIRECTORY)) for run in arm.runs)
-        if first := next(((name, samples) for name, samples in own if samples), None):
+    for own in arms.values():
+        read = ((run.name, read_samples(run.path / DIRECTORY)) for run in own)
+        if first := next(((name, samples) for name, samples in read if samples), None):
             found.append(first)
     return found
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verl_trgrpo.common.files import write_bytes
 from verl_trgrpo.common.text import count_of
-from verl_trgrpo.compare.arms import Arm
+from verl_trgrpo.compare.arms import Run
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.metrics import (
     CUT_OFF,
@@ -34,44 +34,38 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (7, 2, 1, 2)))
 
-# Plots of arms beside validation accuracy: name, metric, title, y axis.
+# Plots of arms beside validation accuracy: metric, title, y axis.
 _PLOTS = (
-    ("reward", REWARD, "training reward", "mean score of a response"),
-    ("gradient_norm", GRAD_NORM, "gradient norm before clipping", "norm"),
-    ("entropy", ENTROPY, "entropy of the sampled tokens", "nats"),
-    ("cut_off", CUT_OFF, "responses cut off at the length limit", "share of responses"),
-    ("weights", WEIGHT_STD, "standard deviation of token weights", "weight before normalisation"),
-    ("gradient_share", WEIGHTED_SHARE, "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
+    (REWARD, "training reward", "mean score of a response"),
+    (GRAD_NORM, "gradient norm before clipping", "norm"),
+    (ENTROPY, "entropy of the sampled tokens", "nats"),
+    (CUT_OFF, "responses cut off at the length limit", "share of responses"),
+    (WEIGHT_STD, "standard deviation of token weights", "weight before normalisation"),
+    (WEIGHTED_SHARE, "gradient of tokens with p < 0.25", "share of |A| w (1 - p)"),
 )
-
-
-class Plot(NamedTuple):
-    """One picture: a short name without spaces, the title, and the PNG file's content."""
-
-    name: str
-    title: str
-    png: bytes
 
 
 class Curve(NamedTuple):
     """One metric of one arm, finite values only.
 
     Args:
-        arm: the arm.
+        label: name of the arm.
+        number: place of the arm among all, which decides its colour and line style.
         runs: (steps, runs) values, NaN where a run has none.
         counted: number of runs in the mean.
         mean: mean over the counted runs, at steps where all of them have a value: elsewhere the mean would jump.
         half_width: half the 95 % t interval of the mean; NaN below three runs, where it would dwarf the curves.
     """
 
-    arm: Arm
+    label: str
+    number: int
     runs: pandas.DataFrame
     counted: int
     mean: pandas.Series
     half_width: pandas.Series
 
 
-def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
+def curves(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> list[Curve]:
     """Return a curve for each arm that logged `metric`; None stands for the mean accuracy over data sources.
 
     The mean is over the runs that reached step `upto`, or over all runs if none did.
@@ -80,29 +74,30 @@ def curves(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Curve]:
     from scipy import stats
 
     found = []
-    for arm in arms:
-        logged = {
-            number: {step: value for step, value in series(run.steps, metric) if math.isfinite(value)}
-            for number, run in enumerate(arm.runs)
-        }
-        runs = pandas.DataFrame(logged).sort_index().dropna(axis=1, how="all")
+    for number, (label, own) in enumerate(arms.items()):
+        logged = [{step: value for step, value in series(run.steps, metric) if math.isfinite(value)} for run in own]
+        runs = pandas.DataFrame(dict(enumerate(logged))).sort_index().dropna(axis=1, how="all")
         if runs.empty:
             continue
-        whole = [number for number in runs.columns if arm.runs[number].last_step >= upto] or [*runs.columns]
+        whole = [place for place in runs.columns if own[place].last_step >= upto] or [*runs.columns]
         counted = runs[whole].dropna()
         factor = stats.t.ppf(0.975, len(whole) - 1) if len(whole) > 2 else math.nan
-        found.append(Curve(arm, runs, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
+        found.append(Curve(label, number, runs, len(whole), counted.mean(axis=1), factor * counted.sem(axis=1)))
     return found
 
 
-def plot_arms(arms: Sequence[Arm], metric: str | None, upto: int) -> list[Plot]:
-    """Plot validation accuracy, or another validation metric, and up to six training metrics that any arm logged."""
+def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> dict[str, bytes]:
+    """Plot validation accuracy, or another validation metric, and up to six training metrics that any arm logged.
+
+    Returns:
+        PNG files by title.
+    """
     title, label = (f"validation: {metric}", "value") if metric else ("validation accuracy", "share of right answers")
-    return [
-        Plot(name, title, _plot(title, label, drawn))
-        for name, source, title, label in (("accuracy", metric, title, label), *_PLOTS)
+    return {
+        title: _plot(title, label, drawn)
+        for source, title, label in ((metric, title, label), *_PLOTS)
         if (drawn := curves(arms, source, upto))
-    ]
+    }
 
 
 def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[float, float] | None = None) -> Path:
@@ -208,12 +203,12 @@ def _plot(title: str, y_label: str, drawn: Sequence[Curve]) -> bytes:
     figure, (axis,) = _new_figure((5.6, 3.9), [title])
     axis.set_ylabel(y_label)
     for curve in drawn:
-        look = _line_style(curve.arm.number)
+        look = _line_style(curve.number)
         for _, points in curve.runs.items() if curve.runs.shape[1] > 1 else []:
             axis.plot(points.dropna(), ".-", color=look["color"], markersize=2, linewidth=0.7, alpha=0.55)
         ends = (curve.mean - curve.half_width, curve.mean + curve.half_width)
         axis.fill_between(curve.mean.index, *ends, color=look["color"], alpha=0.13, linewidth=0)
-        label = f"{curve.arm.label} ({count_of(curve.counted, 'seed')})"
+        label = f"{curve.label} ({count_of(curve.counted, 'seed')})"
         axis.plot(curve.mean, **look, linewidth=2.2, markevery=max(1, len(curve.mean) // 12), label=label)
     figure.legend(loc="outside lower center", ncols=2, fontsize=9.5, frameon=False)
     return _as_png(figure)

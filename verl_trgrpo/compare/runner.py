@@ -1,4 +1,4 @@
-"""Train every arm of a study with every seed, several at once; finished runs are not repeated."""
+"""Train every arm of a study with every seed, several at once, and write the tables of the finished runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain
+from verl_trgrpo.common.files import BusyError, file_sha256, lock, name_holder, open_plain, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.compare.arms import run_directory
+from verl_trgrpo.compare.arms import Run, read_run, run_directory
+from verl_trgrpo.compare.comparison import OUTCOME, compare_runs
 from verl_trgrpo.compare.study import OUT, Study, is_file_name
+from verl_trgrpo.compare.tables import as_markdown, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.environment import provenance
 from verl_trgrpo.runs.metrics import read_record, write_record
 
@@ -42,12 +45,12 @@ def make_inputs(study: Study, out: Path) -> Inputs:
         ValueError: a command failed, or a data file is not there.
     """
     for command in study.prepare:
-        words = [word.replace(OUT, str(out)) for word in shlex.split(command)]
-        if words[:1] == ["python"]:
-            words[0] = sys.executable
-        code = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+        program = [word.replace(OUT, str(out)) for word in shlex.split(command)]
+        if program[:1] == ["python"]:
+            program[0] = sys.executable
+        code = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if code:
-            raise ValueError(f"prepare failed with exit code {code}, see above: {shlex.join(words)}")
+            raise ValueError(f"prepare failed with exit code {code}, see above: {shlex.join(program)}")
     files = {name: Path(file.replace(OUT, str(out))).resolve() for name, file in study.data.items()}
     raise_invalid([f"data.{name}={file} does not exist" for name, file in files.items() if not file.is_file()])
     return Inputs(files["train"], files["test"], study.model.replace(OUT, str(out)))
@@ -58,24 +61,31 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
     settings = {**study.settings, **study.arms[arm]}
     if study.trainer == "script":
         flags = {**inputs._asdict(), "out": run_dir, "seed": seed, **settings}
-        words = []
+        given = []
         for name, value in flags.items():
             if value is not False:
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return [study.script, *words, "--resume"]
-    from verl_trgrpo.runs.compose import quoted, seed_overrides
-
-    overrides = [
-        f"data.train_files={quoted(inputs.train)}",
-        f"data.val_files={quoted(inputs.test)}",
-        f"actor_rollout_ref.model.path={quoted(inputs.model)}",
-        f"trainer.default_local_dir={quoted(run_dir)}",
-        f"trainer.experiment_name={run_dir.parent.name}-{run_dir.name}",
-        *seed_overrides(seed),
-        *(f"{name}={value}" for name, value in settings.items()),
-    ]
+                given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return [study.script, *given, "--resume"]
+    name = f"{run_dir.parent.name}-{run_dir.name}"
+    overrides = run_overrides(inputs.train, inputs.test, inputs.model, run_dir, name, seed)
+    overrides += [f"{key}={value}" for key, value in settings.items()]
     flag = "--recipe" if is_file_name(study.config) else "--config-name"
     return ["-m", "verl_trgrpo", "train", flag, study.config, *overrides]
+
+
+def run_overrides(train: Path, test: Path, model: str | Path, run_dir: Path, name: str, seed: int) -> list[str]:
+    """Return the overrides that give a run its data files, model, directory, name and seed of data order and sampling."""
+    from verl_trgrpo.runs.compose import quoted
+
+    return [
+        f"data.train_files={quoted(train)}",
+        f"data.val_files={quoted(test)}",
+        f"actor_rollout_ref.model.path={quoted(model)}",
+        f"trainer.default_local_dir={quoted(run_dir)}",
+        f"trainer.experiment_name={name}",
+        f"data.seed={seed}",
+        f"actor_rollout_ref.rollout.seed={seed}",
+    ]
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:
@@ -211,3 +221,52 @@ def _failure(run_dir: Path, code: int) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"
+
+
+def finished_runs(study: Study, out: Path) -> dict[str, list[Run]]:
+    """Read the finished runs of a study in `out`, by arm."""
+    places = {arm: [run_directory(out, arm, seed) for seed in study.seeds] for arm in study.arms}
+    return {
+        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.get("finished")]
+        for arm, paths in places.items()
+    }
+
+
+def write_tables(study: Study, out: Path) -> str:
+    """Write ``table.md`` and ``table.json`` of a study's finished runs to `out`, and return the content of the former.
+
+    Raises:
+        ValueError: no run of the study is finished, or none logged the study's accuracy.
+    """
+    arms = finished_runs(study, out)
+    if not any(arms.values()):
+        raise ValueError(f"{out} has no finished run of this study")
+    figures, found = compare_runs(arms, study.baseline, study.accuracy or None, study.primary, study.margin)
+    if study.accuracy and not any(OUTCOME in row for row in found.values()):
+        logged = {name for runs in arms.values() for run in runs for step in run.steps for name in step.metrics}
+        known = sorted(name for name in logged if name.startswith("val-core/"))
+        raise ValueError(f"accuracy={study.accuracy}: no finished run logged it; they have {known}")
+    total = len(study.arms) * len(study.seeds)
+    missing = total - sum(map(len, arms.values()))
+    parts = [
+        f"## {study.title}",
+        f"{missing} of {total} runs are not finished." if missing else "",
+        as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin)),
+        "\n".join(f"- {words(name)}: {about}" for name, about in shown_figures(found).items()),
+    ]
+    if study.hypotheses:
+        parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
+    text = "\n\n".join(filter(None, parts)) + "\n"
+    write_text(out / "table.md", text)
+    content = {
+        "title": study.title,
+        "hypotheses": study.hypotheses,
+        "baseline": study.baseline,
+        "primary": study.primary,
+        "margin": study.margin,
+        "accuracy": study.accuracy or "mean over data sources",
+        "runs": figures,
+        "comparison": {arm: {name: asdict(entry) for name, entry in row.items()} for arm, row in found.items()},
+    }
+    write_json(out / "table.json", content)
+    return text

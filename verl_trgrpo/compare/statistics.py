@@ -1,8 +1,7 @@
 """Means with intervals, paired tests and their correction, for runs, studies and evaluations.
 
 There are two units: runs with different seeds, of which there are few (three to ten), and test prompts, of which there are
-many. Samples of one prompt are not independent, nor are prompts of one run: `mean_interval` takes one value per unit, and
-`crossed_interval` handles both units at once.
+many. Samples of one prompt are not independent, nor are prompts of one run: `mean_interval` takes one value per unit.
 """
 
 from __future__ import annotations
@@ -76,51 +75,6 @@ def mean_interval(*groups: Sequence[float], seed: int = 0) -> Estimate:
         rng=numpy.random.default_rng(seed),
     ).confidence_interval
     return Estimate(mean, float(found.low), float(found.high))
-
-
-def crossed_interval(values: Any) -> Estimate:
-    """Return the mean of a table with a 95 % interval that holds for new rows and new columns.
-
-    Two-way model with random effects: with mean squares of rows R, columns C and residuals E, the variance of the mean is
-    (R + max(0, C - E)) / size, and the t quantile has Satterthwaite's degrees of freedom (Searle, Casella and McCulloch, Variance
-    Components, 1992). Resampling rows and columns ("pigeonhole bootstrap", Owen 2007) would count the residuals three times,
-    and with few rows and hundreds of columns the residuals dominate.
-
-    Args:
-        values: (rows, columns), finite, such as one row per seed and one column per test prompt. A single row or column gets
-            the t interval of its values.
-
-    Returns:
-        the estimate, without an interval for a single value or equal values. Coverage is 93 to 97 % from three rows on, and at
-        least 90 % with two.
-    """
-    import numpy
-    from scipy import stats
-
-    table = numpy.asarray(values, dtype=float)
-    rows, columns = table.shape
-    mean = float(table.mean())
-    if table.min() == table.max():
-        return Estimate(mean)
-    by_row, by_column = table.mean(axis=1), table.mean(axis=0)
-    # Mean squares that sum to the variance, with their degrees of freedom.
-    parts: list[tuple[float, int]] = []
-    if rows > 1:
-        parts.append((columns * by_row.var(ddof=1), rows - 1))
-    if columns > 1:
-        parts.append((rows * by_column.var(ddof=1), columns - 1))
-    if len(parts) == 2:
-        freedom = (rows - 1) * (columns - 1)
-        residual = float(((table - by_row[:, None] - by_column + mean) ** 2).sum() / freedom)
-        parts = [*parts, (-residual, freedom)] if parts[1][0] > residual else parts[:1]
-    total = sum(square for square, _ in parts)
-    if total <= 0:  # rows with equal means
-        return Estimate(mean)
-    freedom = max(
-        total**2 / sum(square**2 / freedom for square, freedom in parts), min(freedom for _, freedom in parts)
-    )
-    low, high = stats.t.interval(LEVEL, freedom, loc=mean, scale=math.sqrt(total / table.size))
-    return Estimate(mean, float(low), float(high))
 
 
 def _expanded_tail(n: int) -> float:

@@ -1,29 +1,14 @@
-"""Tables of comparisons: numbers with intervals and p-values, and the files of a study's finished runs."""
+"""Tables of comparisons: numbers with intervals and p-values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from verl_trgrpo.common.files import write_json, write_text
 from verl_trgrpo.common.text import markdown_table
-from verl_trgrpo.compare.arms import Run, read_run, run_directory
-from verl_trgrpo.compare.comparison import (
-    FIGURES,
-    OUTCOME,
-    TESTED,
-    Comparison,
-    Difference,
-    PValue,
-    compare_runs,
-)
+from verl_trgrpo.compare.comparison import FIGURES, OUTCOME, TESTED, Comparison, Difference, PValue
 from verl_trgrpo.compare.statistics import Estimate
-
-if TYPE_CHECKING:
-    from verl_trgrpo.compare.study import Study
 
 
 class Table(NamedTuple):
@@ -75,46 +60,32 @@ def _p_text(p: float) -> str:
 
 
 def comparison_tables(found: Comparison, baseline: str, primary: str = "", margin: float | None = None) -> list[Table]:
-    """Return the tables of a comparison: means, differences from the baseline, and more about the outcome."""
+    """Return the tables of a comparison: means, and differences from the baseline with their tests."""
     names = list(shown_figures(found))
     tested = [name for name in TESTED if name in names]
-    means, differences = [], []
+    means, differences, equivalences = [], [], []
     for arm, row in found.items():
         runs = max((entry.runs for entry in row.values()), default=0)
         means.append([arm, str(runs), *(interval_text(row[name].estimate) if name in row else "-" for name in names)])
         if arm != baseline:
-            own = {name: row[name].difference for name in tested if name in row}
-            cells = (difference_text(one) if (one := own.get(name)) else "-" for name in tested)
-            differences.append([arm_label(arm, primary), *cells])
+            own = {name: entry.difference for name, entry in row.items() if entry.difference}
+            cells = (difference_text(own[name]) if name in own else "-" for name in tested)
+            differences.append([f"{arm} (primary)" if arm == primary else arm, *cells])
+            equivalences.append(p_value_text(own[OUTCOME].equivalence) if OUTCOME in own else "")
+    about = (
+        f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
+        "the primary."
+    )
+    head = ["arm", *map(words, tested)]
+    if any(equivalences):
+        about += " Equivalence: p of the test that the difference in final accuracy is smaller than the margin (TOST)."
+        head.append(f"equivalence within {margin}")
+        differences = [[*row, text or "-"] for row, text in zip(differences, equivalences, strict=True)]
     tables = [
         Table("Means over seeds, with 95 % intervals.", ["arm", "seeds", *map(words, names)], means),
-        Table(
-            f"Differences from {baseline}, paired by seed: mean, interval, p (sign-flip test), p corrected for all tests but "
-            "the primary.",
-            ["arm", *map(words, tested)],
-            differences,
-        ),
-        _outcome_table(found, primary, margin),
+        Table(about, head, differences),
     ]
     return [table for table in tables if table.rows]
-
-
-def _outcome_table(found: Comparison, primary: str, margin: float | None) -> Table:
-    """Return the interval over prompts and the equivalence test; a column without values is left out."""
-    own = {arm: row[OUTCOME].difference for arm, row in found.items() if OUTCOME in row}
-    known = {arm_label(arm, primary): one for arm, one in own.items() if one and (one.over_prompts or one.equivalence)}
-    about: list[str] = []
-    columns: dict[str, list[str]] = {}
-    if any(one.over_prompts for one in known.values()):
-        about.append("the same difference with an interval over other seeds and other prompts")
-        columns["over seeds and prompts"] = [
-            interval_text(one.over_prompts, "+") if one.over_prompts else "-" for one in known.values()
-        ]
-    if any(one.equivalence for one in known.values()):
-        about.append(f"a test that {'it' if about else 'the difference'} is smaller than the margin (TOST)")
-        columns[f"equivalence within {margin}"] = [p_value_text(one.equivalence) or "-" for one in known.values()]
-    rows = [[label, *cells] for label, *cells in zip(known, *columns.values(), strict=True)]
-    return Table(f"final accuracy: {', and '.join(about)}.", ["arm", *columns], rows)
 
 
 def shown_figures(found: Comparison) -> dict[str, str]:
@@ -127,70 +98,6 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def arm_label(arm: str, primary: str) -> str:
-    """Return the arm's name, marked if it is the primary one."""
-    return f"{arm} (primary)" if arm == primary else arm
-
-
 def as_markdown(tables: Sequence[Table]) -> str:
     """Return tables in Markdown, each below its caption."""
     return "\n\n".join(f"{table.about}\n\n{markdown_table(table.rows, table.head)}" for table in tables)
-
-
-def finished_runs(study: Study, out: Path) -> dict[str, list[Run]]:
-    """Read the finished runs of a study in `out`, by arm."""
-    places = {arm: [run_directory(out, arm, seed) for seed in study.seeds] for arm in study.arms}
-    return {
-        arm: [run for path in paths if path.is_dir() and (run := read_run(path)) and run.record.get("finished")]
-        for arm, paths in places.items()
-    }
-
-
-def study_comparison(study: Study, out: Path) -> tuple[dict[str, dict[int, dict[str, float]]], Comparison]:
-    """Return the figures of a study's finished runs in `out`, by arm and seed, and their comparison.
-
-    Raises:
-        ValueError: no run of the study is finished, or none logged the study's accuracy.
-    """
-    arms = finished_runs(study, out)
-    if not any(arms.values()):
-        raise ValueError(f"{out} has no finished run of this study")
-    figures, found = compare_runs(arms, study.baseline, study.accuracy or None, study.primary, study.margin)
-    if study.accuracy and not any(OUTCOME in row for row in found.values()):
-        logged = {name for runs in arms.values() for run in runs for step in run.steps for name in step.metrics}
-        known = sorted(name for name in logged if name.startswith("val-core/"))
-        raise ValueError(f"accuracy={study.accuracy}: no finished run logged it; they have {known}")
-    return figures, found
-
-
-def write_tables(study: Study, out: Path) -> str:
-    """Write ``table.md`` and ``table.json`` of a study's finished runs to `out`, and return the content of the former.
-
-    Raises:
-        ValueError: see `study_comparison`.
-    """
-    figures, found = study_comparison(study, out)
-    total = len(study.arms) * len(study.seeds)
-    missing = total - sum(map(len, figures.values()))
-    parts = [
-        f"## {study.title}",
-        f"{missing} of {total} runs are not finished." if missing else "",
-        as_markdown(comparison_tables(found, study.baseline, study.primary, study.margin)),
-        "\n".join(f"- {words(name)}: {about}" for name, about in shown_figures(found).items()),
-    ]
-    if study.hypotheses:
-        parts += ["Stated before the runs:", "\n".join(f"- {text}" for text in study.hypotheses)]
-    text = "\n\n".join(filter(None, parts)) + "\n"
-    write_text(out / "table.md", text)
-    content = {
-        "title": study.title,
-        "hypotheses": list(study.hypotheses),
-        "baseline": study.baseline,
-        "primary": study.primary,
-        "margin": study.margin,
-        "accuracy": study.accuracy or "mean over data sources",
-        "runs": figures,
-        "comparison": {arm: {name: asdict(entry) for name, entry in row.items()} for arm, row in found.items()},
-    }
-    write_json(out / "table.json", content)
-    return text

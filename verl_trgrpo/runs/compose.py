@@ -190,11 +190,6 @@ def quoted(value: object) -> str:
     return QuotedString(str(value), Quote.single).with_quotes()
 
 
-def seed_overrides(seed: int) -> list[str]:
-    """Return overrides that give one seed to the order of prompts and to the rollout engine."""
-    return [f"data.seed={seed}", f"actor_rollout_ref.rollout.seed={seed}"]
-
-
 def chosen_value(overrides: Sequence[str], key: str) -> str | None:
     """Return the value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
     pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
