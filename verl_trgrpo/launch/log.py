@@ -28,8 +28,7 @@ _ENGINE_DEAD = re.compile(
 _WORKER_KILLED = _said_by("raylet", "A worker died or was killed while executing a task")
 # Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
 _MEMORY_KILLED = _said_by("raylet", r"killed due to memory pressure \(OOM\)")
-# Ray's message about an actor that no node is large enough for; Ray waits for another node forever. It may write the request
-# as a defaultdict.
+# Ray's message about an actor that no node is large enough for (may be a defaultdict); Ray waits for another node forever.
 _NO_NODE = _said_by(
     "autoscaler", r"No available node types can fulfill resource request [^{\n]*(?P<request>\{[^}\n]*\})"
 )
