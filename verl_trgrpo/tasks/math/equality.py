@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
+from verl_trgrpo.tasks.answer_form import read_answer
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.forms import INTERVALS, Form, same_sets
 from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
@@ -17,6 +18,7 @@ SameFormula = Callable[[str, str], bool]
 
 _SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
 _GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
+_SENTENCE = re.compile(r"[A-Z][a-z]* [a-z]+ ")  # The number of such sets is \(\boxed{6}\).
 _ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
 _PUNCTUATION = re.compile(r"[^\w?]+")  # well-known
 _PLAIN_WORDS = re.compile(
@@ -70,8 +72,8 @@ def compare(
 
 def alternatives(gold: str) -> list[str]:
     r"""Return the ground truths that a string names: `0.09 \text{ OR } \frac{9}{100}` names two; its own box is removed."""
-    if match := _GOLD_BOX.fullmatch(gold):
-        gold = match[1]
+    if (match := _GOLD_BOX.fullmatch(gold)) or (_SENTENCE.match(gold) and gold.count(r"\boxed") == 1):
+        gold = match[1] if match else read_answer(gold, "box") or gold
     return [part for part in _ALTERNATIVES.split(gold) if part.strip()] or [gold]
 
 
@@ -119,7 +121,9 @@ class _Comparison:
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases"):
             return self.unordered(gold.items, answer.items)
-        if gold.kind == answer.kind or (gold.kind == "list" and answer.kind == "()"):
+        # A bare list may be a point; neither a set nor the values of one variable are.
+        may_be_point = gold.kind == "list" and not gold.braces and (not gold.items[0].name or _names_variables(gold))
+        if gold.kind == answer.kind or (may_be_point and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         return False
 

@@ -34,6 +34,7 @@ class Form:
         number: of a value that is a number.
         last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
         chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
+        braces: a list is written as a set.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Form:
     number: Number | None = None
     last: Form | None = None
     chain: tuple[str, ...] = ()
+    braces: bool = False
 
 
 REAL_LINE = Form("()", items=(Form("value", r"-\infty"), Form("value", r"\infty")))

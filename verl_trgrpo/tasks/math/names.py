@@ -7,6 +7,8 @@ from verl_trgrpo.tasks.math.spelling import split_top_level
 
 VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
 _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
+COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
+"""Letters that stand for complex numbers where an absolute value is taken."""
 SIMPLE_NAME = re.compile(
     rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?"
 )  # x_1; f^{-1}(x); \vec{v}; (x,y)

@@ -95,7 +95,7 @@ ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")  # 1 \\[4pt] 2
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")  # 5\,m; 5~m; x \quad y
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]){{1,20}}$")  # \, 5
+_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]|\\$){{1,20}}$")  # \, 5\
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
@@ -186,6 +186,7 @@ _RULES = tuple(
         (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),  # \sqrt2; \sqrt[3]2
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),  # x_{1}
         (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),  # {5}x
+        (r"(?<![\\a-zA-Z}^_\]])\{\s*(\([^(){}]*\))\s*\}", r"\1"),  # 2{(x-3)}^2
         (r"\s+", " "),  # x  y
         (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),  # 5\text{ cm}; 5 \text{cm}
         (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),  # x + 1
