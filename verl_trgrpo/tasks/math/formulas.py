@@ -198,11 +198,7 @@ def _same_modulo_primes(one: Tree, other: Tree, names: list[str], kinds: set[str
                 continue
         if len(values) < (_ENOUGH if names else 1):
             return False
-        if not multiple:
-            if any(a != b for a, b in values):
-                return False
-            continue
-        first, first_too = next(((a, b) for a, b in values if a and b), (0, 0))
+        first, first_too = next(((a, b) for a, b in values if a and b), (0, 0)) if multiple else (1, 1)
         if not first or any((a * first_too - b * first) % prime for a, b in values):
             return False
     return True
