@@ -35,7 +35,7 @@ from verl_trgrpo.data.rows import (
     tag_findings,
     truth_findings,
 )
-from verl_trgrpo.data.sources import named_like_test
+from verl_trgrpo.data.sources import message_of_test_file, says_test
 from verl_trgrpo.data.verl_files import (
     DataFile,
     column_findings,
@@ -277,7 +277,7 @@ def _check_rows(
     rows: Iterable[RawRow], path: Path, name: str, role: str, checks: Sequence[RowCheck], report: Report
 ) -> int:
     """Check the rows of one file and return how many could be read."""
-    read = of_tests = 0
+    read, of_tests = 0, False
     try:
         for row in rows:
             for check in checks:
@@ -286,12 +286,10 @@ def _check_rows(
             read += 1
             if is_chat(row.get("prompt")):
                 report.forms[asked_form(row["prompt"]) or "none"] += 1
-            of_tests += extra_info_of(row).get("split") == "test"
+            of_tests = of_tests or says_test(row)
     except UnreadableError as error:
         report.add("file", [Finding.error(name, f"{error} (after {read} rows)")])
-    if role == TRAIN and (of_tests or named_like_test(path)):
-        reason = f"{count_of(of_tests, 'row')} say split: test" if of_tests else "its name is that of a test file"
-        message = f"used for training, but {reason}; make sure that no test uses it"
+    if role == TRAIN and (message := message_of_test_file(path, of_tests)):
         report.add("file", [Finding.warning(name, message)])
     return read
 
@@ -367,8 +365,7 @@ def _stated_gold_finding(
             return Finding.warning(where, message)
         if verdict["acc"] == 1.0:
             refused = refused_spelling(source, truth, default)
-            message = f"the reward of {source!r} takes the ground truth {shown} as it is written, but refuses {refused}"
-            return Finding.warning(where, f"{message}; state both as a list, or correct it") if refused else None
+            return Finding.warning(where, refused) if refused else None
         if verdict["gold_unparseable"]:
             found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
         elif verdict["timed_out"]:

@@ -132,16 +132,23 @@ def draw(items: Sequence[Item], count: int | None, seed: str) -> list[Item]:
 def warn_of_test_files(paths: Iterable[Path]) -> None:
     """Warn if a train file is a test file by its path or by ``split`` in its first row."""
     for path in paths:
-        row = next((dict(record.row) for record in read_records(path)), {})
-        by_name = named_like_test(path)
-        if by_name or "test" in (row.get("split"), extra_info_of(row).get("split")):
-            reason = "its name is that of a test file" if by_name else "its rows say split: test"
-            logger.warning("%s is used for training, but %s; make sure that no test uses it", path, reason)
+        first = next((record.row for record in read_records(path)), {})
+        if message := message_of_test_file(path, says_test(first)):
+            logger.warning("%s is %s", path, message)
 
 
-def named_like_test(path: Path) -> bool:
-    """Return whether a file's name says that it is for testing, or its path names a set for testing, such as aime_2024."""
-    return bool(_TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:])))
+def says_test(row: Mapping[str, Any]) -> bool:
+    """Return whether a row says that it is of a test split."""
+    return "test" in (row.get("split"), extra_info_of(row).get("split"))
+
+
+def message_of_test_file(path: Path, rows_say_test: bool) -> str:
+    """Return a warning about a train file with rows of a test split, or whose path names a set for testing, such as aime_2024."""
+    by_name = _TEST_NAME.search(path.name) or any(map(_TEST_SET.search, path.absolute().parts[-4:]))
+    if not by_name and not rows_say_test:
+        return ""
+    reason = "its name is that of a test file" if by_name else "its rows say split: test"
+    return f"used for training, but {reason}; make sure that no test uses it"
 
 
 def _malformed(where: str, number: int, reason: str) -> ValueError:

@@ -191,9 +191,13 @@ def reference_response_of(data_source: Any, default: DefaultReward | None = None
 
 
 def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward | None = None) -> str | None:
-    """Return another spelling of a ground truth that the reward of a data source refuses, or None if none is known."""
+    """Return a warning if the reward of a data source refuses a ground truth in another right spelling, else None."""
     task = _find_task(data_source, default)
-    return _imported(task.refused_spelling)(ground_truth) if task and task.refused_spelling else None
+    refused = _imported(task.refused_spelling)(ground_truth) if task and task.refused_spelling else None
+    if refused is None:
+        return None
+    taken = f"the reward of {data_source!r} takes the ground truth {shorten(ground_truth)} as it is written"
+    return f"{taken}, but refuses {refused}; state both as a list, or correct it"
 
 
 def known_data_sources() -> tuple[str, ...]:

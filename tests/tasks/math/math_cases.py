@@ -551,4 +551,30 @@ KINDS = {
          r"x=\sqrt3=\sqrt2"),
          ("6", "5=6"), ("A(1,2), B(3,4)", "A=(3,4), B=(1,2)")],
     ),
+    "sets and points": (
+        [("70,110", "(70,110)"), (r"\{1,2\}", "2,1"), ("a=1, b=2", "(1,2)")],
+        [(r"\{1,2\}", "(1,2)"), (r"\{(1,2),(3,4)\}", "((1,2),(3,4))"), ("x=1,2", "(1,2)"), (r"x\in\{1,2\}", "(1,2)"),
+         ("1,2", "(2,1)")],
+    ),
+    "absolute values of complex numbers": (
+        [("|z|^2", r"z\bar z"), ("|z_1|^2", r"\overline{z_1}z_1"),
+         (r"\frac{z}{|z|^2}", r"\frac{1}{\bar{z}}"), ("|zw|", "|z||w|"),
+         ("|z|<1", "1>|z|"), ("|z-1|=2", "2=|1-z|"), ("|x|^2", "x^2")],
+        [("|z|^2", "z^2"), ("z^2", "|z|^2"), ("|z|=1", "z^2=1"), ("|z|<1", "-1<z<1"), ("|z|", r"\sqrt{z^2}"),
+         ("|z+w|^2", "|z|^2+|w|^2"), (r"|\psi|^2", r"\psi^2"), (r"|e^z|", "e^z"), ("|w_1-1|^2", "(w_1-1)^2")],
+    ),
+    "further units": (
+        [("3", f"3 {unit}") for unit in ("quarts", "tablespoons", "tsp", "hectares", "acres", "pesos", "cups", "rubles")]
+        + [(r"1 \text{ quart}", "2 pints"), ("6 teaspoons", "2 tablespoons"), (r"1 \text{ gallon}", r"4\text{ quarts}")],
+        [("5", f"5 {word}") for word in ("pairs", "sets", "teams", "boxes", "bags", "rows", r"\text{ pairs}", "ha")]
+        + [(r"1 \text{ quart}", "1 pint"), ("5 pesos", "5 rubles")],
+    ),
+    "ground truths of public files": (
+        [("C. {x \\mid-3<x<4}", "C"), ("B. (1,2)", "B"), ("(B)[1,2)", "[1,2)"), ("180\\", "180"),
+         (r"The number of such colorings of \( P \) is \(\boxed{6}\).", "6"), ("y = 2 { ( x - 3 ) } ^ { 2 } + 5", "2(x-3)^2+5"),
+         ("330000", "150,000 + (5,000 * 12) + 120,000 = 330,000"), ("BD", "B, D"), ("BD", r"\text{B, D}"), ("B, D", "BD")],
+        [("C. {x \\mid-3<x<4}", "B"), (r"The number of such colorings of \( P \) is \(\boxed{6}\).", "P"),
+         ("330000", "150,000 + (5,000 * 12) + 120,001 = 330,000"), ("BD", "B, C"), ("BD", "B"),
+         ("7:45 \\text{ p.m.}", "7:45 AM")],
+    ),
 }  # fmt: skip

@@ -1,5 +1,7 @@
 """Data sets from directories and files: the same rows from each format, one schema, and what is dropped and drawn."""
 
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -7,8 +9,10 @@ import pytest
 from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
-from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks import compute_score, registry
+from verl_trgrpo.tasks.math.reward import refused_spelling
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
+from verl_trgrpo.tasks.registry import Score, Task
 
 
 def build(out, *words):
@@ -103,6 +107,22 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
 
 
+def test_answers_that_are_right_only_as_they_are_written_are_counted(tmp_path, monkeypatch, capsys, caplog):
+    def literal(response, ground_truth, info):
+        return Score(1.0, acc=float(any(response == rf"\boxed{{{gold}}}" for gold in ground_truth)))
+
+    source = write(tmp_path / "raw.json", [{"problem": "a", "answer": "9 (apples)"}, {"problem": "b", "answer": "9"}])
+    build(tmp_path / "out", "--source", source)
+    assert "only" not in caplog.text + capsys.readouterr().out
+    monkeypatch.setitem(
+        registry._tasks, "deepscaler", Task(literal, refused_spelling=partial(refused_spelling, score=literal))
+    )
+    build(tmp_path / "out", "--source", source, "--force")
+    assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["only_as_written"] == 1
+    assert "2 kept (1 with answers right only as written) of 2 read" in capsys.readouterr().out
+    assert "raw.json#1: the reward of 'deepscaler'" in caplog.text and "refuses 9;" in caplog.text
+
+
 def test_a_limit_draws_from_each_set(tmp_path, source):
     files = build(tmp_path / "out", "--source", source, "--limit", "3")
     assert [len(files[name]) for name in EXPECTED] == [3, 1, 2, 1, 2, 1]
@@ -179,7 +199,7 @@ def test_gsm8ks_solutions_are_read(tmp_path, kind):
     assert golds == [["72"], ["1080"], ["-3"], ["$5.50"]]
 
 
-@pytest.mark.parametrize("prompt", ["Why?", [{"role": "user", "content": "Why?"}]])
+@pytest.mark.parametrize("prompt", ["Why?", [{"role": "user", "content": "Why?"}], [{"from": "user", "value": "Why?"}]])
 def test_problems_under_prompt_are_read(tmp_path, prompt):
     source = write(tmp_path / "raw.json", [{"prompt": prompt, "answer": "0"}])
     [row] = build(tmp_path / "out", "--source", source, "--instruction", "")["train.parquet"]

@@ -15,7 +15,15 @@ from itertools import pairwise
 from typing import cast
 
 from verl_trgrpo.tasks.math.forms import REAL_LINE, Form, Kind, has_members
-from verl_trgrpo.tasks.math.names import CONSTANT, NAME_BEHIND, NOT_EQUAL, VARIABLE, split_name, split_qualifier
+from verl_trgrpo.tasks.math.names import (
+    COMPLEX,
+    CONSTANT,
+    NAME_BEHIND,
+    NOT_EQUAL,
+    VARIABLE,
+    split_name,
+    split_qualifier,
+)
 from verl_trgrpo.tasks.math.numbers import Number, read_number
 from verl_trgrpo.tasks.math.spelling import (
     AND,
@@ -34,7 +42,7 @@ from verl_trgrpo.tasks.math.units import in_base_units, number_in_words, read_un
 _CHOICE = re.compile(
     r"\\text\{\s*(?:(?:option|choice|answer)\b:?\s*\(?(?P<a>[A-J])\b\)?|\(?(?P<e>[A-J])[).:])\s*(?P<inner>[^{}]*)\}(?P<value>.*)"
     r"|(?:\\text\{\s*)?(?:option|choice) ?\}? ?(?P<b>[A-J])"
-    r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$].*)",
+    r"|(?:\((?P<c>[A-J])\)|(?P<d>[A-J])[).:])(?P<rest>[-0-9\\a-zA-Z$(\[{].*)",
     re.IGNORECASE | re.DOTALL,
 )  # \text{(C) } 12; Option C; (C)12; C.12
 
@@ -58,7 +66,7 @@ _MEANINGS = {
 }  # fmt: skip
 _COMPOUND = re.compile(r"(?<![0-9.])([0-9]+(?:\.[0-9]+)?)\\text\{ ?([a-zA-Z]+) ?\}")  # 2\text{ h }30\text{ min}
 _UNEQUAL = re.compile(rf"({VARIABLE})\\neq ?([^,]+(?:,-?[0-9./]+)*)")  # x\neq 1,2
-_ABSOLUTE = re.compile(rf"\|({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
+_ABSOLUTE = re.compile(rf"\|(?!{COMPLEX})({VARIABLE})\|(<|>|\\leq|\\geq) ?([^-|=<>]+)")  # |x|<3
 _CASES = re.compile(
     r"(?:(?:\\\{)?\\begin\{array\}|\\begin\{cases\})(.*)\\end\{(?:array|cases)\}(?:\\\})?", re.DOTALL
 )  # \begin{cases}x&x>0\end{cases}; \{\begin{array}x&x>0\end{array}
@@ -74,8 +82,8 @@ _SET_OF = re.compile(
 _FRENCH = re.compile(r"([\]\[])([^\[\],]+,[^\[\],]+)([\]\[])")  # ]1,2[
 _TWO_WAYS = re.compile(rf"[-+]?[0-9]+(?:{GROUP}[0-9]{{3}}|(?:{GROUP}[0-9]+){{5,}})")  # 15\ue001450
 _UNMERGED = re.compile(
-    rf"[(\[][^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}"
-)  # (1\ue001250); \{1\ue001250\}
+    rf"[(\[](?![^()\[\]]*(?:\*|\\times|\\cdot))[^()\[\],]*{GROUP}[^()\[\],]*[)\]]|\\\{{[^{{}},]*{GROUP}[^{{}},]*\\\}}"
+)  # (1\ue001250), but not (5\ue001000\cdot2); \{1\ue001250\}
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +163,7 @@ def _read_list(parts: list[str]) -> Form:
     for part in parts:
         form = _read(part)
         # A plus-minus sign makes a list within the list: `1\pm\sqrt{5},-2` has three values. A set is one value.
-        flat = form.kind == "list" and form.name is None and not part.startswith(r"\{")
+        flat = form.kind == "list" and form.name is None and not form.braces
         items.extend(form.items if flat else [form])
     found = Form("list", items=tuple(items))
     names = {form.name if form.kind not in ("value", "word", "relation") else None for form in items}
@@ -191,7 +199,7 @@ def _read_bracketed(text: str) -> Form | None:
         text = ("(" if match[1] == "]" else "[") + match[2] + (")" if match[3] == "[" else "]")
     if text.startswith(r"\{") and enclosed(text):
         form = _read(text[2:-2])
-        return form if form.kind == "list" else Form("list", items=(form,))
+        return Form("list", items=form.items if form.kind == "list" else (form,), braces=True)
     if text[:1] in ("(", "[") and text[-1:] in (")", "]") and enclosed(text):
         if parts := _parts(text[1:-1], ","):
             return Form(cast("Kind", text[0] + text[-1]), items=tuple(map(_read, parts)))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd
 
+from verl_trgrpo.tasks.answer_form import read_answer
 from verl_trgrpo.tasks.math.answers import read_forms
 from verl_trgrpo.tasks.math.forms import INTERVALS, Form, same_sets
 from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
@@ -17,6 +18,7 @@ SameFormula = Callable[[str, str], bool]
 
 _SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
 _GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
+_SENTENCE = re.compile(r"[A-Z][a-z]* [a-z]+ ")  # The number of such sets is \(\boxed{6}\).
 _ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
 _PUNCTUATION = re.compile(r"[^\w?]+")  # well-known
 _PLAIN_WORDS = re.compile(
@@ -52,7 +54,7 @@ def compare(
     """
     answer_text = normalize(answer)
     golds = list(golds)
-    if answer.strip() and answer.strip() in map(str.strip, golds):
+    if answer.strip() in map(str.strip, golds):
         return True  # also a gold that is not an answer, such as "$", or names alternatives
     if not answer_text:
         return False
@@ -70,8 +72,8 @@ def compare(
 
 def alternatives(gold: str) -> list[str]:
     r"""Return the ground truths that a string names: `0.09 \text{ OR } \frac{9}{100}` names two; its own box is removed."""
-    if match := _GOLD_BOX.fullmatch(gold):
-        gold = match[1]
+    if (match := _GOLD_BOX.fullmatch(gold)) or (_SENTENCE.match(gold) and gold.count(r"\boxed") == 1):
+        gold = match[1] if match else read_answer(gold, "box") or gold
     return [part for part in _ALTERNATIVES.split(gold) if part.strip()] or [gold]
 
 
@@ -93,7 +95,7 @@ class _Comparison:
             return self.choices(gold, answer)
         if "ratio" in (gold.kind, answer.kind):
             return self.ratios(gold, answer)
-        if gold.items and answer.items and names_differ(gold, answer) and not (gold.text and answer.text):
+        if gold.items and names_differ(gold, answer) and not (gold.text and answer.text):
             return False  # before a set of one value loses its name: A={5} and B={5}
         if same_sets(gold, answer) or self.named_values(gold, answer):
             return True
@@ -108,18 +110,14 @@ class _Comparison:
         if gold.kind == "union" and answer.kind == "list":
             # "x<2 or x>3"; neither a list of points nor conditions on two variables are a union.
             names = {item.name if item.items else None for item in answer.items}
-            if len(names) == 1 and None not in names and gold.name in (None, *names):
-                return self.unordered(gold.items, answer.items)
-            return False
-        if (
-            gold.kind == answer.kind == "list"
-            and _names_variables(gold)
-            and not any(item.name for item in answer.items)
-        ):
-            return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
-        if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases"):
+            same_name = len(names) == 1 and None not in names and gold.name in (None, *names)
+            return same_name and self.unordered(gold.items, answer.items)
+        in_order = _names_variables(gold) and not any(item.name for item in answer.items)  # 1, 2 for x=1, y=2
+        if gold.kind == answer.kind and gold.kind in ("list", "union", "meet", "cases") and not in_order:
             return self.unordered(gold.items, answer.items)
-        if gold.kind == answer.kind or (gold.kind == "list" and answer.kind == "()"):
+        # A bare list may be a point; neither a set nor the values of one variable are.
+        may_be_point = gold.kind == "list" and not gold.braces and (not gold.items[0].name or _names_variables(gold))
+        if gold.kind == answer.kind or (may_be_point and answer.kind == "()"):
             return len(gold.items) == len(answer.items) and all(map(self.forms, gold.items, answer.items))
         return False
 
@@ -208,8 +206,6 @@ class _Comparison:
             return False
         if not self.units(gold.unit, answer.unit):
             return self.converted(gold, answer)
-        if gold.text == answer.text:
-            return True
         degrees = (("degree", 1),)
         if (gold.unit, answer.unit) in ((degrees, None), (None, degrees)) and r"\pi" in gold.text + answer.text:
             return self.formulas(_in_radians(gold), _in_radians(answer))
@@ -295,21 +291,19 @@ def _names_variables(gold: Form) -> bool:
 
 
 def _is_choice_list(gold: Form, answer: Form) -> bool:
-    """Return whether `BD` is given for `B, D`."""
-    letters = sorted(item.text for item in gold.items) if gold.kind == "list" else []
-    return bool(
-        letters and _CHOICES.fullmatch("".join(letters)) and sorted(answer.text) == letters and not answer.items
-    )
+    """Return whether `BD` is given for `B, D`, or the other way round."""
+    listed, run = (gold, answer) if gold.items else (answer, gold)
+    letters = "".join(sorted(item.text for item in listed.items)) if listed.kind == "list" else ""
+    return bool(_CHOICES.fullmatch(letters)) and "".join(sorted(run.text)) == letters and not run.items
 
 
 def _are_words(gold: Form, answer: Form) -> bool:
     """Return whether both are runs of letters that read like words, of which another order is another word: "odd" and "ddo"."""
     texts = (gold.text, answer.text)
-    known_word = not _SHORT_WORDS.isdisjoint(map(str.casefold, texts))
-    known = len(gold.text) > 2 or known_word
-    if any("".join(sorted(set(text))) == text for text in texts) and not known_word:
-        return False  # "abc" is a product
-    return known and all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)
+    is_product = any("".join(sorted(set(text))) == text for text in texts)  # "abc"
+    if is_product and _SHORT_WORDS.isdisjoint(map(str.casefold, texts)):
+        return False
+    return all(_LETTER_RUN.fullmatch(text) and _VOWEL.search(text) for text in texts)
 
 
 def _in_radians(form: Form) -> str:
@@ -334,10 +328,8 @@ def _word_key(form: Form, marked: bool) -> str | None:
     text = form.text.replace(" ", "") if _CAPITALS.fullmatch(form.text) else form.text
     if form.kind != "word" and not _PLAIN_WORDS.fullmatch(text):
         return None
-    key = (
-        _ARTICLE.sub("", _PUNCTUATION.sub(" ", text).strip(), count=1)
-        if marked
-        else _PUNCTUATION.sub(" ", text).strip()
-    )
+    key = _PUNCTUATION.sub(" ", text).strip()
+    if marked:
+        key = _ARTICLE.sub("", key, count=1)
     known = key.casefold() in _SHORT_WORDS
     return key.casefold() if known or len(key) >= (2 if marked else _MIN_WORD_CHARS) else key

@@ -34,6 +34,7 @@ class Form:
         number: of a value that is a number.
         last: of an equation whose left side is not a name, such as `x+y=10`: what follows its last `=`, if that is finished.
         chain: values in front of the last `=`, such as `2+3` of `x=2+3=5`, which have to be right, too.
+        braces: a list is written as a set.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class Form:
     number: Number | None = None
     last: Form | None = None
     chain: tuple[str, ...] = ()
+    braces: bool = False
 
 
 REAL_LINE = Form("()", items=(Form("value", r"-\infty"), Form("value", r"\infty")))
@@ -53,12 +55,10 @@ INTERVALS = ("()", "(]", "[)", "[]")
 
 
 def same_sets(gold: Form, answer: Form) -> bool:
-    r"""Return whether both are one set of real numbers, where either is written as one that is not a mere list of points.
+    r"""Return whether both are one set of real numbers, and neither is a mere list of points.
 
     `[0,1)\cup[1,2]` and `[0,2]` are equal, and so are `x\neq2` and `(-\infty,2)\cup(2,\infty)`.
     """
-    if not {gold.kind, answer.kind} & {*_JOINED, "(]", "[)", "[]"} and not (gold.name or answer.name):
-        return False
     names = {form.items[0].name if form.kind == "list" else form.name for form in (gold, answer)}
     if len(names - {None}) > 1 or not (_is_set(gold) and _is_set(answer)):
         return False

@@ -14,6 +14,7 @@ from typing import Any
 
 import mpmath
 
+from verl_trgrpo.tasks.math.names import COMPLEX
 from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse, tokens_of
 from verl_trgrpo.tasks.math.values import NotRationalError, Numeric, TooLargeError, rational
 
@@ -33,6 +34,7 @@ _RELATIONS = {"=", "<", *_TURNED, *(rf"\{name}" for name in _RELATION_NAMES.spli
 _STEPS, _DOMAINS = {"floor", "ceiling"}, {"root", "log"}
 _KINKS = {"abs", "max", "min"} | _STEPS | _DOMAINS
 _INTEGRAL = {"!", "!!", "binomial"}
+_COMPLEX = re.compile(rf"(?P<conjugate>\\(?:bar|overline)\{{?)?(?P<letter>{COMPLEX}(?:_.+?)?)\}}?")  # z_1; \bar z
 _MATRICES = re.compile(
     r"(?<=[a-zA-Z)}])(?<!e)\^\{?(?:T|H|\\top|\\dagger|\*)\}?(?![a-zA-Z0-9])|[A-Z]\^\{-1\} ?[A-Z]|[A-Z] ?[A-Z]\^\{-1\}"
 )  # A^TA, A^{-1}B
@@ -142,6 +144,9 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
     if one == other:
         return True
     kinds = {*_walk(one, "kind"), *_walk(other, "kind")}
+    if "abs" in kinds:
+        one, other = _complex(one), _complex(other)
+        kinds |= {*_walk(one, "kind"), *_walk(other, "kind")}
     names = sorted({*_walk(one, "name"), *_walk(other, "name")})
     if multiple != 1:  # the sign of a factor is not seen modulo a prime
         try:
@@ -160,6 +165,15 @@ def _same(one: Tree, other: Tree, multiple: int = 0) -> bool:
         return False
     with mpmath.workprec(2 * _PRECISION):
         return _agree(values, multiple)
+
+
+def _complex(tree: Tree) -> Tree:
+    r"""Return a tree with the letters of complex numbers as sums of a real and an imaginary part, and their conjugates."""
+    if tree[0] == "name" and (match := _COMPLEX.fullmatch(tree[1])):
+        sign = -1 if match["conjugate"] else 1
+        part = ("*", ("i",), ("number", Fraction(sign)), ("name", f"imaginary {match['letter']}"))
+        return ("+", ("name", match["letter"]), part)
+    return tuple(_complex(part) if isinstance(part, tuple) else part for part in tree)
 
 
 def _walk(tree: Tree, what: str) -> Iterator[str]:
@@ -184,11 +198,7 @@ def _same_modulo_primes(one: Tree, other: Tree, names: list[str], kinds: set[str
                 continue
         if len(values) < (_ENOUGH if names else 1):
             return False
-        if not multiple:
-            if any(a != b for a, b in values):
-                return False
-            continue
-        first, first_too = next(((a, b) for a, b in values if a and b), (0, 0))
+        first, first_too = next(((a, b) for a, b in values if a and b), (0, 0)) if multiple else (1, 1)
         if not first or any((a * first_too - b * first) % prime for a, b in values):
             return False
     return True

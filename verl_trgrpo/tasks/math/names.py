@@ -7,6 +7,8 @@ from verl_trgrpo.tasks.math.spelling import split_top_level
 
 VARIABLE = r"(?:[a-zA-Z]|\\(?!in\b|frac|sqrt|text)[a-zA-Z]+)(?:_(?:\w|\{[^{}]*\}))?'{0,2}"
 _VARIABLES = rf"\({VARIABLE}(?:,{VARIABLE})*\)"
+COMPLEX = r"(?:z|w|\\psi|\\Psi)(?![a-zA-Z])"
+"""Letters that stand for complex numbers where an absolute value is taken."""
 SIMPLE_NAME = re.compile(
     rf"{VARIABLE}(?:\^\{{-1\}})?(?:{_VARIABLES})?|{_VARIABLES}|\\vec\{{?{VARIABLE}\}}?"
 )  # x_1; f^{-1}(x); \vec{v}; (x,y)
@@ -38,9 +40,8 @@ def split_name(text: str) -> tuple[str, str] | None:
     parts = split_top_level(text, "=")
     left = parts[0]
     if len(parts) > 1 and all(parts) and not NOT_EQUAL.search(left) and len(left) <= _MAX_NAME:
-        if SIMPLE_NAME.fullmatch(left):
-            return left, parts[-1]
-        if _QUANTITY.fullmatch(left) and not re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0]):
+        is_sum = re.search(r"[+<>]|(?<!\{)-|\\(?:leq|geq|neq)", left.split("(")[0])
+        if SIMPLE_NAME.fullmatch(left) or (_QUANTITY.fullmatch(left) and not is_sum):
             return left, parts[-1]
     if match := _MEMBER.fullmatch(text):
         return match[1], match[2]

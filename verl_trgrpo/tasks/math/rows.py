@@ -42,6 +42,7 @@ from verl_trgrpo.data.sources import (
 from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.math.equality import compare, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
+from verl_trgrpo.tasks.registry import refused_spelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,7 +173,10 @@ def choose_problems(
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
     dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
-    return chosen, counts(len(chosen), dropped)
+    warnings = [(each.origin, text) for each in chosen if (text := refused_spelling(name, each.answers))]
+    for origin, text in warnings[:1]:
+        logger.warning("%s: %s; in all %d such answers of %s", origin, text, len(warnings), name)
+    return chosen, counts(len(chosen), dropped, len(warnings))
 
 
 def _row(problem: "Problem", name: str, instruction: str) -> dict[str, Any]:
@@ -322,7 +326,7 @@ def read_problem(record: Record) -> Problem:
 def _prompt_text(prompt: Any) -> Any:
     """Return the content of a chat with one message, other values as they are."""
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], Mapping):
-        return prompt[0].get("content")
+        return prompt[0].get("content", prompt[0].get("value"))
     return prompt
 
 

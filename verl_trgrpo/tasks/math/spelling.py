@@ -95,7 +95,7 @@ ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
 _ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")  # 1 \\[4pt] 2
 _SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")  # 5\,m; 5~m; x \quad y
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]){{1,20}}$")  # \, 5
+_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]|\\$){{1,20}}$")  # \, 5\
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
 _THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
@@ -142,13 +142,9 @@ _RULES = tuple(
         (r"^([0-9.]+) ?([a-zA-Z]+) ([0-9.]+)(?=\\text\{)", r"\1\\text{ \2 }\3"),  # 3 hours 20\text{ minutes}
         (r"\\pmod\s*([0-9]+|[a-zA-Z])", r"\\pmod{\1}"),  # \pmod 3
         (
-            r"\{([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)\}",
+            r"(?:\{|^)([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)(?:\}|$)",
             lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
-        ),  # {n \choose 3}
-        (
-            r"^([^{}]*)\\(over|choose)(?![a-zA-Z])([^{}]*)$",
-            lambda m: rf"\{_STACKED[m[2]]}{{{m[1]}}}{{{m[3]}}}",
-        ),  # 1 \over 2
+        ),  # {n \choose 3}; 1 \over 2
         (r"(?:(?<![\\a-zA-Z])sqrt|\\sqrt\s*)\(([^()]*)\)", r"\\sqrt{\1}"),  # sqrt(2); \sqrt (2)
         (r"(?<=[0-9a-zA-Z)}])\s*\*\*\s*(?=[0-9a-zA-Z({\\])", "^"),  # x**2
         (r"\\?%|\\text\{\s*per ?cent\s*\}|(?<=[0-9]) per ?cent$", r"\\%"),  # 50%; 50\text{ percent}; 50 per cent
@@ -165,14 +161,12 @@ _RULES = tuple(
             r"\\frac\{\\text\{ ?([a-zA-Z]+)\}\}\{\\text\{ ?([a-zA-Z]+)\}(\^[0-9])?\}",
             r"\\text{ \1/\2\3}",
         ),  # 6\frac{\text{m}}{\text{s}}
-        (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),  # \phantom{0}5
         (r"\\begin\{array\}\s*\{[lcr| ]*\}", r"\\begin{array}"),  # \begin{array}{cc}
         (r"\\(?:begin|end)\{(?:align(?:ed)?\*?|gathered|split)\}", ""),  # \begin{aligned}
         (rf"(?:,\s*)?\\text\{{\s*(?:,\s*)?{_CONJUNCTION}\s*\}}|\s*\\&\s*", _comma),  # 1, \text{ and } 2; 1 \& 2
         (rf"(?<![a-zA-Z\\])(?:,\s*)?(?<=[\s,}}\d]){_CONJUNCTION}(?=[\s\\\d(-])", _comma),  # 1 and 2; 1, or 2
         (r"\\mathbb\{R\} ?- ?(?=\\\{)", r"\\mathbb{R}\\setminus"),  # \mathbb{R}-\{1\}
         (r"^\\mathbb\{R\}\^\{?([-+])\}?$", lambda m: r"(0,\infty)" if m[1] == "+" else r"(-\infty,0)"),  # \mathbb{R}^+
-        (r"^\\mathbf\{([RZNQC])\}$", r"\\mathbb{\1}"),  # \mathbf{Z}
         (r"(?<=[0-9A-F]) ?\\text\{ ?\(?(?:in )?base ?(?:\} ?)?([0-9]+) ?\)? ?\}?$", r"_{\1}"),  # 1011 \text{ (base 2)}
         (
             r"(?<=[0-9A-F])_\{?\\text\{ ?([a-z]+) ?\}\}?$",
@@ -180,12 +174,12 @@ _RULES = tuple(
         ),  # 1011_{\text{two}}
         (r"^([a-zA-Z]) ?: ?([a-zA-Z])\\(?:mapsto|to|rightarrow)(?![a-zA-Z])", r"\1(\2)="),  # f:x\mapsto x+1
         (r"^([a-zA-Z]\([a-z]\)) ?\\equiv(?![a-zA-Z])(?!.*mod)", r"\1="),  # f(x)\equiv 0
-        (r"(?<![0-9.])([0-9]+) ([0-9]+)/([0-9]+)(?![0-9])", r"\1\\frac{\2}{\3}"),  # 3 112/225
         (rf"\\frac\s*({_SYMBOL})", r"\\frac{\1}"),  # \frac43
         (rf"(\\frac\s*\{{(?:[^{{}}]|\{{[^{{}}]*\}})*\}})\s*({_SYMBOL})", r"\1{\2}"),  # \frac{4}3
         (rf"\\sqrt(\[[0-9a-z]\])?\s*({_SYMBOL})", r"\\sqrt\1{\2}"),  # \sqrt2; \sqrt[3]2
         (r"([_^])\s*\{\s*([0-9a-zA-Z])\s*\}(?! *[0-9])", r"\1\2"),  # x_{1}
         (r"(?<![\\a-zA-Z0-9}^_\]])\{\s*([0-9.]+|[a-zA-Z])\s*\}", r"\1"),  # {5}x
+        (r"(?<![\\a-zA-Z}^_\]])\{\s*(\([^(){}]*\))\s*\}", r"\1"),  # 2{(x-3)}^2
         (r"\s+", " "),  # x  y
         (r" ?\\text\{ (?=[a-zA-Z])| \\text\{(?=[a-zA-Z])", "\ue002\\\\text{"),  # 5\text{ cm}; 5 \text{cm}
         (r"(?<![0-9a-zA-Z]) | (?![0-9a-zA-Z])", ""),  # x + 1
@@ -222,7 +216,7 @@ def normalize(text: str) -> str:
     text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
     text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
     text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
-    text = ungrouped(text.strip()).rstrip(",;:").removesuffix(".")
+    text = ungrouped(text.strip()).rstrip(".,;:")
     if match := _ORDINAL.fullmatch(text):
         text = match[1]
     text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
@@ -231,7 +225,6 @@ def normalize(text: str) -> str:
             text = pattern.sub(replacement, text)
     if r"\begin" not in text:
         text = text.replace("&", "")
-    text = text.strip().rstrip(".,;:") if not text.endswith("\\") else text
     if "," not in text:
         text = text.replace(";", ",")
     return ungrouped(text)
@@ -276,11 +269,7 @@ def _upright(match: re.Match[str]) -> str:
     inner = _SPACE.sub(" ", match[2]).strip()
     if inner in _FUNCTIONS:
         return rf"{match[1]}\{inner} "
-    if (
-        inner in ("i", "e", "d")
-        or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner)
-        or not re.search("[a-zA-Z]", inner)
-    ):
+    if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
         return f"{match[1]}{inner}"
     return rf"{match[1]}\text{{{inner}}}"
 
@@ -291,12 +280,8 @@ def _unwrap(match: re.Match[str]) -> str:
     words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
     if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
         return rf"\{inner} "
-    if not inner or inner == ",":
-        return inner or " "
-    if not re.search(r"[^\W\d_]", words) and not re.fullmatch(rf"\W*{_CONJUNCTION}\W*", inner):
-        return f" {inner} "
-    if re.fullmatch(r"[A-Z](?:\s*,\s*[A-Z])+", inner):
-        return inner
+    if not re.search(r"[^\W\d_]", words):
+        return inner if inner == "," else f" {inner} "
     if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
         return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
     return rf"\text{{{match[1]}}}"
@@ -312,9 +297,7 @@ def split_top_level(text: str, separator: str) -> list[str]:
     if separator not in text:
         return [text.strip()]
     parts, begin = [], 0
-    for match, depth in brackets(
-        text, "|" + re.escape(separator) + (r"(?![a-zA-Z])" if separator[-1].isalpha() else "")
-    ):
+    for match, depth in brackets(text, "|" + re.escape(separator)):
         if match[0] == separator and depth == 0:
             parts.append(text[begin : match.start()].strip())
             begin = match.end()

@@ -19,22 +19,24 @@ _SPELLINGS = (
     "h hour hr 小时 時間 시간 =3600s", "day 天 =86400s", "week =604800s", "month 个月", "year yr 年 岁", "g gram 克 =1g",
     "kg kilogram 千克 公斤 кг =1000g", "mg milligram =0.001g", "lb pound lbs", "oz ounce", "t ton tonne 吨",
     "L l liter litre 升 =1L",
-    "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "dollar usd buck =1dollar", "cent =0.01dollar", "euro eur", "gbp",
-    "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble руб", "rupee inr rs", "degree deg 度", "radian rad", "Hz hertz",
+    "mL ml milliliter millilitre 毫升 =0.001L", "gal gallon", "quart =0.25gal", "pint =0.125gal", "cup",
+    "tablespoon tbsp =3teaspoon", "teaspoon tsp =1teaspoon", "hectare", "acre", "grain", "dollar usd buck =1dollar",
+    "cent =0.01dollar", "euro eur", "gbp", "yen jpy 円", "yuan rmb cny 元", "won 원", "rouble ruble руб", "rupee inr rs",
+    "peso", "franc", "degree deg 度", "radian rad", "Hz hertz",
     "angstrom å Å",
     "am", "pm", "J joule =1J", "kJ kilojoule =1000J", "N newton", "W watt =1W", "kW kilowatt =1000W", "V volt", "A ampere amp",
     "K kelvin", "Pa pascal =1Pa", "kPa =1000Pa", "C coulomb", "F farad", "T tesla", "mol mole", "eV electronvolt", "erg",
     "cal calorie", "kcal kilocalorie", "ohm", "S siemens", "dyn dyne", "ly lightyear", "pc parsec", "AU au",
     "person people 人 명",
 )  # fmt: skip
-# Words that only say that something is counted.
+# Words that only say that something is counted, one by one: a pair, a team or a box holds several.
 _COUNTING = frozenset(
     ["unit", "way", "value", "solution", "answer", "number", "integer", "real", "possible", "distinct", "different",
-    "total", "such", "positive", "root", "element", "item", "case", "个", "個", "種", "种", "개", "штук", "student",
-    "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card", "ball",
-    "marble", "coin", "ticket", "bag", "box", "cup", "piece", "car", "game", "team", "member", "point", "vertex",
-    "edge", "side", "triangle", "square", "line", "digit", "term", "factor", "divisor", "pair", "set", "subset",
-    "path", "step", "move", "row", "column", "cell", "word", "letter", "只", "次", "条", "本", "つ", "가지"]
+    "total", "such", "positive", "root", "element", "item", "case", "of", "个", "個", "種", "种", "개", "штук",
+    "student", "child", "boy", "girl", "man", "woman", "friend", "apple", "orange", "egg", "book", "page", "card",
+    "ball", "marble", "coin", "ticket", "piece", "car", "member", "point", "vertex", "edge", "side", "triangle",
+    "square", "line", "digit", "term", "factor", "divisor", "path", "step", "move", "cell", "word", "letter", "只",
+    "次", "条", "本", "つ", "가지"]
 )  # fmt: skip
 _FACTORS: dict[str, tuple[Fraction, str]] = {}
 _NAMES: dict[str, str] = {}
@@ -233,7 +235,6 @@ _COUNTED = re.compile(
     + r"))((?:[\s-]+[a-zA-Z]+){1,4})",
     re.IGNORECASE,
 )  # How many red apples; 12 zebras; three red balls
-# "How many red apples"
 
 
 @lru_cache(maxsize=1024)
