@@ -5,6 +5,7 @@ import time
 import pytest
 from transformers import AutoTokenizer
 
+from tests.tasks.timing import seconds
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.answer_form import (
@@ -38,7 +39,6 @@ ASKED = {
                    "The final answer MUST BE put in \\boxed{}.", "box"),
     "Chinese": ("请逐步推理，并将最终答案放在 \\boxed{} 中。", "box"),
     "Chinese line": ("请一步步思考，最后一行以“答案：”开头给出答案。", "line"),
-    "Chinese line with a placeholder": ("最后一行的格式为“答案：$答案”。", "line"),
     "Chinese, forbidden": ("给出答案，但不要使用 \\boxed{}。", None),
     "Chinese, the beginning of the answer": ("求解：1+1。答案：", None),
     "last line in a box": ("The last line of your response should only contain your final answer inside a \\boxed{} command.\n\n"
@@ -53,7 +53,6 @@ ASKED = {
     "line with a box": ("The last line of your response should be of the form Answer: \\boxed{$Answer}. Q", "line"),
     "end with": ("Q\nEnd with 'Answer: ...'.", "line"),
     "format below": ("Q\nGive the result at the end in the following format:\n\nAnswer: <number>", "line"),
-    "wrapped": ("The last line of your response should be of the form\nAnswer: $Answer (without quotes). Q", "line"),
     "bold": ("When you are done, write **Answer:** [your answer].", "line"),
     "final answer": ('Output "Final Answer: " followed by the number.', "line"),
     "placeholder in angle brackets": ("The last line must be of the form Answer: <answer> where <answer> is the answer.", "line"),
@@ -72,7 +71,6 @@ ASKED = {
     "GSM8K": ('Q Let\'s think step by step and output the final answer after "####".', "hashes"),
     "GSM8K, format": ("End with your final answer in the following format: #### final_answer", "hashes"),
     "nothing": ("What is $2+2$?", None),
-    "the word": ("Find the answer: how many apples are there?", None),
     "the word at the start of a sentence": ("Which is true? Answer: yes or no.", None),
     "the beginning of the answer": ("Question: What is 2+2?\nAnswer:", None),
     "the beginning of the reasoning": ("Question: What is 2+2?\nAnswer:\nLet's think step by step.", None),
@@ -117,9 +115,7 @@ def test_a_stated_answer_is_read_back_in_its_form(form):
 
 BOXED = {
     "plain": (r"so \boxed{5}.", "5"),
-    "fbox": (r"\fbox{5}", "5"),
     "space before the brace": (r"\boxed {5}", "5"),
-    "nested braces": (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
     "escaped braces": (r"\boxed{\left\{1,2\right.}", r"\left\{1,2\right."),
     "line break in a matrix": (r"\boxed{a \\{b}}", r"a \\{b}"),
     "the last box counts": (r"\boxed{1} no, \boxed{2}", "2"),
@@ -127,31 +123,25 @@ BOXED = {
     "box in a box": (r"\boxed{\boxed{5}}", "5"),
     "after the reasoning": (r"<think>\boxed{1}</think> \boxed{2}", "2"),
     "opened in the prompt": (r"\boxed{1}</think> \boxed{2}", "2"),
-    "only in the reasoning": (r"<think>\boxed{1}</think> 1", None),
     "reasoning not finished": (r"<think> so \boxed{1}", None),
     "reasoning opened again": (r"<think></think>\boxed{1}<think>", None),
     "reasoning twice": (r"<think></think>\boxed{1}</think>\boxed{2}", "2"),
     "no box": ("the answer is 5", None),
     "open box": (r"\boxed{5", None),
     "last box open": (r"\boxed{5} \boxed{6", None),
-    "box without braces": (r"\boxed 5", "5"),
     "box without braces in a formula": (r"so $\boxed -2.5$.", "-2.5"),
     "box without braces of more than a number": (r"\boxed 5x", None),
     "the mere word after a box": (r"\boxed{5} is what \boxed asks for", "5"),
     "the mere word at the end": (r"\boxed{5}. As \boxed", "5"),
-    "the mere word alone": (r"no \boxed here", None),
     "many mere words": (r"\boxed " * 1000, None),
     "empty box": (r"\boxed{}", ""),
     "longest answer": (rf"\boxed{{{'x' * MAX_ANSWER_CHARS}}}", "x" * MAX_ANSWER_CHARS),
     "too long an answer": (rf"\boxed{{{'x' * (MAX_ANSWER_CHARS + 1)}}}", None),
     "many boxes": (r"\boxed{" * 1000, None),
     "empty": ("", None),
-    "sign in front": (r"x=-\boxed{5}", r"x=-\boxed{5}"),
     "sign in front, in a formula": (r"so $x = - \boxed{5}$.", r"x = - \boxed{5}"),
     "in a fraction": (r"\frac{\boxed{3}}{4}", r"\frac{\boxed{3}}{4}"),
-    "factor in front": (r"$2\cdot\boxed{7}$", r"2\cdot\boxed{7}"),
     "factor behind": (r"\boxed{5}\sqrt{2}", r"\boxed{5}\sqrt{2}"),
-    "power behind": (r"\[\boxed{2}^{10}\]", r"\boxed{2}^{10}"),
     "base behind": (r"$\boxed{1011}_2$", r"\boxed{1011}_2"),
     "degrees behind": (r"$\boxed{30}^\circ$", "30"),
     "equals sign in front": (r"$3+4=\boxed{7}$", "7"),
@@ -159,7 +149,6 @@ BOXED = {
     "list mark in front": ("- \\boxed{7}", "7"),
     "dash of a sentence": (r"Answer - $\boxed{7}$", "7"),
     "another behind": (r"$\boxed{5}$ or $7$", None),
-    "another box": (r"\boxed{5} or \boxed{7}", None),
     "in other words": (r"\boxed{5} or simply five", "5"),
     "denied": (r"The answer is not \boxed{5}.", None),
     "denied behind": (r"\boxed{5} is wrong", None),
@@ -178,8 +167,6 @@ LINES = {
     "last line": ("Steps.\n\nAnswer: 42", "42"),
     "the last of two": ("Answer: 41\nNo.\nAnswer: 42", "42"),
     "bold": ("**Answer:** 42", "42"),
-    "final answer": ("**Final Answer:** 42", "42"),
-    "in dollars": ("Answer: $42$", "$42$"),
     "on the next line": ("Answer:\n42", "42"),
     "behind a blank line": ("**Answer:**\n\n42\n", "42"),
     "box in the line": (r"Answer: \boxed{42}", "42"),
@@ -195,7 +182,6 @@ LINES = {
     "formula on the next line": ("Answer:\n$$\n42\n$$", "42"),
     "formula in brackets on the next line": ("Answer:\n\\[\n42\n\\]", "42"),
     "full-width colon": ("Answer：42", "42"),
-    "Chinese": ("答案：42", "42"),
     "list mark": ("- Answer: 42", "42"),
     "quoted": ("> Answer: 42", "42"),
     "heading": ("**Final Answer**\n\n42", "42"),
@@ -261,16 +247,6 @@ def test_reasoning_that_the_prompt_opened_has_to_be_closed(form):
     assert read_answer(response, form, thinking_opened=True) is None
     assert read_answer(f"{state_answer('4', form)}</think>\n{response}", form, thinking_opened=True) == "5"
     assert after_reasoning(response, True) is None and after_reasoning(response) == response
-
-
-def seconds(function, *arguments):
-    """The shortest of three runs, in seconds of CPU time."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        function(*arguments)
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 @pytest.mark.parametrize(
