@@ -10,12 +10,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, settings
 from omegaconf import OmegaConf
 
+from tests.data.checked_files import row, truth, user, write
 from verl_trgrpo.config import CONFIG_DIRECTORIES
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.runs.compose import DEFAULT_CONFIG, ComposedRun, added_keys, compose
@@ -118,20 +117,12 @@ def tiny_run(tmp_path_factory) -> Path:
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(directory / "model")
-    import pandas
-
     rows = [
-        {
-            "data_source": "kk_3ppl",
-            "prompt": [{"role": "user", "content": prompts[i]}],
-            "ability": "logic",
-            "reward_model": {"style": "rule", "ground_truth": format_solution(p.names, p.solution)},
-            "extra_info": {"index": i, "split": "train" if i < 32 else "test"},
-        }
-        for i, p in enumerate(puzzles)
+        row(i, data_source="kk_3ppl", prompt=user(prompt)) | truth(format_solution(p.names, p.solution))
+        for i, (prompt, p) in enumerate(zip(prompts, puzzles, strict=True))
     ]
-    pandas.DataFrame(rows[:32]).to_parquet(directory / "train.parquet")
-    pandas.DataFrame(rows[32:]).to_parquet(directory / "test.parquet")
+    write(directory / "train.parquet", rows[:32])
+    write(directory / "test.parquet", rows[32:])
     return directory
 
 
@@ -156,6 +147,15 @@ def puzzles(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("puzzles")
     build_dataset(directory)
     return directory
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The module of registered rewards: what a test registers does not outlive it."""
+    from verl_trgrpo.tasks import registry
+
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    return registry
 
 
 CHAT_TEMPLATE = (
@@ -213,14 +213,7 @@ def sound_run(tmp_path) -> list[str]:
 
     The run directory is ``tmp_path / "run"``.
     """
-    train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
-    rows = {
-        "prompt": [{"role": "user", "content": "x"}],
-        "data_source": "kk_3ppl",
-        "reward_model": {"ground_truth": "(1) Zoe is a knave"},
-    }
-    for path in (train, test):
-        pq.write_table(pa.table({name: [value] * 50 for name, value in rows.items()}), path)
+    train, test = (write(tmp_path / f"{name}.parquet", [row(0, prompt=user("x"))] * 50) for name in ("train", "test"))
     return [
         f"data.train_files={train}", f"data.val_files={test}", "data.train_batch_size=8", "data.max_prompt_length=64",
         "data.max_response_length=24", "data.filter_overlong_prompts=true", f"actor_rollout_ref.model.path={CHECKPOINT}",

@@ -1,6 +1,7 @@
 """The package's requirements fit those of veRL, so that an installation beside veRL changes none of its packages.
 
-The whole resolution, of every package that veRL brings, is ``python requirements/gpu_dry_run.py``.
+The whole resolution, of every package that veRL brings, is ``python requirements/gpu_dry_run.py``. The image, the workflows and
+the hooks agree with the package's metadata and let nothing unpinned run.
 """
 
 import importlib.metadata
@@ -8,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -69,3 +71,29 @@ def test_the_image_installs_what_the_extras_ask_for():
     place, _, extras = wanted.rstrip("]").partition("[")
     declared = importlib.metadata.metadata("verl-trgrpo").get_all("Provides-Extra") or []
     assert place == "/opt/verl-trgrpo" and {*extras.split(",")} <= {*declared}
+
+
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned_to_a_commit_and_permissions_are_given_one_by_one(path):
+    text = path.read_text()
+    uses = re.findall(r"uses: (\S+)( # v[\d.]+)?$", text, re.M)
+    assert uses and len(uses) == text.count("uses:")
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) and version for action, version in uses)
+    assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
+
+
+def test_ci_runs_the_fast_tests_on_every_python_that_the_package_declares():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    jobs = workflow["jobs"]["test"]["strategy"]["matrix"]["include"]
+    declared = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert sorted(job["python"] for job in jobs if "test-fast" in job["targets"]) == sorted(declared)
+    assert {"lint", "test-cluster"} <= {target for job in jobs for target in job["targets"].split()}
+
+
+def test_pre_commit_has_the_linter_of_the_package():
+    [pin] = re.findall(r'"(ruff==[\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert [hook["additional_dependencies"] for hook in hooks] == [[pin], [pin]]

@@ -38,10 +38,7 @@ def mask():
 
 @pytest.mark.parametrize("value", BROKEN)
 @pytest.mark.parametrize("field", ["score", "acc", "f1"])
-def test_a_reward_that_is_no_number_is_refused_where_it_arises(monkeypatch, value, field):
-    from verl_trgrpo.tasks import registry
-
-    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+def test_a_reward_that_is_no_number_is_refused_where_it_arises(registry, value, field):
     register_reward("broken")(lambda *_: Score(**{"score": 1.0, "acc": 1.0, field: value}))
     with pytest.raises(ValueError, match=rf"data source 'broken' returned .*'{field}': {value}.*finite"):
         compute_score("broken", "response", "gold")

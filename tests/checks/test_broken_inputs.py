@@ -56,40 +56,42 @@ def edit(path, **fields):
     path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_a_truncated_data_file(arguments, tmp_path, share):
-    path = tmp_path / "train.parquet"
+def cut_to(path, share):
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    [problem] = messages_of(arguments)
-    assert problem.startswith(f"data.train_files={path}")
 
 
-def test_a_data_file_that_was_damaged_in_the_middle(arguments, tmp_path):
-    path = tmp_path / "test.parquet"
+def damage_the_middle(path):
     content = bytearray(path.read_bytes())
     content[100:2000] = bytes(1900)
     path.write_bytes(content)
-    assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is the test above"
+    assert len(pq.read_schema(path).names) == 3, "the schema has to be sound, or this is a file cut short"
+
+
+# What is broken, and parts of the only error; DIR stands for the directory of the test.
+BROKEN = {
+    "an empty data file": (lambda at: cut_to(at / "train.parquet", 0), ["data.train_files=DIR/train.parquet"]),
+    "half a data file": (lambda at: cut_to(at / "train.parquet", 0.5), ["data.train_files=DIR/train.parquet"]),
+    "almost all of a data file": (lambda at: cut_to(at / "train.parquet", 0.999), ["data.train_files=DIR/train.parquet"]),
+    "damage in the middle": (lambda at: damage_the_middle(at / "test.parquet"), ["data.val_files=DIR/test.parquet"]),
+    "no rows": (lambda at: write(at / "train.parquet", 0), ["data.train_files=DIR/train.parquet", "no rows"]),
+    "a tokenizer of another model": (
+        lambda at: edit(at / "model/config.json", vocab_size=100), ["actor_rollout_ref.model.path=DIR/model", "99"],
+    ),
+    "a damaged tokenizer": (
+        lambda at: (at / "model/tokenizer.json").write_text("{"),
+        ["actor_rollout_ref.model.path=DIR/model", "tokenizer"],
+    ),
+    "a tokenizer alone": (lambda at: (at / "model/config.json").unlink(), ["", "config.json"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_damaged_is_named(arguments, tmp_path, name):
+    damage, parts = BROKEN[name]
+    damage(tmp_path)
     [problem] = messages_of(arguments)
-    assert problem.startswith(f"data.val_files={path}")
-
-
-def test_a_data_file_without_rows(arguments, tmp_path):
-    write(tmp_path / "train.parquet", 0)
-    [problem] = messages_of(arguments)
-    assert problem.startswith(f"data.train_files={tmp_path / 'train.parquet'}") and "no rows" in problem
-
-
-def test_a_tokenizer_of_another_model(arguments, model):
-    edit(model / "config.json", vocab_size=100)
-    [problem] = messages_of(arguments)
-    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "99" in problem
-
-
-def test_a_damaged_tokenizer(arguments, model):
-    (model / "tokenizer.json").write_text("{")
-    [problem] = messages_of(arguments)
-    assert problem.startswith(f"actor_rollout_ref.model.path={model}") and "tokenizer" in problem
+    first, *others = [part.replace("DIR", str(tmp_path)) for part in parts]
+    assert problem.startswith(first) and all(part in problem for part in others)
 
 
 def test_a_tokenizer_without_a_chat_template(arguments, model):
@@ -97,12 +99,6 @@ def test_a_tokenizer_without_a_chat_template(arguments, model):
     [problem] = messages_of(arguments)
     assert "custom_chat_template" in problem
     assert messages_of([*arguments, "actor_rollout_ref.model.custom_chat_template=x"]) == []
-
-
-def test_a_tokenizer_alone_is_not_a_model(arguments, model):
-    (model / "config.json").unlink()
-    [problem] = messages_of(arguments)
-    assert "config.json" in problem
 
 
 CODE = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\nraise ImportError\n"

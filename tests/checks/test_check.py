@@ -5,18 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary, validate
 from tests.conftest import composed
+from tests.data.checked_files import row, write
 from tests.launch.launching import save_checkpoint
 from verl_trgrpo.checks.check import check, own_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import Finding, Level
-from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -28,15 +26,7 @@ GPUS = "+ray_kwargs.ray_init.num_gpus=8"
 @pytest.fixture
 def data(tmp_path):
     """Overrides with data files that exist."""
-    columns = {
-        "prompt": [{"role": "user", "content": "x"}],
-        "data_source": "kk_3ppl",
-        "reward_model": {"ground_truth": "(1) Zoe is a knave"},
-    }
-    for part in ("train", "val"):
-        table = pa.table({name: [value] * 640 for name, value in columns.items()})
-        pq.write_table(table, tmp_path / f"{part}.parquet")
-    return [f"data.{part}_files={tmp_path}/{part}.parquet" for part in ("train", "val")]
+    return [f"data.{part}_files={write(tmp_path / f'{part}.parquet', [row(0)] * 640)}" for part in ("train", "val")]
 
 
 def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
@@ -48,10 +38,6 @@ def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
 @pytest.mark.parametrize("word", ["taco", "ipo_mask", "aspo_entropy_clip"])
 def test_an_algorithm_of_token_weights_by_its_word_has_no_findings(sound_run, word):
     assert validate("trgrpo_trainer", [*sound_run, f"algorithm={word}"]).findings == ()
-
-
-def test_the_quickstart_s_own_configuration_has_no_findings(data):
-    assert validate("kk_quickstart", [*data, f"{MODEL}={CHECKPOINT}", "platform=cpu"]).findings == ()
 
 
 def test_a_stage_with_errors_ends_the_check_and_says_what_is_left(sound_run):

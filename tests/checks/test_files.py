@@ -1,16 +1,14 @@
 """Files that a run names and that do not exist, or are not what they should be."""
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
+from tests.data.checked_files import row, truth, write
 from verl_trgrpo.checks.check import check
 from verl_trgrpo.checks.data_files import data_findings
 from verl_trgrpo.checks.files import looks_local, missing_files, model_findings, module_findings
@@ -62,10 +60,8 @@ def test_validation_on_training_data_is_a_warning(sound_run, tmp_path):
 
 def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_path):
     def found(*golds):
-        rows = [{"data_source": "gsm8k", "prompt": [{"role": "user", "content": f"{i}?"}], "extra_info": {"index": i},
-                 "reward_model": {"ground_truth": gold}} for i, gold in enumerate(golds)]  # fmt: skip
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "gsm.parquet")
-        view = view_of(sound_run, f"data.train_files={tmp_path}/gsm.parquet")
+        rows = [row(i, data_source="gsm8k") | truth(gold) for i, gold in enumerate(golds)]
+        view = view_of(sound_run, f"data.train_files={write(tmp_path / 'gsm.parquet', rows)}")
         return [each for each in data_findings(view) if "gsm" in each.message]
 
     solutions = [f"{k}+4=<<{k}+4={k + 4}>>{k + 4}\n#### {k + 4}" for k in range(200)]
@@ -76,18 +72,17 @@ def test_a_file_in_which_no_ground_truth_can_be_read_is_an_error(sound_run, tmp_
     assert found(*["7"] * 3) == []
 
 
-def write(path, source, columns=("prompt", "data_source", "reward_model")):
-    row = {"prompt": [{"role": "user", "content": "x"}], "data_source": source}
-    row["reward_model"] = {"ground_truth": "(1) Zoe is a knave" if str(source).startswith("kk") else "7"}
-    pq.write_table(pa.table({name: [row[name]] * 20 for name in columns}), path)
-    return path
+SOURCES = ("kk_3ppl", "openai/gsm8k", "cities")
+
+
+def rows_of(source):
+    """Twenty rows of a data source, with a ground truth of its kind."""
+    return [row(0, data_source=source) | ({} if str(source).startswith("kk") else truth("7"))] * 20
 
 
 def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
     """Return the data sources for which the findings say that there is no reward."""
-    files = [
-        write(tmp_path / f"{name.replace('/', '-')}.parquet", name) for name in ("kk_3ppl", "openai/gsm8k", "cities")
-    ]
+    files = [write(tmp_path / f"{i}.parquet", rows_of(name)) for i, name in enumerate(SOURCES)]
     overrides = [
         *sound_run,
         "actor_rollout_ref.rollout.name=vllm",
@@ -95,7 +90,7 @@ def sources_refused(sound_run, tmp_path, *overrides, source="trgrpo_trainer"):
         f"data.train_files=[{','.join(map(str, files))}]",
     ]
     found = [finding.message for finding in data_findings(RunView(composed(overrides, source)))]
-    return [name for name in ("kk_3ppl", "openai/gsm8k", "cities") if any(f"{name!r}" in message for message in found)]
+    return [name for name in SOURCES if any(f"{name!r}" in message for message in found)]
 
 
 def test_data_sources_without_a_reward_are_errors(sound_run, tmp_path):
@@ -114,47 +109,25 @@ def test_a_default_reward_scores_the_data_sources_without_one(sound_run, tmp_pat
 
 
 def test_many_data_sources_without_a_reward_are_counted(sound_run, tmp_path):
-    chat = [{"role": "user", "content": "x"}]
-    truth = {"ground_truth": "x"}
-    rows = [{"prompt": chat, "data_source": f"own_{i:02}", "reward_model": truth} for i in range(12)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    write(tmp_path / "train.parquet", [row(i, data_source=f"own_{i:02}") for i in range(12)])
     found = data_findings(view_of(sound_run))
     assert len(found) < 12 and "'own_00'" in found[0].message and "7 more" in found[-1].message
 
 
 def test_the_empty_data_source_of_deepscalers_script_is_mathematics(sound_run, tmp_path):
-    write(tmp_path / "train.parquet", "")
+    write(tmp_path / "train.parquet", rows_of(""))
     assert data_findings(view_of(sound_run)) == []
 
 
 @pytest.mark.parametrize("source", [None, ""])
 def test_a_data_source_without_a_name_is_an_error(sound_run, tmp_path, source):
     for name in ("train", "test"):
-        write(tmp_path / f"{name}.parquet", source)
+        write(tmp_path / f"{name}.parquet", rows_of(source))
     view = RunView(composed([*sound_run, "actor_rollout_ref.rollout.name=vllm"], "ppo_trainer"))
     assert summary(data_findings(view)) == [
         ("data.train_files", Level.ERROR),
         ("data.val_files", Level.ERROR),
     ]
-
-
-def test_missing_columns_are_named(sound_run, tmp_path):
-    write(tmp_path / "train.parquet", "kk_3ppl", columns=["prompt"])
-    [finding] = data_findings(view_of(sound_run))
-    assert "data_source, reward_model" in finding.message
-
-
-def row(**changes):
-    chat = [{"role": "user", "content": "Who is a knave?"}]
-    truth = {"style": "rule", "ground_truth": "(1) Zoe is a knave"}
-    return {"prompt": chat, "data_source": "kk_3ppl", "reward_model": truth, "extra_info": {"index": 0}} | changes
-
-
-def write_rows(path, rows):
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        path.write_text("\n".join(map(json.dumps, rows)))
 
 
 # What replaces row 3 of five -> a part of the error, which names the row.
@@ -172,17 +145,16 @@ TRUTHS = {
 
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_an_empty_ground_truth_of_another_type_is_an_error(sound_run, tmp_path, kind):
-    rows = [row(reward_model={"ground_truth": truth}) for truth in TRUTHS[kind]]
-    write_rows(tmp_path / "train.parquet", rows)
+    write(tmp_path / "train.parquet", [row(0) | truth(gold) for gold in TRUTHS[kind]])
     [finding] = data_findings(view_of(sound_run))
     assert finding.level is Level.ERROR and "row 1: reward_model.ground_truth" in finding.message
 
 
 def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_run, tmp_path):
-    write_rows(tmp_path / "train.parquet", [row(), row(reward_model={"style": "rule", "ground_truth": None})])
+    write(tmp_path / "train.parquet", [row(0), row(1) | truth(None)])
     own = "reward.custom_reward_function.path=own.py"
     assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.WARNING)]
-    write_rows(tmp_path / "train.parquet", [row(), row(reward_model=None)])
+    write(tmp_path / "train.parquet", [row(0), row(1, reward_model=None)])
     assert summary(data_findings(view_of(sound_run, own))) == [("data.train_files", Level.ERROR)]
 
 
@@ -192,37 +164,34 @@ def test_a_reward_function_of_the_run_s_own_may_do_without_ground_truths(sound_r
 def test_what_rows_lack_is_an_error_with_file_and_row(sound_run, tmp_path, name, key, suffix):
     changes, part = ROWS[name]
     good, bad = tmp_path / f"good{suffix}", tmp_path / f"bad{suffix}"
-    write_rows(good, [row()] * 5)
-    write_rows(bad, [row(), row(), row(), row(**changes), row()])
+    write(good, [row(0)] * 5)
+    write(bad, [row(0), row(0), row(0), row(0, **changes), row(0)])
     [finding] = data_findings(view_of(sound_run, f"{key}=[{good},{bad}]"))
     assert (finding.where, finding.level) == (key, Level.ERROR)
     assert finding.message.startswith(f"{key}={bad} row 3") and part in finding.message
 
 
 def test_only_a_run_that_reads_ground_truths_needs_them(sound_run, tmp_path):
-    write_rows(tmp_path / "train.parquet", [row(reward_model={"style": "model", "ground_truth": None})])
+    write(tmp_path / "train.parquet", [row(0) | truth(None)])
     judge = ["reward.reward_model.enable=true", "reward.custom_reward_function.path=null"]
     assert summary(data_findings(view_of(sound_run))) == [("data.train_files", Level.ERROR)]
     assert data_findings(view_of(sound_run, *judge)) == []
 
 
-@pytest.mark.parametrize("column", ["prompt", "reward_model", "extra_info"])
-def test_a_string_where_a_struct_belongs_is_an_error(sound_run, tmp_path, column):
-    write_rows(tmp_path / "test.parquet", [row(**{column: "x"})])
+def test_a_column_that_is_missing_or_of_another_type_is_an_error(sound_run, tmp_path):
+    """tests/data/test_verl_files.py has every type, and the columns that veRL uses itself."""
+    write(tmp_path / "train.parquet", [{"prompt": row(0)["prompt"]}])
+    [finding] = data_findings(view_of(sound_run, "data.val_files=[]"))
+    assert "data_source, reward_model" in finding.message
+    write(tmp_path / "train.parquet", [row(0)])
+    write(tmp_path / "test.parquet", [row(0, extra_info="x")])
     [finding] = data_findings(view_of(sound_run))
     assert (finding.where, finding.level) == ("data.val_files", Level.ERROR)
-    assert f"{tmp_path}/test.parquet: {column} is string" in finding.message
-
-
-def test_a_column_of_the_rollout_is_an_error(sound_run, tmp_path):
-    write_rows(tmp_path / "train.parquet", [row(responses="x", uid="y")])
-    assert summary(data_findings(view_of(sound_run))) == [
-        ("data.train_files", level) for level in (Level.ERROR, Level.WARNING)
-    ]
+    assert f"{tmp_path}/test.parquet: extra_info is string" in finding.message
 
 
 def test_files_that_do_not_fit_together_are_an_error(sound_run, tmp_path):
-    write_rows(tmp_path / "more.parquet", [row(data_source="kk_3ppl", reward_model={"ground_truth": 1.5})])
+    write(tmp_path / "more.parquet", [row(0) | truth(1.5)])
     files = f"data.train_files=[{tmp_path}/train.parquet,{tmp_path}/more.parquet]"
     finding = data_findings(view_of(sound_run, files))[-1]
     assert finding.level is Level.ERROR and "reward_model.ground_truth" in finding.message
@@ -253,7 +222,7 @@ AGENT = "actor_rollout_ref.rollout.agent"
 
 def agents(sound_run, path, names, *overrides):
     """Return the findings about rows with these names of agent loops."""
-    write_rows(path, [row(agent_name=name) for name in names])
+    write(path, [row(0, agent_name=name) for name in names])
     return data_findings(view_of(sound_run, *overrides))
 
 

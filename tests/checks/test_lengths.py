@@ -4,12 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
+from tests.data.checked_files import user, write
 from verl_trgrpo.checks import lengths
 from verl_trgrpo.checks.lengths import first_prompt, length_findings
 from verl_trgrpo.checks.view import RunView
@@ -78,23 +77,22 @@ def test_searches_that_do_not_fit_are_a_warning_and_unknown_options_an_error():
     assert summary(found)[0] == (key, Level.ERROR) and "deadlin" in found[0].message
 
 
+def chat(words, **columns):
+    return {"prompt": words and user("Alice " * words), **columns}
+
+
 @pytest.fixture
 def prompts(tmp_path):
-    """``prompts(words, *overrides)``: findings about prompts of so many words, in training and validation files."""
+    """``prompts(words, *overrides)``: findings about prompts of so many words, or rows, in training and validation files."""
 
     def of(words, *overrides):
-        write(tmp_path / "data.parquet", words)
+        write(tmp_path / "data.parquet", [each if isinstance(each, dict) else chat(each) for each in words])
         files = [f"data.{split}_files={tmp_path}/data.parquet" for split in ("train", "val")]
         return findings(
             *files, MODEL, f"{LIMIT}=20", "data.max_response_length=20", "data.train_batch_size=1", *overrides
         )
 
     return of
-
-
-def write(path, words):
-    chats = [None if count is None else [{"role": "user", "content": "Alice " * count}] for count in words]
-    pq.write_table(pa.table({"prompt": chats}), path)
 
 
 def test_prompts_that_fit(prompts):
@@ -132,7 +130,7 @@ def test_prompts_that_are_not_chats_are_counted(prompts):
 
 
 def test_files_of_one_key_are_one_data_set(tmp_path, prompts):
-    write(tmp_path / "short.parquet", [3])
+    write(tmp_path / "short.parquet", [chat(3)])
     [train, _] = prompts([300], f"data.train_files=[{tmp_path}/short.parquet,{tmp_path}/data.parquet]", FILTER)
     assert train.level is Level.WARNING and "1 of 2" in train.message
 
@@ -192,13 +190,18 @@ def test_a_tokenizer_of_its_own_counts(prompts, tmp_path):
         ({"agent_name": "own"}, [NO_FILTER], "own"),
     ],
 )
-def test_prompts_that_are_rendered_elsewhere_are_not_compared(tmp_path, column, overrides, part):
-    rows = [{"prompt": [{"role": "user", "content": "Alice"}], **column}]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "data.parquet")
-    found = findings(
-        MODEL, f"data.train_files={tmp_path}/data.parquet", f"{LIMIT}=20", "data.max_response_length=20", *overrides
-    )
-    assert summary(found) == [(LIMIT, Level.NOT_CHECKED)] and part in found[0].message
+def test_prompts_that_are_rendered_elsewhere_are_not_compared(prompts, tmp_path, column, overrides, part):
+    found = prompts([chat(300, **column)], *overrides)
+    assert {*summary(found)} == {(LIMIT, Level.NOT_CHECKED)} and part in found[0].message
+    if "images" in column:
+        assert shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet") is None
+
+
+def test_messages_of_several_parts_are_left_to_the_template(prompts):
+    parts = [{"type": "text", "text": "Alice " * 30}]
+    template = "{% for part in messages[0].content %}{{ part.text }}{% endfor %}"
+    found = prompts([{"prompt": user(parts)}], f"actor_rollout_ref.model.custom_chat_template='{template}'", FILTER)
+    assert summary(found) == [(LIMIT, Level.ERROR)] * 2 and "1 of 1" in found[0].message
 
 
 def test_a_prompt_that_the_template_refuses_is_named(prompts, tmp_path):
@@ -208,37 +211,9 @@ def test_a_prompt_that_the_template_refuses_is_named(prompts, tmp_path):
     assert f"{tmp_path}/data.parquet row 0" in found[0].message
 
 
-def test_json_lines_are_compared_too(tmp_path):
-    rows = [{"prompt": [{"role": "user", "content": "Alice " * count}]} for count in (3, 300)]
-    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    files = [f"data.{split}_files={tmp_path}/data.jsonl" for split in ("train", "val")]
-    found = findings(*files, MODEL, f"{LIMIT}=20", "data.max_response_length=20", "data.train_batch_size=1", FILTER)
-    assert summary(found) == [(LIMIT, Level.WARNING)] * 2 and "1 of 2" in found[0].message
-
-
-def test_the_first_prompt_is_what_the_model_sees(prompts, tmp_path):
-    write(tmp_path / "data.parquet", [1])
+def test_the_first_prompt_is_what_the_model_sees(tmp_path):
+    write(tmp_path / "data.parquet", [chat(1)])
     shown = shown_prompt(MODEL, f"data.train_files={tmp_path}/data.parquet", OWN, THINKING)
     assert (shown["agent"], shown["row"]) == ("single_turn_agent", 0)
     assert shown["text"].startswith("Alice") and shown["text"].endswith("x" * 40) and shown["tokens"] > 0
     assert shown_prompt(MODEL, "data.train_files=none.parquet") is None
-
-
-def test_prompts_with_images_are_not_compared_and_not_shown(tmp_path):
-    chat = [{"role": "user", "content": "<image> Alice " * 30}]
-    pq.write_table(pa.Table.from_pylist([{"prompt": chat, "images": ["a.png"]}]), tmp_path / "data.parquet")
-    file = f"data.train_files={tmp_path}/data.parquet"
-    [finding] = findings(MODEL, FILTER, file, f"{LIMIT}=20", "data.max_response_length=20")
-    assert summary([finding]) == [(LIMIT, Level.NOT_CHECKED)] and "images" in finding.message
-    assert shown_prompt(MODEL, file) is None
-
-
-def test_messages_of_several_parts_are_left_to_the_template(tmp_path):
-    parts = [{"type": "text", "text": "Alice " * 30}]
-    pq.write_table(pa.Table.from_pylist([{"prompt": [{"role": "user", "content": parts}]}]), tmp_path / "data.parquet")
-    template = "{% for part in messages[0].content %}{{ part.text }}{% endfor %}"
-    own = f"actor_rollout_ref.model.custom_chat_template='{template}'"
-    found = findings(
-        MODEL, own, FILTER, f"data.train_files={tmp_path}/data.parquet", f"{LIMIT}=20", "data.max_response_length=20"
-    )
-    assert summary(found) == [(LIMIT, Level.ERROR)] and "1 of 1" in found[0].message

@@ -1,16 +1,14 @@
 """Packages, GPUs and search servers: errors on the machine that trains, "not checked" on another one."""
 
 import asyncio
-import json
 import threading
 from contextlib import contextmanager
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
+from tests.data.checked_files import write
 from tests.tasks.search_qa.conftest import running_server
 from verl_trgrpo.checks import machine
 from verl_trgrpo.checks.view import RunView
@@ -134,18 +132,8 @@ def test_search_servers_are_asked_once_before_a_training():
 def test_rows_that_search_need_a_server(tmp_path):
     server = f"+actor_rollout_ref.rollout.custom.search.url={UNREACHABLE}"
     for agent, expected in (("trgrpo_search", [(SEARCH, Level.ERROR)]), ("tool_agent", [])):
-        for file in write_rows(tmp_path / agent, [{"agent_name": "single_turn_agent"}, {"agent_name": agent}]):
-            assert summary(found(f"data.train_files={file}", server, *ONE_GPU)) == expected, file
-
-
-def write_rows(directory, rows):
-    """Write rows as Parquet, JSON Lines and JSON, and return the three files."""
-    directory.mkdir()
-    files = [directory / f"rows.{ending}" for ending in ("parquet", "jsonl", "json")]
-    pq.write_table(pa.Table.from_pylist(rows), files[0])
-    files[1].write_text("\n".join(map(json.dumps, rows)))
-    files[2].write_text(json.dumps(rows))
-    return files
+        file = write(tmp_path / "rows.parquet", [{"agent_name": "single_turn_agent"}, {"agent_name": agent}])
+        assert summary(found(f"data.train_files={file}", server, *ONE_GPU)) == expected
 
 
 @pytest.mark.parametrize("trains", [True, False])

@@ -1,12 +1,9 @@
 """Data files of a run, which all checks read as veRL opens them."""
 
-import json
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import composed
+from tests.data.checked_files import write
 from verl_trgrpo.checks import view
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT
@@ -19,28 +16,13 @@ NAMED = [{"agent_name": SINGLE_TURN}, {"agent_name": SEARCH_AGENT}, {"agent_name
 PLAIN = [{"data_source": "a"}]
 
 
-@pytest.fixture
-def write(tmp_path):
-    """``write(name, rows)``: a file of the kind that its name says."""
-
-    def of(name, rows):
-        path = tmp_path / name
-        if path.suffix == ".parquet":
-            pq.write_table(pa.Table.from_pylist(rows), path)
-        else:
-            path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
-        return str(path)
-
-    return of
-
-
 def data(train, val, *more):
     return RunView(composed([f"{TRAIN}={train}", f"{VAL}={val}", *more]))
 
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "jsonl"])
-def test_rows_and_agents_of_each_kind_of_file(write, ending):
-    named, plain = write(f"named.{ending}", NAMED), write(f"plain.{ending}", PLAIN)
+def test_rows_and_agents_of_each_kind_of_file(tmp_path, ending):
+    named, plain = write(tmp_path / f"named.{ending}", NAMED), write(tmp_path / f"plain.{ending}", PLAIN)
     both = data(named, named, f"{DEFAULT}={TOOL_AGENT}")
     assert both.rows == 3 and both.agents == {SINGLE_TURN, SEARCH_AGENT}, "no row has the default"
     assert both.may_search and both.may_call_tools
@@ -51,20 +33,20 @@ def test_rows_and_agents_of_each_kind_of_file(write, ending):
 
 
 @pytest.mark.parametrize("other", ["none.parquet", "hdfs://host/rows.parquet", "rows.csv", "[]"])
-def test_files_that_are_not_known_may_have_any_agent(write, other):
-    named = write("named.jsonl", NAMED)
+def test_files_that_are_not_known_may_have_any_agent(tmp_path, other):
+    named = write(tmp_path / "named.jsonl", NAMED)
     unknown = data(other, named)
     assert unknown.rows is None and unknown.agents == {SINGLE_TURN, SEARCH_AGENT}
     assert unknown.may_search and unknown.may_call_tools and not unknown.complete(TRAIN, VAL) and unknown.complete(VAL)
     assert data(named, other).rows == 3
 
 
-def test_a_file_is_opened_once(write, monkeypatch):
+def test_a_file_is_opened_once(tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(view, "open_as_verl", lambda path: opened.append(path.name) or open_as_verl(path))
-    named, bad = write("named.jsonl", NAMED), write("bad.csv", PLAIN)
+    named, bad = write(tmp_path / "named.jsonl", NAMED), write(tmp_path / "bad.csv", PLAIN)
     run = data(f"[{named},{bad}]", named)
     for _ in range(2):
-        assert run.agents and run.rows is None and list(map(str, run.files(TRAIN))) == [named]
+        assert run.agents and run.rows is None and list(map(str, run.files(TRAIN))) == [str(named)]
         assert len(run.unreadable(TRAIN)) == 1 and run.unreadable(VAL) == []
     assert opened == ["named.jsonl", "bad.csv"]

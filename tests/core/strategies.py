@@ -39,9 +39,6 @@ class Batch:
             function(self.old_log_prob), function(self.log_prob), function(self.advantages), function(self.mask)
         )
 
-    def to(self, dtype: torch.dtype) -> Batch:
-        return Batch(self.old_log_prob.to(dtype), self.log_prob.to(dtype), self.advantages.to(dtype), self.mask)
-
 
 @st.composite
 def batches(draw, max_rows: int = 4, max_length: int = 4, min_valid: int = 1) -> Batch:

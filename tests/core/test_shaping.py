@@ -94,17 +94,6 @@ def test_inputs_come_by_name():
     torch.testing.assert_close(weights, torch.tensor(expected))
 
 
-def test_a_shaping_of_entropy_and_advantages():
-    assert make_shaping(f"{__name__}.stapo").weigh(batch()).tolist() == [[0, 1, 1], [1, 1, 1]]
-
-
-def test_prob_source_says_whose_probabilities_probs_are():
-    linear = make_shaping("linear", alpha=0.5)
-    tokens = batch()
-    torch.testing.assert_close(linear.weigh(tokens)[0], 0.5 * torch.tensor([0.005, 0.3, 0.8]) + 0.5)
-    torch.testing.assert_close(linear.weigh(tokens, "old")[0], 0.5 * torch.tensor([0.5, 0.2, 0.9]) + 0.5)
-
-
 @pytest.mark.parametrize(
     ("missing", "remedy"),
     [("entropy", "calculate_entropy=true"), ("ref_log_prob", "use_kl_loss=true"), ("success_rate", "trgrpo_trainer")],
@@ -145,11 +134,6 @@ def test_a_function_that_is_defined_again_replaces_itself(clean_registry):
             return floor + (1 - floor) * probs
 
         assert make_shaping("mine").bounds == (floor, 1.0)
-
-
-def test_an_import_path():
-    shaping = make_shaping(f"{__name__}.cosine", floor=0.25)
-    torch.testing.assert_close(shaping(torch.tensor([0.0, 1.0])), torch.tensor([0.25, 1.0]))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Rows without a defect, files of them, and the findings of `check_files` by name."""
 
+import json
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +30,11 @@ def user(content):
 
 
 def write(path, rows):
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    """Write rows as JSON or JSON Lines where the name says so, and as Parquet elsewhere; return the path."""
+    if path.suffix in (".json", ".jsonl"):
+        path.write_text(json.dumps(rows) if path.suffix == ".json" else "\n".join(map(json.dumps, rows)))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 

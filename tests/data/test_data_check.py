@@ -1,7 +1,6 @@
 """`check_files`: every planted defect of rows, columns and files is found, and clean files have no finding."""
 
 import json
-import shutil
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, clean, report, 
 from verl_trgrpo.data_check import CHECKS, CheckOptions
 from verl_trgrpo.tasks import Score
 from verl_trgrpo.tasks.math.reward import refused_spelling
-from verl_trgrpo.tasks.registry import Task, _tasks, register_reward
+from verl_trgrpo.tasks.registry import Task, register_reward
 
 
 def test_clean_files_have_no_finding(tmp_path):
@@ -139,7 +138,6 @@ COLUMN_DEFECTS = {
     "extra_info a text": (replace(extra_info="from AoPS"), "columns", "error", "extra_info is string"),
     "prompt a text": (replace(prompt="Who is who?"), "prompt", "error", "must be a list of chat messages"),
     "prompt without role": (replace(prompt=[{"content": "Who?"}]), "prompt", "error", "the role None"),
-    "reward_model a text": (replace(reward_model="x"), "ground truth", "error", "is None"),
     "no ground truth": (replace(reward_model={"style": "rule"}), "ground truth", "error", "is None"),
 }
 
@@ -310,13 +308,13 @@ def test_the_forms_that_prompts_ask_for_are_counted(tmp_path):
     [("9 (apples)", None), (r"(B)\frac{1}{9}", None), ("C. 1-i", None), (r"12 \text{ or so}", None), ("5 million", None),
      (r"5 \text{ florps}", "5"), (["7", "9 (florps)"], "9"), (r"C. {x \mid-3<x<4", "C")],
 )  # fmt: skip
-def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_path, families, gold, refused):
+def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_path, registry, gold, refused):
     def literal(response, ground_truth, info):
         return Score(1.0, acc=float(any(response == rf"\boxed{{{text}}}" for text in golds)))
 
     golds = gold if isinstance(gold, list) else [gold]
     if refused is not None:
-        _tasks["math"] = Task(literal, refused_spelling=partial(refused_spelling, score=literal))
+        registry._tasks["math"] = Task(literal, refused_spelling=partial(refused_spelling, score=literal))
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="math", prompt=user(BOXED)) | truth(gold)]))
     assert found["reward of gold"].status == ("warning" if refused else "ok")
     assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
@@ -326,7 +324,6 @@ TYPES = {
     "equal": (row(0), row(0), "ok", None),
     "order of fields": (row(0), row(0, extra_info={"split": "train", "index": 3}), "ok", None),
     "float truth": (row(0), row(0) | truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
-    "list truth": (row(0), row(0) | truth(["1"]), "error", ("reward_model.ground_truth", "string", "list<")),
     "field missing": (
         row(0),
         row(0, extra_info={"split": "train"}),
@@ -369,29 +366,21 @@ def test_train_and_test_files_are_not_concatenated_with_each_other(tmp_path):
     assert (found.status, found.note) == ("ok", "")
 
 
-@pytest.fixture
-def families():
-    before = dict(_tasks)
-    yield
-    _tasks.clear()
-    _tasks.update(before)
-
-
 def exact(response, ground_truth, extra_info):
     return Score(1.0, acc=float(response == f"ANSWER={ground_truth}"))
 
 
-def test_the_reference_response_of_a_reward_is_tried(tmp_path, families):
+def test_the_reference_response_of_a_reward_is_tried(tmp_path, registry):
     register_reward("unusual")(exact)
     data = write(tmp_path / "data.parquet", [row(0, data_source="unusual")])
     assert results(data)["reward of gold"].status == "error", "none of the usual forms is right here"
-    _tasks.pop("unusual")
+    registry._tasks.pop("unusual")
     register_reward("unusual", reference_response=lambda gold: f"ANSWER={gold}")(exact)
     assert results(data)["reward of gold"].status == "ok"
 
 
 @pytest.mark.parametrize("form", ["<think></think><answer>{}</answer>", r"\boxed{{{}}}", "<answer>{}</answer>"])
-def test_the_usual_forms_of_answers_are_tried(tmp_path, families, form):
+def test_the_usual_forms_of_answers_are_tried(tmp_path, registry, form):
     register_reward("usual")(
         lambda response, gold, info: Score(1.0, acc=float(response == form.format(gold["target"][1])))
     )
@@ -434,7 +423,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, families, name):
+def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, registry, name):
     register_reward("boxes")(reads_boxes)
     register_reward("referenced", reference_response=lambda gold: f"It is \\boxed{{{gold}}}")(reads_boxes)
     register_reward("refuses")(refuses)
@@ -455,27 +444,11 @@ def test_the_ground_truth_is_stated_as_the_prompt_asks(tmp_path, families, name)
         ({"acc": 0.0, "timed_out": 1.0}, "warning", "timed out"),
     ],
 )
-def test_verdicts_other_than_right_are_findings(tmp_path, families, verdict, status, example):
+def test_verdicts_other_than_right_are_findings(tmp_path, registry, verdict, status, example):
     register_reward("moody")(lambda response, gold, info: Score(0.0, **verdict))
     found = results(write(tmp_path / "data.parquet", [row(0, data_source="moody")]))["reward of gold"]
     assert found.status == status
     assert example in found.examples[0]
-
-
-MALFORMED = {
-    "math": [r"\\frac{1}{2", "}1{", "nan"],
-    "kk_2ppl": ["Zoey is a knight", "(1) Zoey is a liar"],
-    "reasoning_gym/chain_sum": ["{", "[]", '{"task": "chain_sum", "config": {}}', "NaN"],
-}
-
-
-@pytest.mark.parametrize(("source", "gold"), [(source, gold) for source, golds in MALFORMED.items() for gold in golds])
-def test_a_ground_truth_that_its_reward_cannot_read_is_an_error_with_row_and_reason(tmp_path, source, gold):
-    good = row(0)
-    bad = row(1, data_source=source) | truth(gold)
-    found = results(write(tmp_path / "data.parquet", [good, bad]))
-    assert (found["reward of gold"].status, found["reward of gold"].count) == ("error", 1)
-    assert "row 1: " in found["reward of gold"].examples[0] and "ground truth" in found["reward of gold"].examples[0]
 
 
 def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
@@ -485,10 +458,10 @@ def test_a_ground_truth_that_is_only_compared_literally_is_a_warning(tmp_path):
     assert found["reward of gold"].status == "warning"
 
 
-def test_what_was_not_checked_is_reported(tmp_path, families):
-    _tasks.clear()
+def test_what_was_not_checked_is_reported(tmp_path, registry):
+    registry._tasks.clear()
     register_reward("here")(exact)
-    _tasks["broken"] = Task("no_such_module_at_all:score")
+    registry._tasks["broken"] = Task("no_such_module_at_all:score")
     data = write(tmp_path / "data.parquet", [row(0, data_source="broken"), row(1, data_source="unknown")])
     found = results(data)["reward of gold"]
     assert found.status == "not checked"
@@ -499,63 +472,42 @@ def test_what_was_not_checked_is_reported(tmp_path, families):
 
 CHAT_TEMPLATE = (
     "{% for m in messages %}{% if 'forbidden' in m['content'] %}{{ raise_exception('not this word') }}{% endif %}"
-    "<|turn|>{{ m['role'] }}\n{{ m['content'] }}\n{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+    "{{ m['content'] }}{% endfor %}{% if add_generation_prompt %}!!{% endif %}"
 )
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    """Directory of a tokenizer in which every byte is a token, and <|turn|> is one."""
-    import tokenizers
-    import transformers
-
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=257, initial_alphabet=alphabet, special_tokens=["<|turn|>"], show_progress=False
-    )
-    model.train_from_iterator([], trainer)
-    directory = tmp_path_factory.mktemp("tokenizer")
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=model, chat_template=CHAT_TEMPLATE)
-    fast.save_pretrained(directory)
-    return directory
+@pytest.fixture
+def model(tmp_path, tokenizer):
+    """Directory of a tokenizer in which x and ! are tokens, however many stand in a row."""
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    return tmp_path / "model"
 
 
-def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, tokenizer):
+def test_prompt_lengths_are_those_of_the_rendered_chat(tmp_path, model):
     contents = ["x" * n for n in (10, 20, 30, 40, 100)]
     data = write(tmp_path / "data.parquet", [row(i, prompt=user(content)) for i, content in enumerate(contents)])
-    made = report(data, tokenizer=tokenizer, max_prompt_length=57, no_rewards=True)
-    # <|turn|>user\n ... \n<|turn|>assistant\n is two special tokens and 16 bytes.
-    assert made.files == [f"{data}: 5 rows, train; tokens of a prompt: min 28, median 48, p95 118, max 118"]
+    made = report(data, tokenizer=model, max_prompt_length=41, no_rewards=True)
+    assert made.files == [f"{data}: 5 rows, train; tokens of a prompt: min 12, median 32, p95 102, max 102"]
     found = {check.name: check for check in made.checks}
     assert (found["prompt length"].status, found["prompt length"].count) == ("warning", 2)
-    assert "data.parquet row 3 and 1 more: longer than 57 tokens" in found["prompt length"].examples[0]
+    assert "data.parquet row 3 and 1 more: longer than 41 tokens" in found["prompt length"].examples[0]
     assert found["chat template"].status == "ok"
-    fits = results(data, tokenizer=tokenizer, max_prompt_length=118, no_rewards=True)
+    fits = results(data, tokenizer=model, max_prompt_length=102, no_rewards=True)
     assert fits["prompt length"].status == "ok"
 
 
-def test_options_of_the_chat_template_count(tmp_path, tokenizer):
-    own = shutil.copytree(tokenizer, tmp_path / "own")
-    (own / "chat_template.jinja").write_text("{% if not enable_thinking %}no thoughts{% endif %}x")
+def test_options_of_the_chat_template_count(tmp_path, model):
+    (model / "chat_template.jinja").write_text("{% if not enable_thinking %}" + "x" * 11 + "{% endif %}x")
     data = write(tmp_path / "data.parquet", clean(count=1))
-    assert "max 12" in report(data, tokenizer=own, no_rewards=True).files[0]
-    assert "max 1" in report(data, tokenizer=own, template=("enable_thinking=true",), no_rewards=True).files[0]
+    for template, most in (((), 12), (("enable_thinking=true",), 1)):
+        assert report(data, tokenizer=model, template=template, no_rewards=True).files[0].endswith(f"max {most}")
 
 
-def test_json_files_are_checked_row_by_row(tmp_path):
-    rows = clean()
-    rows[2]["prompt"] = user(" ")
-    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    found = results(tmp_path / "data.jsonl")
-    assert found["prompt"].examples[0].startswith("data.jsonl row 2: ") and found["columns"].status == "ok"
-
-
-def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, tokenizer):
+def test_a_prompt_that_the_chat_template_refuses_is_an_error(tmp_path, model):
     rows = clean()
     rows[4]["prompt"] = user("a forbidden word")
-    found = results(write(tmp_path / "data.parquet", rows), tokenizer=tokenizer, no_rewards=True)["chat template"]
+    found = results(write(tmp_path / "data.parquet", rows), tokenizer=model, no_rewards=True)["chat template"]
     assert (found.status, found.count) == ("error", 1)
     assert found.examples == ["data.parquet row 4: the chat template refuses the prompt: not this word"]
 

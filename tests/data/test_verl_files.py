@@ -19,15 +19,11 @@ def described(path, **features):
     pq.write_table(table.replace_schema_metadata(metadata), path)
 
 
-def write_json(path, rows):
-    path.write_text("\n".join(map(json.dumps, rows)) if path.suffix == ".jsonl" else json.dumps(rows))
-
-
 STRING = {"dtype": "string", "_type": "Value"}
 FILES = {
     "clean": ("a.parquet", lambda path: write(path, clean()), True),
-    "JSON lines": ("a.jsonl", lambda path: write_json(path, clean()), True),
-    "JSON": ("a.json", lambda path: write_json(path, clean()), True),
+    "JSON lines": ("a.jsonl", lambda path: write(path, clean()), True),
+    "JSON": ("a.json", lambda path: write(path, clean()), True),
     "metadata of known features": ("a.parquet", lambda path: described(path, ability=STRING), True),
     "an unknown feature": ("a.parquet", lambda path: described(path, prompt={"_type": "Conversation"}), False),
     "an unknown feature of a column that is not there": ("a.parquet", lambda path: described(path, x={"_type": "New"}), False),

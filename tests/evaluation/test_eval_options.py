@@ -1,32 +1,13 @@
 """Options, presets and rows: all problems are reported at once, before anything is loaded."""
 
-import json
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.conftest import composed
+from tests.data.checked_files import row, write
 from verl_trgrpo.data.prompts import default_agent_of
 from verl_trgrpo.evaluation.evaluate import evaluate, load_evaluable_rows
 from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
 from verl_trgrpo.runs.run_directory import write_config
-
-
-def write(path, rows):
-    names = {name: None for row in rows for name in row}
-    pq.write_table(pa.Table.from_pylist([names | row for row in rows]), path)
-    return path
-
-
-def raw_row(**changes):
-    return {
-        "data_source": "kk_3ppl",
-        "prompt": [{"role": "user", "content": "Who is a knave?"}],
-        "reward_model": {"style": "rule", "ground_truth": "(1) Zoe is a knave"},
-        "extra_info": {"index": 0},
-        **changes,
-    }
 
 
 def test_all_problems_come_in_one_message(tmp_path):
@@ -38,7 +19,7 @@ def test_all_problems_come_in_one_message(tmp_path):
 
 
 def test_presets_are_valid_and_what_is_given_overrides_them(tmp_path):
-    file = write(tmp_path / "a.parquet", [raw_row()])
+    file = write(tmp_path / "a.parquet", [row(0)])
     for preset, sampling in PRESETS.items():
         assert EvalOptions(model="model", data=(file,), preset=preset).sampling == sampling
     options = EvalOptions(model="model", data=(file,), preset="aime", max_tokens=4096, temperature=0.7)
@@ -46,10 +27,10 @@ def test_presets_are_valid_and_what_is_given_overrides_them(tmp_path):
 
 
 def test_limit_draws_rows_with_the_seed(tmp_path):
-    file = write(tmp_path / "a.parquet", [raw_row() for _ in range(100)])
+    file = write(tmp_path / "a.parquet", [row(0) for _ in range(100)])
 
     def drawn(limit, seed):
-        return [row.position for row in load_evaluable_rows([file], limit, seed)[0]]
+        return [found.position for found in load_evaluable_rows([file], limit, seed)[0]]
 
     assert drawn(10, 0) == sorted(drawn(10, 0)) == drawn(10, 0) != drawn(10, 1)
     assert drawn(10, 0) != [*range(10)], "the first rows of a sorted file are not a sample"
@@ -62,55 +43,38 @@ def test_rows_that_cannot_be_evaluated_are_named(tmp_path):
         "agent": {"agent_name": "tool_agent"},
         "prompt": {"prompt": "text"},
     }
-    paths = [write(tmp_path / f"{name}.parquet", [raw_row(**changes)]) for name, changes in files.items()]
+    paths = [write(tmp_path / f"{name}.parquet", [row(0, **changes)]) for name, changes in files.items()]
     with pytest.raises(ValueError, match="3 problems") as caught:
         load_evaluable_rows(paths, None, 0)
     assert all(named in str(caught.value) for named in ("'unheard_of'", "agent_name=tool_agent", "prompt.parquet"))
     assert load_evaluable_rows(paths[:1], None, 0, own_rewards=False)[0][0].data_source == "unheard_of"
 
 
-def test_json_lines_are_evaluated_too(tmp_path):
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(raw_row(extra_info={"index": i})) for i in range(3)))
-    [rows] = load_evaluable_rows([tmp_path / "a.jsonl"], None, 0)
-    assert [row.extra_info["index"] for row in rows] == [0, 1, 2]
-
-
-def test_a_default_reward_lets_rows_be_evaluated(tmp_path):
-    path = write(tmp_path / "a.parquet", [raw_row(data_source="unheard_of"), raw_row(data_source="")])
-    rows = load_evaluable_rows([path], None, 0, default_reward="math")[0]
-    assert [row.data_source for row in rows] == ["unheard_of", ""]
-
-
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("given", "used", "named"),
     [
-        ({"search": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")}, ["search=", "agent_name", "3 rows"]),
-        ({"reward": "math"}, ["reward=math", "3 rows"]),
+        (
+            {"search": ("url=http://127.0.0.1:1/retrieve", "max_searches=4")},
+            {"agent_name": "trgrpo_search"},
+            ["search=", "agent_name", "3 rows"],
+        ),
+        ({"reward": "math"}, {"data_source": "own"}, ["reward=math", "3 rows"]),
     ],
 )
-def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, named):
-    path = write(tmp_path / "a.parquet", [raw_row()] * 3)
-    # Refused before the model, which does not exist, is opened.
-    options = EvalOptions(model=str(tmp_path / "none"), data=(path,), preset="search_qa", out=tmp_path / "out", **given)
+def test_an_option_that_no_row_uses_is_an_error(tmp_path, given, used, named):
+    """Refused before the model, which does not exist, is opened; the model is the error where one row uses the option."""
+    rows = [row(0, agent_name="single_turn_agent")] * 3
+    options = {"model": str(tmp_path / "none"), "preset": "search_qa", "out": tmp_path / "out", **given}
     with pytest.raises(ValueError) as caught:
-        evaluate(options)
+        evaluate(EvalOptions(data=(write(tmp_path / "a.parquet", rows),), **options))
     assert all(name in str(caught.value) for name in named)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [({"search": ("max_searches=4",)}, {"agent_name": "trgrpo_search"}), ({"reward": "math"}, {"data_source": "own"})],
-)
-def test_an_option_that_one_row_uses_is_none(tmp_path, given, used):
-    path = write(tmp_path / "a.parquet", [raw_row(), raw_row(**used)])
-    options = EvalOptions(model=str(tmp_path / "none"), data=(path,), out=tmp_path / "out", **given)
-    with pytest.raises((ValueError, OSError), match="none"):  # the model
-        evaluate(options)
+    with pytest.raises((ValueError, OSError), match="none"):
+        evaluate(EvalOptions(data=(write(tmp_path / "b.parquet", [*rows, rows[0] | used]),), **options))
 
 
 def test_prompts_are_those_of_the_run_that_made_the_checkpoint(tmp_path):
-    data = write(tmp_path / "a.parquet", [raw_row()])
+    data = write(tmp_path / "a.parquet", [row(0)])
     checkpoint = tmp_path / "run" / "global_step_3" / "actor"
     checkpoint.mkdir(parents=True)
 
@@ -128,7 +92,7 @@ def test_prompts_are_those_of_the_run_that_made_the_checkpoint(tmp_path):
 
 
 def test_rows_without_a_name_search_where_the_run_of_the_checkpoint_does(tmp_path):
-    data = write(tmp_path / "a.parquet", [raw_row()])
+    data = write(tmp_path / "a.parquet", [row(0)])
     checkpoint = tmp_path / "run" / "global_step_3"
     checkpoint.mkdir(parents=True)
     write_config(composed(["agent=search_tags"]).config, tmp_path / "run")
@@ -139,9 +103,19 @@ def test_rows_without_a_name_search_where_the_run_of_the_checkpoint_does(tmp_pat
 
 def test_rows_may_have_the_prompt_in_another_column_and_the_loop_of_the_run(tmp_path):
     asked = [{"role": "user", "content": "Why?"}]
-    path = write(
-        tmp_path / "a.parquet", [raw_row(question=asked), raw_row(question=asked, agent_name="single_turn_agent")]
-    )
+    rows = [row(0, question=asked, agent_name=name) for name in (None, "single_turn_agent")]
+    path = write(tmp_path / "a.parquet", rows)
     [rows] = load_evaluable_rows([path], None, 0, default_agent="trgrpo_search", prompt_key="question")
-    assert [row.agent_name for row in rows] == ["trgrpo_search", "single_turn_agent"]
+    assert [found.agent_name for found in rows] == ["trgrpo_search", "single_turn_agent"]
     assert rows[0].messages == asked
+
+
+@pytest.mark.parametrize(("column", "value"), [("images", [{"bytes": b"x"}]), ("videos", ["a.mp4"])])
+def test_rows_with_what_the_model_would_not_see_are_refused(tmp_path, column, value):
+    def loaded(*values):
+        rows = [row(i, **{column: each}) for i, each in enumerate(values)]
+        return load_evaluable_rows([write(tmp_path / "a.parquet", rows)], None, 0)
+
+    with pytest.raises(ValueError, match=rf"a\.parquet: rows have {column}, which the model would not be shown"):
+        loaded(None, value)
+    assert len(loaded([], None)[0]) == 2

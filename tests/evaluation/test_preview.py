@@ -1,9 +1,10 @@
 """Previewing a run before it starts."""
 
-import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from omegaconf import OmegaConf
 
+from tests.data.checked_files import write
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.demos.puzzles import CHECKPOINT
@@ -40,20 +41,30 @@ def test_the_run_s_own_reward_function_is_called_with_its_options(tmp_path):
     assert (tmp_path / "runs").read_text() == "x"  # one that loads a model, or registers itself, cannot be run again
 
 
-def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, monkeypatch):
-    async def answer(options, model, jobs, store, progress):
-        """Stand in for vLLM: the first sample of each prompt is right."""
-        assert model == str(CHECKPOINT) and options.sampling.k == 8
-        # Prompts are rendered as in the run.
-        settings = options.prompt_settings(model)
-        assert settings.data.apply_chat_template_kwargs == {"enable_thinking": False}
-        assert settings.actor_rollout_ref.model.path == str(CHECKPOINT)
-        for job in jobs:
-            right = f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
-            text = right if job.sample == 0 else "no answer at all"
-            store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
+@pytest.fixture
+def sampled(monkeypatch):
+    """``sampled(text_of)`` stands in for vLLM: `text_of` a job is the response to it; returns what the engine was asked with."""
 
-    monkeypatch.setattr(preview_module, "make_responses", answer)
+    def install(text_of):
+        asked = []
+
+        async def answer(options, model, jobs, store, progress):
+            asked.append((options, model))
+            for job in jobs:
+                store.append(job.file, Response(job.row.position, job.sample, text_of(job), 9, cut=False))
+
+        monkeypatch.setattr(preview_module, "make_responses", answer)
+        return asked
+
+    return install
+
+
+def right(job):
+    return f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
+
+
+def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, sampled):
+    asked = sampled(lambda job: right(job) if job.sample == 0 else "no answer at all")
     words = [f"data.train_files={puzzles / 'train.parquet'}", f"data.val_files={puzzles / 'test.parquet'}",
              f"actor_rollout_ref.model.path={CHECKPOINT}", "+data.apply_chat_template_kwargs.enable_thinking=false",
              "--prompts", "3", "--samples", "8"]  # fmt: skip
@@ -61,21 +72,17 @@ def test_the_sampled_responses_are_shown_with_their_rewards(puzzles, capsys, mon
     shown = capsys.readouterr().out
     assert "24 responses to 3 prompts: mean reward" in shown
     assert shown.count("-- reward") == 24 and shown.count("the reward found no answer") == 21
+    [(options, model)] = asked
+    assert model == str(CHECKPOINT) and options.sampling.k == 8
+    settings = options.prompt_settings(model)  # prompts are rendered as in the run
+    assert settings.data.apply_chat_template_kwargs == {"enable_thinking": False}
+    assert settings.actor_rollout_ref.model.path == str(CHECKPOINT)
 
 
-def test_a_default_reward_scores_the_sources_without_one(puzzles, tmp_path, capsys, monkeypatch):
-    table = pq.read_table(puzzles / "train.parquet")
-    renamed = pa.array(["my_puzzles"] * table.num_rows)
-    pq.write_table(
-        table.set_column(table.schema.names.index("data_source"), "data_source", renamed), tmp_path / "own.parquet"
-    )
-
-    async def answer(options, model, jobs, store, progress):
-        for job in jobs:
-            text = f"<think>so</think>\n<answer>{job.row.ground_truth}</answer>"
-            store.append(job.file, Response(job.row.position, job.sample, text, 9, cut=False))
-
-    monkeypatch.setattr(preview_module, "make_responses", answer)
+def test_a_default_reward_scores_the_sources_without_one(puzzles, tmp_path, capsys, sampled):
+    rows = pq.read_table(puzzles / "train.parquet").to_pylist()
+    write(tmp_path / "own.parquet", [row | {"data_source": "my_puzzles"} for row in rows])
+    sampled(right)
     words = ["preview", "kk_quickstart", f"data.train_files={tmp_path / 'own.parquet'}",
              f"data.val_files={puzzles / 'test.parquet'}", f"actor_rollout_ref.model.path={CHECKPOINT}"]  # fmt: skip
     assert main(words) == 2

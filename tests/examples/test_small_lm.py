@@ -12,6 +12,7 @@ from examples import small_lm, smollm2, two_person_puzzles
 from examples.makers import warm_start
 from tests.examples.tiny_wheel import VOCABULARY, tiny_wheel
 from verl_trgrpo.common.files import file_sha256
+from verl_trgrpo.common.options import exit_code
 from verl_trgrpo.runs.compose import compose
 
 
@@ -34,6 +35,30 @@ def test_too_little_disk_and_memory_are_reported_before_any_work(tmp_path, monke
         smollm2.check_machine(tmp_path / "new", 2**60)
     assert "memory" in str(error.value)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_wrong_override_is_reported_before_any_work(tmp_path, capsys):
+    assert exit_code(lambda: small_lm.main(["--out", str(tmp_path), "platform=cpu", "algorithm=tr_gpro"])) == 2
+    assert "algorithm=tr_gpro" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("platform", "bypassed"), [("cpu", True), ("cpu_bf16", False)])
+def test_a_given_platform_gets_the_overrides_of_a_chosen_one(tmp_path, platform, bypassed):
+    overrides = [f"platform={platform}"]
+    config = compose(
+        small_lm.TASKS["word_problems"].recipe, [*small_lm.platform_overrides(overrides, tmp_path), *overrides]
+    ).config
+    assert int(config.ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS) >= 1
+    assert config.algorithm.rollout_correction.bypass_mode == bypassed
+
+
+def test_given_threads_are_kept(tmp_path):
+    overrides = ["platform=cpu", "+ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS='7'"]
+    config = compose(
+        small_lm.TASKS["word_problems"].recipe, [*small_lm.platform_overrides(overrides, tmp_path), *overrides]
+    ).config
+    assert config.ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS == "7"
 
 
 def weights(directory):

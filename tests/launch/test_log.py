@@ -68,15 +68,6 @@ def test_a_training_that_falls_silent_after_workers_were_killed_for_memory_is_de
     assert "little memory left:" in failure(log)
 
 
-def test_a_long_silence_alone_is_not_a_death(tmp_path, clock):
-    log = tmp_path / "log"
-    log.write_text("step:1\n")
-    watch = LogWatch(log, clock=clock)
-    watch.check_alive()
-    clock.now = 1e6
-    watch.check_alive()
-
-
 @pytest.mark.parametrize("cut", range(0, len(ENGINE), 14))
 def test_a_message_that_is_written_in_two_parts_is_detected(tmp_path, clock, cut):
     log = tmp_path / "log"
@@ -90,12 +81,13 @@ def test_a_message_that_is_written_in_two_parts_is_detected(tmp_path, clock, cut
         watch.check_alive()
 
 
-def test_a_healthy_log_is_no_matter_how_long_ago(tmp_path, clock):
+def test_a_long_silence_alone_is_not_a_death(tmp_path, clock):
     log = tmp_path / "log"
     watch = LogWatch(log, grace=30, clock=clock)
     for step in range(3):
         with log.open("a") as file:
             file.write(f"step:{step}\n")
+        watch.check_alive()
         clock.now += 1e6
         watch.check_alive()
     assert not watch.prompts_were_lost
@@ -123,6 +115,19 @@ Exiting the warm-up phase
 ray.exceptions.RayTaskError(KeyError): ray::run()
 KeyError: 'consequence'
 """
+# veRL ends by itself then, and speaks of its replay buffer.
+ENGINE_DIED = """\
+vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the cause.
+RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.
+"""
+# Ray then lists processes; the last lines of the log are about those.
+OUT_OF_MEMORY = """\
+Traceback (most recent call last):
+ray.exceptions.OutOfMemoryError: 5 worker(s) were killed due to the node running low on memory. Memory on the node \
+(IP: 192.0.2.2, ID: 000d) was 22.33GB used / 23.54GB limit (0.948715)
+Top 10 memory users: PID\tMEM(GB)\tCOMMAND
+664\t0.37\tray::RewardLoopWorker
+"""
 
 
 @pytest.mark.parametrize(
@@ -132,6 +137,9 @@ KeyError: 'consequence'
         ("torch.cuda.OutOfMemoryError: no memory\n", ["torch.cuda.OutOfMemoryError: no memory"]),
         ("one\ntwo\n", ["one\ntwo"]),
         ("", ["no output"]),
+        (WORKER, ["a worker process (WorkerDict) died"]),
+        (ENGINE_DIED, ["(vLLM's engine process died: "]),
+        (OUT_OF_MEMORY, ["little memory left (22.33GB used / 23.54GB)"]),
     ],
 )
 def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
@@ -139,7 +147,7 @@ def test_failures_name_the_cause_and_the_log(tmp_path, text, expected):
     log_file.write_text(text)
     message = failure(log_file)
     assert all(part in message for part in expected)
-    assert "ray.exceptions" not in message and "flash_attn" not in message
+    assert not [part for part in ("ray.exceptions", "flash_attn", "RewardLoopWorker") if part in message]
 
 
 @pytest.mark.parametrize("size", [1, 100_000])
@@ -150,35 +158,6 @@ def test_a_full_disk_is_named(tmp_path, size):
         torch.save({"weight": torch.zeros(size)}, tmp_path / "full.pt")
     (tmp_path / "log").write_text(f"Traceback (most recent call last):\nRuntimeError: {caught.value}\n")
     assert f"MiB are free at {tmp_path}; free some space" in failure(tmp_path / "log")
-
-
-def test_a_killed_worker_is_named(tmp_path):
-    (tmp_path / "log").write_text(WORKER)
-    assert "a worker process (WorkerDict) died" in failure(tmp_path / "log")
-
-
-def test_an_engine_that_died_amid_a_rollout_is_named(tmp_path):
-    """veRL ends by itself then, and speaks of its replay buffer."""
-    lines = [
-        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the cause.",
-        "RuntimeError: Sync replay buffer selected terminal groups with no materializable trajectories.",
-    ]
-    (tmp_path / "log").write_text("\n".join(lines))
-    assert "(vLLM's engine process died: " in failure(tmp_path / "log")
-
-
-def test_workers_that_ray_ended_for_their_memory(tmp_path):
-    """Ray then lists processes; the last lines of the log are about those."""
-    lines = [
-        "Traceback (most recent call last):",
-        "ray.exceptions.OutOfMemoryError: 5 worker(s) were killed due to the node running low on memory. Memory on the node "
-        "(IP: 192.0.2.2, ID: 000d) was 22.33GB used / 23.54GB limit (0.948715)",
-        "Top 10 memory users: PID\tMEM(GB)\tCOMMAND",
-        "664\t0.37\tray::RewardLoopWorker",
-    ]
-    (tmp_path / "log").write_text("\n".join(lines))
-    message = failure(tmp_path / "log")
-    assert "little memory left (22.33GB used / 23.54GB)" in message and "RewardLoopWorker" not in message
 
 
 NO_NODE = "\x1b[33m(autoscaler +25s)\x1b[0m Error: No available node types can fulfill resource request {}. Add\n"

@@ -53,10 +53,3 @@ def test_the_algorithm_wins_over_the_recipe():
 
     assert actor("dapo_clip").clip_ratio_high == 0.28
     assert actor("dr_grpo").loss_agg_mode == "seq-mean-token-sum-norm"
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=name_of)
-def test_the_header_says_what_is_known(recipe):
-    header = recipe.read_text().split("\n\n")[0]
-    for part in ("Reproduces:", "Differs:", "Hardware:", "Command:", f"run.sh {name_of(recipe)}"):
-        assert part in header, part

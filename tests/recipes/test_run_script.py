@@ -27,17 +27,6 @@ def run(*arguments, cwd=None, **variables):
     )
 
 
-def test_the_script_is_sound_bash():
-    assert subprocess.run(["bash", "-n", str(SCRIPT)], check=False).returncode == 0
-
-
-def test_help_teaches():
-    result = run("--help")
-    assert result.returncode == 0
-    for part in ("--dry-run", "--build-data", "NNODES, NODE_RANK, HEAD_IP", "algorithm=grpo"):
-        assert part in result.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "variables", "named"),
     [

@@ -5,6 +5,7 @@ import time
 import pytest
 from transformers import AutoTokenizer
 
+from tests.tasks.timing import seconds
 from verl_trgrpo.data.prompts import opens_thinking
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.tasks.answer_form import (
@@ -261,16 +262,6 @@ def test_reasoning_that_the_prompt_opened_has_to_be_closed(form):
     assert read_answer(response, form, thinking_opened=True) is None
     assert read_answer(f"{state_answer('4', form)}</think>\n{response}", form, thinking_opened=True) == "5"
     assert after_reasoning(response, True) is None and after_reasoning(response) == response
-
-
-def seconds(function, *arguments):
-    """The shortest of three runs, in seconds of CPU time."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        function(*arguments)
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 @pytest.mark.parametrize(

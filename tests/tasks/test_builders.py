@@ -187,16 +187,12 @@ def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, so
     before = content_of(tmp_path / "out/kk")
     for path in (tmp_path / "out/kk").iterdir():
         path.unlink()
-    command = shlex.split(manifest_of_text(before))
+    command = shlex.split(json.loads(before["manifest.json"])["command"])
     assert command[:4] == ["verl-trgrpo", "data", "build", "kk"]
     subprocess.run(
         [sys.executable, "-m", "verl_trgrpo", *command[1:]], env=environment | {"PYTHONHASHSEED": "77"}, **run
     )
     assert content_of(tmp_path / "out/kk") == before
-
-
-def manifest_of_text(content):
-    return json.loads(content["manifest.json"])["command"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -3,6 +3,7 @@
 `make canary` runs them on the oldest and the newest release that the package index has.
 """
 
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -94,43 +95,56 @@ def test_what_is_called_takes_these_parameters(name):
     assert not missing, f"{name} of veRL {verl.__version__} no longer takes {', '.join(missing)}; {user} gives it"
 
 
+ADVANTAGE = "verl.trainer.ppo.v1.trainer_base.PPOTrainer._compute_advantage"
+QUEUE = "verl.trainer.ppo.v1.agent_loop_tq"
+LOOP = "verl_trgrpo/experimental/igrpo/loop.py"
+# Where veRL's own text says what is relied on: the module, class or function, what stands in it, and the file that relies on it.
+WRITTEN = (
+    # What two passes and a forward pass before them need of the workers: one call that steps the scheduler and obeys the masks.
+    ("verl.workers.engine_workers.TrainingWorker.train_mini_batch",
+     ("self.train_batch(mini_batch_td)", "update_lr_scheduler=batch_idx == total_num_iterations"), BATCH_UPDATES),
+    ("verl.workers.engine_workers.TrainingWorker.train_batch",
+     ("self.engine.lr_scheduler_step()", "loss_function=self.loss_fn"), BATCH_UPDATES),
+    ("verl.workers.engine_workers.ActorRolloutRefWorker",
+     ("self.actor.train_mini_batch(data=data)", "partial(ppo_loss, config=actor_config)",
+      "actor_config: ActorConfig = omega_conf_to_dataclass(self.config.actor)"), BATCH_UPDATES),
+    ("verl.workers.engine_workers.TrainingWorker.infer_batch",
+     ('key="compute_loss"', "if key not in data.keys()"), BATCH_UPDATES),
+    ("verl.workers.engine.fsdp.transformer_impl.FSDPEngine.forward_backward_batch",
+     ('batch_num_tokens = data["loss_mask"].sum()',), BATCH_UPDATES),
+    ("verl.workers.utils.losses.ppo_loss", ('data["response_mask"]',), BATCH_UPDATES),
+    # A batch tells the worker groups and rewards.
+    (ADVANTAGE, ('fields = ["uid", "response_mask", "rm_scores"',), BATCH_UPDATES),
+    (QUEUE, ('field["loss_mask"] = field["response_mask"]',), BATCH_UPDATES),
+    # Keys of the queue begin with the group, and an estimator gets the field that a buffer writes them to.
+    (QUEUE, ('f"{uid}_{session_id}_{i}"',), V1_TRAINER),
+    (QUEUE, ('"response_len": response_len',), PARTS),
+    (ADVANTAGE, ('non_tensor_batch["uid"] = np.array(data.batch.pop("uid")',), PARTS),
+    ("verl.experimental.agent_loop.single_turn_agent_loop",
+     ("self.rollout_config", "self.prompt_length", 'kwargs["raw_prompt"]'), LOOP),
+    ("verl.experimental.agent_loop.agent_loop", ("self.apply_chat_template_kwargs",), LOOP),
+    # Reward workers get the columns of the row and what the loop returned.
+    ("verl.experimental.agent_loop.agent_loop.AgentLoopWorker._compute_score",
+     ("for k, v in kwargs.items()", '"tool_extra_fields"', '"attention_mask"'), MANAGER),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "texts", "user"), WRITTEN, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_is_written_there_is_what_is_relied_on(name, texts, user):
+    try:
+        owner = importlib.import_module(name)
+    except ImportError:
+        owner = inspect.unwrap(find(name))
+    missing = [text for text in texts if text not in inspect.getsource(owner)]
+    assert not missing, f"{name} of veRL {verl.__version__} is without {missing}; see {user}"
+
+
 def test_workers_call_the_loss_that_is_wrapped():
     from verl.workers import engine_workers
     from verl.workers.utils import losses
 
     assert engine_workers.ppo_loss is losses.ppo_loss, f"veRL's workers have another ppo_loss; see {WRAPPER}"
     assert losses.ppo_loss.has_token_weights, f"ppo_loss is not wrapped where veRL's workers find it; see {WRAPPER}"
-
-
-def test_an_update_is_one_call_that_steps_the_scheduler_and_obeys_the_masks():
-    """What two passes and a forward pass before them need of the workers."""
-    from verl.workers import engine_workers
-    from verl.workers.engine.fsdp import transformer_impl
-    from verl.workers.utils import losses
-
-    worker = engine_workers.TrainingWorker
-    for owner, lines in {
-        worker.train_mini_batch: ("self.train_batch(mini_batch_td)", "update_lr_scheduler=batch_idx == total_num_iterations"),
-        worker.train_batch: ("self.engine.lr_scheduler_step()", "loss_function=self.loss_fn"),
-        engine_workers.ActorRolloutRefWorker: (
-            "self.actor.train_mini_batch(data=data)", "partial(ppo_loss, config=actor_config)",
-            "actor_config: ActorConfig = omega_conf_to_dataclass(self.config.actor)",
-        ),
-        worker.infer_batch: ('key="compute_loss"', "if key not in data.keys()"),
-        transformer_impl.FSDPEngine.forward_backward_batch: ('batch_num_tokens = data["loss_mask"].sum()',),
-        losses.ppo_loss: ('data["response_mask"]',),
-    }.items():  # fmt: skip
-        source = inspect.getsource(inspect.unwrap(owner))
-        missing = [line for line in lines if line not in source]
-        assert not missing, f"{owner.__qualname__} of veRL {verl.__version__} is without {missing}; see {BATCH_UPDATES}"
-
-
-def test_a_batch_tells_the_worker_groups_and_rewards():
-    from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
-
-    source = inspect.getsource(trainer_base.PPOTrainer._compute_advantage) + inspect.getsource(agent_loop_tq)
-    for text in ('fields = ["uid", "response_mask", "rm_scores"', 'field["loss_mask"] = field["response_mask"]'):
-        assert text in source, f"batches of veRL {verl.__version__} are without {text}; see {BATCH_UPDATES}"
 
 
 def test_a_metric_of_a_rank_is_what_its_values_say():
@@ -149,22 +163,6 @@ def test_the_trainer_takes_a_replay_buffer_from_the_configuration():
     assert "sampler_kwargs" in sampler, f"trainer.v1.sampler.sampler_kwargs is gone; see {V1_TRAINER}"
 
 
-def test_keys_of_the_queue_begin_with_the_group():
-    from verl.trainer.ppo.v1 import agent_loop_tq
-
-    source = inspect.getsource(agent_loop_tq)
-    assert 'f"{uid}_{session_id}_{i}"' in source, f"keys of the TransferQueue have another form; see {V1_TRAINER}"
-
-
-def test_an_estimator_gets_the_field_that_a_buffer_writes_the_keys_of_responses_to():
-    from verl.trainer.ppo.v1 import agent_loop_tq, trainer_base
-
-    source = inspect.getsource(trainer_base.PPOTrainer._compute_advantage)
-    text = 'non_tensor_batch["uid"] = np.array(data.batch.pop("uid")'
-    assert text in source, f"veRL hands its estimators another field than uid; see {PARTS}"
-    assert '"response_len": response_len' in inspect.getsource(agent_loop_tq), f"tags have changed; see {PARTS}"
-
-
 def test_the_trainer_tells_a_callback_of_each_checkpoint():
     callbacks = pytest.importorskip("verl.trainer.ppo.checkpoint_callback", reason="veRL 0.9.0 has none")
     from verl.trainer.ppo.v1 import trainer_base
@@ -174,29 +172,6 @@ def test_the_trainer_tells_a_callback_of_each_checkpoint():
     built = inspect.getsource(trainer_base.PPOTrainer.__init__)
     # An empty state has to be restored before the first batch.
     assert "build_checkpoint_callback(config)" in built, f"the trainer builds its callback elsewhere; see {STATE}"
-
-
-def test_the_single_turn_loop_has_what_its_heir_reads():
-    from verl.experimental.agent_loop import single_turn_agent_loop
-
-    source = inspect.getsource(single_turn_agent_loop) + inspect.getsource(
-        inspect.getmodule(single_turn_agent_loop.AgentLoopBase)
-    )
-    for text in (
-        "self.rollout_config",
-        "self.prompt_length",
-        "self.apply_chat_template_kwargs",
-        'kwargs["raw_prompt"]',
-    ):
-        assert text in source, f"veRL's single-turn loop has no {text}; see verl_trgrpo/experimental/igrpo/loop.py"
-
-
-def test_reward_workers_get_the_columns_of_the_row_and_what_the_loop_returned():
-    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
-
-    source = inspect.getsource(AgentLoopWorker._compute_score)
-    for text in ("for k, v in kwargs.items()", '"tool_extra_fields"', '"attention_mask"'):
-        assert text in source, f"veRL's agent loop hands the reward worker other fields, without {text}; see {MANAGER}"
 
 
 def test_policy_losses_are_in_a_mapping_by_name():
@@ -258,8 +233,6 @@ def test_engines_can_be_looked_up_by_device():
 
 def test_reserved_columns_are_those_that_verl_s_agent_loops_use():
     """A column of a data file replaces a field of the rollout, or is an argument of a function that gets the whole row."""
-    import inspect
-
     from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
     from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 

@@ -9,6 +9,7 @@ from verl.trainer.ppo import core_algos
 
 from tests.verl_plugin.test_policy_loss import actor
 from tests.verl_plugin.test_weighted_losses import OPTIONS, tensors
+from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.core import LoptiOptions
 from verl_trgrpo.core.losses import LOSS_AGG_MODES
 from verl_trgrpo.verl_plugin import lopti
@@ -61,6 +62,15 @@ def test_a_loss_whose_passes_do_not_is_refused(loss_mode, loss_agg_mode):
     assert (passes - whole).abs().max() > 0.01 * whole.abs().max()
     with pytest.raises(ValueError, match=loss_mode.removeprefix("tr_") if loss_mode in REFUSED else loss_agg_mode):
         lopti.check_lopti(config)
+
+
+def test_all_wrong_options_are_named():
+    wrong = {"threshold": 1.0, "quantile": 0.0, "rare_first": "no"}
+    with pytest.raises(InvalidInputError) as raised:
+        LoptiOptions(**wrong)
+    assert [message.partition("=")[0] for message in raised.value.messages] == list(wrong)
+    with pytest.raises(InvalidInputError, match="threshold="):
+        LoptiOptions(threshold=None)
 
 
 @pytest.fixture

@@ -152,11 +152,6 @@ def test_the_entropy_reaches_the_weighted_kl_and_its_bonus_stays():
     assert reduced(metrics["kl_loss"]) == pytest.approx(k3.item(), rel=1e-5)
 
 
-def test_a_run_without_entropy_says_what_to_set():
-    with pytest.raises(ValueError, match=r"calculate_entropy=true"):
-        evaluate(actor(TRGRPOPolicyLossConfig(shaping=make_shaping("top_entropy"))))
-
-
 @pytest.mark.parametrize("nested_rates", [False, True])
 def test_columns_that_the_shaping_asks_for_reach_it(nested_rates):
     """Each response has a rate of its own; the reference differs for every other token."""

@@ -224,12 +224,6 @@ def test_a_shaping_gives_weights_to_any_algorithm_and_changes_nothing_else(word)
     assert actor.calculate_entropy is False
 
 
-@pytest.mark.parametrize(("word", "loss_mode"), [("gmpo", "geo_mean"), ("grpo", "bypass_mode")])
-def test_a_loss_without_token_weights_is_refused_where_they_are_configured(word, loss_mode):
-    with pytest.raises(Exception, match=f"loss_mode={loss_mode}: .*shaping"):
-        actor_of(compose("ppo_trainer", f"+algorithm={word}", "shaping=sigmoid", f"{LOSS}.loss_mode={loss_mode}"))
-
-
 @pytest.mark.parametrize("algorithm", ["grpo", "lopti"])
 def test_options_of_two_passes_change_the_worker_that_gets_them(algorithm):
     """Built or sent there; runs without them keep veRL's worker."""

@@ -1,12 +1,14 @@
-"""One case for each thing that the estimators of several rewards need of a run."""
+"""What the estimators of several rewards need of a run, and the replay buffer that their words bring along."""
 
 import pytest
 
 from tests.checks.validation import summary
 from tests.conftest import composed
+from tests.verl_plugin.test_group_metrics_buffer import FILTER, build
 from verl_trgrpo.checks.check import check, own_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
+from verl_trgrpo.experimental.multi_reward.replay_buffer import RewardParts
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 ROLLOUT, LOSS = "actor_rollout_ref.rollout", "actor_rollout_ref.actor.policy_loss"
@@ -65,3 +67,15 @@ def test_a_run_that_has_it_is_not(overrides):
 def test_the_check_of_a_run_takes_these_words(sound_run, overrides, reported):
     errors = check(composed([*sound_run, *overrides])).messages(ERROR)
     assert len(errors) == len(reported) and all(part in message for part, message in zip(reported, errors, strict=True))
+
+
+@pytest.mark.parametrize("word", ["gdpo", "constrained_grpo"])
+@pytest.mark.parametrize("mode", ["sync", "separate_async"])
+def test_the_buffer_is_the_project_s_with_what_the_word_adds(word, mode):
+    """tests/cluster/test_all_algorithms.py draws batches from it."""
+    buffer = build([f"algorithm={word}", *FILTER, "data.train_batch_size=64"], mode)
+    assert isinstance(buffer, RewardParts) and buffer.filter_groups_metric == "reward" and buffer.poll_interval == 2.0
+    given = buffer.sampler_kwargs
+    assert given.adv_estimator == {"gdpo": "tr_gdpo"}.get(word, word)
+    assert ("costs" in (given.get("constrained_grpo") or {})) is (word == "constrained_grpo")
+    assert not isinstance(build(["algorithm=grpo"], mode), RewardParts)
