@@ -44,7 +44,6 @@ from verl_trgrpo.data.verl_files import (
 )
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
-from verl_trgrpo.tasks.math.equality import alternatives
 from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
@@ -401,6 +400,8 @@ def _answers(truth: Any) -> list[str]:
         return [answer for value in truth for answer in _answers(value)]
     if truth is None:
         return []
+    from verl_trgrpo.tasks.math.equality import alternatives  # a start that has no mathematics does without its modules
+
     named = alternatives(str(truth))  # "0.09 OR \\frac{9}{100}" in mathematics
     return [str(truth), *(named if len(named) > 1 else [])]
 
