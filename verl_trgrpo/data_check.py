@@ -376,7 +376,6 @@ def _stated_gold_finding(
 
 def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
     """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
-    answers = _answers(truth)
     if reference:
         response = reference(truth)
         opening = state_answer("\n", form).partition("\n")[0].rstrip() if form else ""
@@ -385,6 +384,8 @@ def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: Answe
             return
         elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
         answers = [next((answer for answer in elsewhere if answer is not None), response)]
+    else:
+        answers = _answers(truth)
     for answer, each in product(answers, [form] if form else USUAL_FORMS):
         yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
 
