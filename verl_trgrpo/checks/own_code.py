@@ -133,8 +133,9 @@ def _own_objects(view: RunView) -> Iterator[_Object]:
 
 def _option_findings(config: DictConfig) -> list[Finding]:
     """Check that each option of this package's rewards is one that some reward has; otherwise every response would fail."""
-    findings, known = [], known_options()
-    for name in sorted(set(selected(config, f"{REWARD}.reward_kwargs") or ()) - known):
+    findings, given = [], set(selected(config, f"{REWARD}.reward_kwargs") or ())
+    known = known_options() if given else set()  # imports all rewards
+    for name in sorted(given - known):
         key = f"{REWARD}.reward_kwargs.{name}"
         fix = f"set {place}" if (place := place_of(key)) else did_you_mean(str(name), sorted(known))
         findings.append(Finding.error(key, f"{key}: no reward has this option; {fix}"))
