@@ -118,7 +118,8 @@ def tiny_run(tmp_path_factory) -> Path:
     )  # fmt: skip
     Qwen2ForCausalLM(config).save_pretrained(directory / "model")
     rows = [
-        row(i, data_source="kk_3ppl", prompt=user(prompt)) | truth(format_solution(p.names, p.solution))
+        row(i, "train" if i < 32 else "test", data_source="kk_3ppl", prompt=user(prompt))
+        | truth(format_solution(p.names, p.solution))
         for i, (prompt, p) in enumerate(zip(prompts, puzzles, strict=True))
     ]
     write(directory / "train.parquet", rows[:32])

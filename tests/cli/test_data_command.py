@@ -113,7 +113,10 @@ def test_decontaminate_reports_then_writes(capsys, tmp_path, train):
 
 @pytest.mark.parametrize(
     ("name", "split", "reason"),
-    [("kk_test.parquet", "train", "its name is that of a test file"), ("a.parquet", "test", "its rows say split: test")],
+    [
+        ("kk_test.parquet", "train", "its name is that of a test file"),
+        ("a.parquet", "test", "its rows say split: test"),
+    ],
 )
 def test_test_rows_among_those_to_train_on_are_a_warning(capsys, tmp_path, name, split, reason):
     path = write(tmp_path / name, [row(i, split) for i in range(3)])
