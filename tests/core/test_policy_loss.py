@@ -168,6 +168,12 @@ def test_wrong_shapes_are_named(which):
         loss_of(tensors[:4], rollout_is_weights=tensors[4], entropy=tensors[5])
 
 
+def test_tensors_of_equal_shape_cannot_be_swapped_silently():
+    old_log_prob, log_prob, advantages, mask = batch()
+    with pytest.raises(TypeError):
+        compute_policy_loss(old_log_prob, log_prob, advantages, mask, weighting=TokenWeighting(), clip=CLIP)
+
+
 def test_an_unknown_surrogate_is_named():
     with pytest.raises(ValueError, match=r"surrogate='gspo'.*ppo.*aspo"):
         loss_of(batch(), surrogate="gspo")

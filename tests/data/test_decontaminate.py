@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -254,3 +255,11 @@ def test_a_failed_write_leaves_the_old_file(dirty):
     with pytest.raises(ValueError, match=r"cannot write .*clean\.parquet"):
         write_clean(found, dirty)
     assert dirty.out.read_bytes() == before
+
+
+def test_the_report_names_rows_and_files(dirty):
+    found = find_contamination(dirty)
+    text = render(found, None)
+    assert "2 of 2500" in text and "test.parquet: 2 of 5" in text
+    assert re.search(r"train row 1: equal prompt, test\.parquet row 2", text)
+    assert "2498" in render(found, Path("clean.parquet"))

@@ -28,6 +28,11 @@ RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
 FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
 
 
+@pytest.mark.parametrize("data_source", ["kk", "kk_logic", "kk_2ppl", "kk_12ppl"])
+def test_knights_and_knaves_data_sources(data_source):
+    assert compute_score(data_source, RESPONSE, TRUTH) == FULL_MARKS
+
+
 @pytest.mark.parametrize("data_source", [" ", "KK", "kk_", "kk_3ppl ", "xkk", "maths", "countdown", None, 3, ["kk"]])
 def test_an_unknown_data_source_is_an_error_of_one_line_that_says_how_to_choose_a_reward(data_source):
     with pytest.raises(ValueError, match=re.escape(repr(data_source))) as error:
@@ -35,6 +40,11 @@ def test_an_unknown_data_source_is_an_error_of_one_line_that_says_how_to_choose_
     message = str(error.value)
     assert "default_reward=math" in message and "register_reward" in message and "\n" not in message
     assert len(message) < 400, "the close names, not all"
+
+
+def test_close_names_of_an_unknown_data_source_are_named():
+    with pytest.raises(ValueError, match="close names: hotpotqa"):
+        compute_score("hotpot", RESPONSE, TRUTH)
 
 
 # Names as public builders write them, and the reward that they mean.
@@ -49,7 +59,7 @@ PUBLIC_NAMES = {
     "score_minerva": ("minervamath", "minerva_math", "minerva_dsr", "math-ai/minervamath", "simplerl/minerva_math"),
     "score_dapo": ("math_dapo_reasoning", "DAPO-Math-17K", "BytedTsinghua-SIA/DAPO-Math-17k"),
     "score_search_qa": ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"),
-    "score_knights_and_knaves": ("kk", "kk_logic", "kk_2ppl", "kk_12ppl", "K-and-K/knights-and-knaves"),
+    "score_knights_and_knaves": ("K-and-K/knights-and-knaves",),
 }  # fmt: skip
 
 
@@ -120,6 +130,10 @@ def test_scoring_does_not_write_to_its_arguments():
     assert compute_score("kk_3ppl", RESPONSE, truth) == FULL_MARKS
 
 
+def test_it_is_pickled_by_reference():
+    assert pickle.loads(pickle.dumps(compute_score)) is compute_score
+
+
 def test_verl_loads_and_calls_it_as_its_reward_loop_does():
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import get_custom_reward_fn
@@ -139,6 +153,15 @@ def test_importing_the_rewards_is_light():
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert outcome.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """A copy of the registry: what a test registers does not outlive it."""
+    from verl_trgrpo.tasks import registry
+
+    monkeypatch.setattr(registry, "_tasks", dict(registry._tasks))
+    return registry
 
 
 def test_a_user_adds_a_data_source(registry):

@@ -137,6 +137,11 @@ def test_a_verifier_that_takes_wrong_answers_is_refused(task):
         check_verifier(task, truths(task, 20))
 
 
+@pytest.mark.parametrize("task", ["countdown", "chain_sum", "sudoku", "gsm_symbolic", "propositional_logic"])
+def test_a_verifier_that_tells_right_from_wrong_is_accepted(task):
+    check_verifier(task, truths(task, 20))
+
+
 def test_numbers_are_read_strictly_where_the_verifier_does_not():
     assert {"gsm_symbolic"} == NUMBER_TASKS
     right = json.loads(truths("gsm_symbolic")[0])["entry"]["answer"]

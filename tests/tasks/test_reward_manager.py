@@ -8,7 +8,7 @@ import torch
 from tensordict import TensorDict
 from transformers import AutoTokenizer
 from verl import DataProto
-from verl.trainer.ppo.reward import load_reward_manager
+from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 
 from tests.conftest import composed
 from tests.tasks.test_answer_form import DAPO
@@ -72,6 +72,19 @@ def test_verls_managers_hand_the_prompt_to_the_reward(score, name):
     assert score("Answer: 42", manager)[0] == 1.0
     assert score("Answer: 41", manager)[0] == score("<answer>42</answer>", manager)[0] == 0.0
     assert score("Answer: 42", manager, prompt="What is 6 * 7?")[0] == 0.0  # a box is the default
+
+
+def test_without_the_extension_the_reward_does_not_see_the_prompt(score):
+    assert score("Answer: 42", "reward.reward_manager.source=register")[0] == 0.0
+
+
+def test_managers_are_found_under_verls_names():
+    from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+
+    for name in ("naive", "dapo"):
+        found = resolve_reward_manager_cls(config_of(f"reward.reward_manager.name={name}"))
+        assert issubclass(found, get_reward_manager_cls(name)) and found is getattr(reward_manager, name)
+    assert not hasattr(reward_manager, "naiv")
 
 
 def test_the_overlong_penalty_of_dapo_is_kept(score, tokenizer):

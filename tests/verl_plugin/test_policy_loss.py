@@ -7,6 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from verl.trainer.config import RolloutCorrectionConfig
 from verl.trainer.ppo import core_algos
 from verl.workers.config import FSDPActorConfig, PolicyLossConfig
 
@@ -126,6 +127,12 @@ def test_clip_range_falls_back_as_verl_does():
     explicit = actor(TRGRPOPolicyLossConfig(), clip_ratio_low=0.5, clip_ratio_high=0.5)
     results = [evaluate("tr_grpo", config, torch.float32, "token-mean")[0] for config in (wide, explicit)]
     assert torch.equal(*results)
+
+
+def test_the_options_keep_verls_own_fields():
+    config = TRGRPOPolicyLossConfig(placement="inside", clip_cov_ratio=0.5)
+    assert config.get("loss_mode") == "tr_grpo" and config.clip_cov_ratio == 0.5
+    assert isinstance(config.rollout_correction, RolloutCorrectionConfig)
 
 
 def test_options_that_would_be_ignored_are_refused():

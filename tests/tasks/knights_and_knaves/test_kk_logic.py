@@ -34,6 +34,11 @@ def test_the_one_solution_is_what_trying_every_assignment_finds(n_people):
     assert counts == {0, 1, 2}, "the sample must contain every kind of puzzle"
 
 
+def test_a_puzzle_solved_by_hand():
+    # If person 0 says "we are both knaves", the truth of it would make a knight a knave; so 0 lies and 1 does not.
+    assert unique_solution((("and", ("lying", 0), ("lying", 1)), ("telling-truth", 1))) == (False, True)
+
+
 @pytest.mark.parametrize("n_people", [1, 2, 4])
 def test_truth_agrees_with_plain_recursion_for_one_assignment_and_for_all_at_once(n_people):
     rng = random.Random(n_people)
@@ -154,6 +159,16 @@ def test_symmetric_puzzles_keep_their_key_under_renaming(name):
     for _ in range(30):
         order = rng.sample(range(8), 8)
         assert canonical_key(renamed(SYMMETRIC[name], tuple(order), rng)) == canonical_key(SYMMETRIC[name])
+
+
+def test_what_means_the_same_but_is_said_differently_stays_different():
+    assert canonical_key((("not", ("lying", 1)), ("lying", 0))) != canonical_key((("telling-truth", 1), ("lying", 0)))
+
+
+def test_the_sides_of_an_implication_do_not_commute():
+    one, other = ("telling-truth", 0), ("lying", 1)
+    assert canonical_key((("->", one, other), one)) != canonical_key((("->", other, one), one))
+    assert canonical_key((("<=>", one, other), one)) == canonical_key((("<=>", other, one), one))
 
 
 def test_statements_are_read_from_both_places_and_never_evaluated():

@@ -17,6 +17,7 @@ from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     SPEECH_TEMPLATES,
     english,
     generate_puzzles,
+    puzzle_prompt,
 )
 
 
@@ -85,6 +86,12 @@ def test_a_search_that_finds_nothing_warns_and_ends(monkeypatch, caplog):
     assert [record.args[1] for record in caplog.records] == [100, 200, 400]
 
 
+def test_the_prompt_is_instructions_and_quiz():
+    (puzzle,) = generate_puzzles(3, 1, 0)
+    assert puzzle_prompt(puzzle) == [{"role": "user", "content": f"{INSTRUCTION}\n\n{puzzle.quiz}"}]
+    assert not [name for name in NAMES if name in INSTRUCTION], "the example must not name anybody"
+
+
 def test_importing_the_package_is_light():
     names = "logic puzzles reward rows"
     imports = "; ".join(f"import verl_trgrpo.tasks.knights_and_knaves.{name}" for name in names.split())
@@ -144,6 +151,28 @@ def test_a_reader_gets_the_same_statement_back(terse):
         statement = random_statement(3, rng, 3)
         text = english(statement, PEOPLE, terse)
         assert read_claim(text, PEOPLE) == statement, text
+
+
+@pytest.mark.parametrize(
+    ("statement", "text", "terse"),
+    [
+        (("lying", 1), "Oliver is a knave", "Oliver is a knave"),
+        (("not", ("telling-truth", 0)), "Zoey is not a knight", "Zoey is not a knight"),
+        (
+            ("<=>", ("lying", 1), ("telling-truth", 0)),
+            "Oliver is a knave if and only if Zoey is a knight",
+            "Oliver is a knave iff Zoey is a knight",
+        ),
+        (
+            ("not", ("or", ("lying", 1), ("lying", 2))),
+            "it is not the case that (Oliver is a knave or Emily is a knave)",
+            "not (Oliver is a knave or Emily is a knave)",
+        ),
+    ],
+)
+def test_wording(statement, text, terse):
+    assert english(statement, PEOPLE) == text
+    assert english(statement, PEOPLE, terse=True) == terse
 
 
 @pytest.mark.parametrize("n_people", [2, 3, 8])

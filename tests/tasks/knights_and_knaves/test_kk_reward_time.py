@@ -1,11 +1,11 @@
 """The time to score a Knights-and-Knaves response is linear in its length."""
 
 import random
+import time
 
 import pytest
 
 from tests.tasks.knights_and_knaves.kk_answer_cases import RIGHT_ANSWER, TRUTH
-from tests.tasks.timing import seconds
 from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
 
 MEDIUM, LARGE = 40_000, 400_000  # characters
@@ -48,6 +48,15 @@ CLAIMS = {
 }
 
 
+def seconds(response: str) -> float:
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        score_knights_and_knaves(response, TRUTH)
+        times.append(time.process_time() - start)
+    return min(times)
+
+
 @pytest.mark.parametrize("piece", CLAIMS.values(), ids=CLAIMS.keys())
 def test_reading_claims_is_linear(piece):
     assert_linear(piece, "answer")
@@ -66,6 +75,5 @@ def assert_linear(piece, place):
         "answer": "<think>a</think><answer>{}</answer>",
         "tail": f"<think>a</think><answer>{TRUTH}</answer>{{}}",
     }[place]
-    responses = [frame.format((piece * (size // len(piece) + 1))[:size]) for size in (MEDIUM, LARGE)]
-    medium, large = (seconds(score_knights_and_knaves, response, TRUTH) for response in responses)
+    medium, large = (seconds(frame.format((piece * (size // len(piece) + 1))[:size])) for size in (MEDIUM, LARGE))
     assert large < 20 * medium + 0.05  # the constant: timer noise where both are tiny

@@ -135,3 +135,8 @@ def test_brackets_against_counting(tokens):
     if tokens and DEPTHS.get(tokens[0]) == 1:
         closes = [end for end, depth in enumerate(depths(tokens)) if depth == 0]
         assert enclosed(text) == (closes[:1] == [len(tokens) - 1])
+
+
+@pytest.mark.parametrize("golds", [[""], ["", "5"], [" "]])
+def test_an_empty_answer_is_wrong_whatever_the_gold(golds):
+    assert not compare(golds, " ", lambda *_: True)

@@ -3,16 +3,26 @@
 import numpy as np
 import pytest
 
-from verl_trgrpo.tasks import compute_score
+from verl_trgrpo.tasks import GroundTruthError, compute_score
+from verl_trgrpo.tasks.search_qa.reward import score_search_qa
 
 GOLD = {"target": ["Paris", "City of Light"]}
+SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
 
 
 def score(response, gold=GOLD):
     return compute_score("search_qa", response, gold)
 
 
-@pytest.mark.parametrize("answer", [" paris.\n", "the Paris", "PARIS!!", "P-a-r-i-s", "The  City of\tLight"])
+@pytest.mark.parametrize("name", [*(f"searchR1_{source}" for source in SOURCES), "search_qa"])
+def test_every_set_has_this_reward(name):
+    expected = {"score": 1.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
+    assert compute_score(name, "<answer>paris</answer>", GOLD) == expected
+
+
+@pytest.mark.parametrize(
+    "answer", ["Paris", " paris.\n", "the Paris", "PARIS!!", "P-a-r-i-s", "city of light", "The  City of\tLight"]
+)
 def test_right_answers_up_to_case_punctuation_articles_and_spaces(answer):
     result = score(f"<think>x</think><answer>{answer}</answer>")
     assert (result["score"], result["acc"], result["f1"]) == (1.0, 1.0, 1.0)
@@ -23,8 +33,12 @@ def test_right_answers_up_to_case_punctuation_articles_and_spaces(answer):
     [
         "London",
         "",
+        " ",
         "...",
+        "the",
         "Paris, London",
+        "London or Paris or Rome",
+        "Paris is the capital",
         "not Paris",
         "Pariś",
         "Ｐａｒｉｓ",
@@ -76,6 +90,18 @@ def test_the_last_complete_block_is_the_answer(response, acc):
 def test_golds_may_be_a_text_a_list_or_an_array(gold):
     assert score("<answer>Paris</answer>", gold)["acc"] == 1.0
     assert score("<answer>Paris</answer>", {"target": np.array(["x", "Paris"], dtype=object)})["acc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        *(None, 7, float("nan"), "", [], {}, ["Paris", None], [["Paris"]], ["", " \n"]),
+        *({"target": []}, {"target": None}, {"targets": ["Paris"]}, {"target": [""]}),
+    ],
+)
+def test_malformed_golds_are_an_error(gold):
+    with pytest.raises(GroundTruthError, match=r"the ground truth is .*it needs one or more strings"):
+        score_search_qa("<answer>Paris</answer>", gold, {})
 
 
 @pytest.mark.parametrize(

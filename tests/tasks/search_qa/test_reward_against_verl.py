@@ -54,23 +54,27 @@ def test_tags_in_passages_do_not_count_unlike_in_verl():
     assert verl_score(f"{'<answer></answer>' * 11}<answer>Paris</answer>", ["Paris"]) == 0.25
 
 
-PASSAGE = "<search>q</search><{0}>The page says <answer>Paris</answer></{0}>"
-# Response, golds, this project's score and veRL's.
-DIFFERENCES = {
-    "an answer in a passage": (PASSAGE.format("information"), ["Paris"], 0.0, 1.0),
-    "an answer in a tool's response": (PASSAGE.format("tool_response"), ["Paris"], 0.0, 1.0),
-    "an answer before another observation": (
-        "<answer>Paris</answer><search>q</search><information>x</information>", ["Paris"], 0.0, 1.0,
-    ),
-    "a tag that is only mentioned": (
-        "<think>I put it into <answer> then.</think><answer>Paris</answer>", ["Paris"], 1.0, 0.0,
-    ),
-    "a gold that normalises to nothing": ("<answer>...</answer>", ["The"], 0.0, 1.0),
-    "two that normalise to nothing": ("<answer>a</answer>", ["The"], 0.0, 1.0),
-}  # fmt: skip
+@pytest.mark.parametrize("tag", ["information", "tool_response"])
+def test_an_answer_in_a_passage_scores_in_verl_only(tag):
+    response = f"<search>q</search><{tag}>The page says <answer>Paris</answer></{tag}>"
+    assert verl_score(response, ["Paris"]) == 1.0
+    assert own(response, ["Paris"])["score"] == 0.0
 
 
-@pytest.mark.parametrize("name", DIFFERENCES)
-def test_differences_that_are_meant(name):
-    response, golds, ours, theirs = DIFFERENCES[name]
-    assert (own(response, golds)["score"], verl_score(response, golds)) == (ours, theirs)
+def test_an_answer_before_another_observation_scores_in_verl_only():
+    response = "<answer>Paris</answer><search>q</search><information>x</information>"
+    assert verl_score(response, ["Paris"]) == 1.0
+    assert own(response, ["Paris"])["score"] == 0.0
+
+
+def test_a_tag_that_is_only_mentioned_spoils_the_answer_in_verl_only():
+    response = "<think>I put it into <answer> then.</think><answer>Paris</answer>"
+    assert verl_score(response, ["Paris"]) == 0.0
+    assert own(response, ["Paris"])["score"] == 1.0
+
+
+@pytest.mark.parametrize("answer", ["", "...", "a"])
+def test_a_gold_that_normalises_to_nothing_is_matched_by_nothing_in_verl_only(answer):
+    response = f"<answer>{answer}</answer>"
+    assert verl_score(response, ["The"]) == 1.0
+    assert own(response, ["The"])["score"] == 0.0

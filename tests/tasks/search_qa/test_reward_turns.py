@@ -1,6 +1,5 @@
 """Retrieved text never scores."""
 
-import numpy as np
 import pytest
 
 from verl_trgrpo.tasks import compute_score
@@ -75,12 +74,16 @@ def test_what_the_loop_says_is_all_that_is_read(hostile):
     response = f"<search>q</search><information>{hostile}"
     assert acc(response, model_text=["<search>q</search>"]) == 0.0
     assert acc(response, model_text=["<search>q</search>", HIT]) == 1.0
-    for turns in (("<search>q</search>", HIT), np.array(["<search>q</search>", HIT], dtype=object)):
-        assert acc(response, model_text=turns) == 1.0
+    assert acc(response, model_text=("<search>q</search>", HIT)) == 1.0
     assert acc(response, model_text=f"<search>q</search>{HIT}") == 1.0
     assert acc(response + "</information>" + HIT, model_text=["<search>q</search>", MISS]) == 0.0
     assert acc(HIT, model_text=[]) == 0.0
     assert acc(HIT, model_text=None) == 1.0
+
+
+def test_the_models_turns_may_come_as_an_array():
+    numpy = pytest.importorskip("numpy")
+    assert acc("", model_text=numpy.array(["<search>q</search>", HIT], dtype=object)) == 1.0
 
 
 @pytest.mark.parametrize("wrong", [7, {"text": HIT}, [HIT, None], [7], b"bytes"])

@@ -54,7 +54,7 @@ def compare(
     """
     answer_text = normalize(answer)
     golds = list(golds)
-    if answer.strip() in map(str.strip, golds):
+    if answer.strip() and answer.strip() in map(str.strip, golds):
         return True  # also a gold that is not an answer, such as "$", or names alternatives
     if not answer_text:
         return False

@@ -198,6 +198,7 @@ def _same_modulo_primes(one: Tree, other: Tree, names: list[str], kinds: set[str
                 continue
         if len(values) < (_ENOUGH if names else 1):
             return False
+        # The ratio that all values have to have, 1 to 1 where they have to be equal.
         first, first_too = next(((a, b) for a, b in values if a and b), (0, 0)) if multiple else (1, 1)
         if not first or any((a * first_too - b * first) % prime for a, b in values):
             return False
