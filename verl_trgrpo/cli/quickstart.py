@@ -96,8 +96,7 @@ def train_demonstration(
         the run directory.
     """
     from verl_trgrpo.cli.train import train
-    from verl_trgrpo.compare.runner import run_overrides
-    from verl_trgrpo.runs.compose import chosen_value
+    from verl_trgrpo.runs.compose import chosen_value, run_overrides
 
     note(f"model: {model}")
     data, algorithm = (out / "data").resolve(), chosen_value(options.overrides, "algorithm") or "tr_grpo"

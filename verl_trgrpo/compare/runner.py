@@ -66,26 +66,13 @@ def run_command(study: Study, inputs: Inputs, arm: str, seed: int, run_dir: Path
             if value is not False:
                 given += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return [study.script, *given, "--resume"]
+    from verl_trgrpo.runs.compose import run_overrides
+
     name = f"{run_dir.parent.name}-{run_dir.name}"
     overrides = run_overrides(inputs.train, inputs.test, inputs.model, run_dir, name, seed)
     overrides += [f"{key}={value}" for key, value in settings.items()]
     flag = "--recipe" if is_file_name(study.config) else "--config-name"
     return ["-m", "verl_trgrpo", "train", flag, study.config, *overrides]
-
-
-def run_overrides(train: Path, test: Path, model: str | Path, run_dir: Path, name: str, seed: int) -> list[str]:
-    """Return the overrides that give a run its data files, model, directory, name and seed of data order and sampling."""
-    from verl_trgrpo.runs.compose import quoted
-
-    return [
-        f"data.train_files={quoted(train)}",
-        f"data.val_files={quoted(test)}",
-        f"actor_rollout_ref.model.path={quoted(model)}",
-        f"trainer.default_local_dir={quoted(run_dir)}",
-        f"trainer.experiment_name={name}",
-        f"data.seed={seed}",
-        f"actor_rollout_ref.rollout.seed={seed}",
-    ]
 
 
 def run_study(study: Study, inputs: Inputs, out: Path, jobs: int = 1, progress: Progress = no_progress) -> list[str]:

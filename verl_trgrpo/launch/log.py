@@ -28,7 +28,7 @@ _ENGINE_DEAD = re.compile(
 _WORKER_KILLED = _said_by("raylet", "A worker died or was killed while executing a task")
 # Ray's message after it has killed workers to save memory. They may have been idle: what decides is whether the training goes on.
 _MEMORY_KILLED = _said_by("raylet", r"killed due to memory pressure \(OOM\)")
-# Ray's message about an actor that no node is large enough for (may be a defaultdict); Ray waits for another node forever.
+# Ray's message about an actor that no node is large enough for, and for which it waits forever; it prints a dict or defaultdict.
 _NO_NODE = _said_by(
     "autoscaler", r"No available node types can fulfill resource request [^{\n]*(?P<request>\{[^}\n]*\})"
 )

@@ -190,6 +190,19 @@ def quoted(value: object) -> str:
     return QuotedString(str(value), Quote.single).with_quotes()
 
 
+def run_overrides(train: Path, test: Path, model: str | Path, run_dir: Path, name: str, seed: int) -> list[str]:
+    """Return the overrides that give a run its data files, model, directory, name and seed of data order and sampling."""
+    return [
+        f"data.train_files={quoted(train)}",
+        f"data.val_files={quoted(test)}",
+        f"actor_rollout_ref.model.path={quoted(model)}",
+        f"trainer.default_local_dir={quoted(run_dir)}",
+        f"trainer.experiment_name={name}",
+        f"data.seed={seed}",
+        f"actor_rollout_ref.rollout.seed={seed}",
+    ]
+
+
 def chosen_value(overrides: Sequence[str], key: str) -> str | None:
     """Return the value that the overrides give to ``key``, or None; the last one wins, as in Hydra."""
     pairs = [override.lstrip("+").split("=", 1) for override in overrides if "=" in override]
