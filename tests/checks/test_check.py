@@ -15,6 +15,7 @@ from verl_trgrpo.checks.check import check, own_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.findings import Finding, Level
+from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 PUZZLES = str(Path(__file__).parents[2] / "recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml")
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -38,6 +39,10 @@ def test_a_sound_run_has_no_findings_and_knows_its_steps(sound_run):
 @pytest.mark.parametrize("word", ["taco", "ipo_mask", "aspo_entropy_clip"])
 def test_an_algorithm_of_token_weights_by_its_word_has_no_findings(sound_run, word):
     assert validate("trgrpo_trainer", [*sound_run, f"algorithm={word}"]).findings == ()
+
+
+def test_the_quickstart_s_own_configuration_has_no_findings(data):
+    assert validate("kk_quickstart", [*data, f"{MODEL}={CHECKPOINT}", "platform=cpu"]).findings == ()
 
 
 def test_a_stage_with_errors_ends_the_check_and_says_what_is_left(sound_run):
