@@ -11,21 +11,23 @@ from pathlib import Path
 from verl_trgrpo.data.write import DataSet
 from verl_trgrpo.demos.puzzles import WARM_START
 from verl_trgrpo.tasks.knights_and_knaves.logic import permute
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import Puzzle, choose_names, generate_puzzles, quiz_text
-from verl_trgrpo.tasks.knights_and_knaves.rows import kk_schema, puzzle_row
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
+    Puzzle,
+    choose_names,
+    generate_puzzles,
+    kk_schema,
+    puzzle_row,
+    quiz_text,
+)
 
-# Of each half so many puzzles are used; of the held-out ones the first
-# belong to the test file, the others to the train file. Within a file puzzles come back with other names, in another order and
-# in other words.
+# Of each half so many puzzles are used; of the held-out ones the first belong to the test file, the others to the train file.
+# Within a file puzzles come back with other names, in another order and in other words.
 PEOPLE, HALF, TEST_PUZZLES = 2, 40, 20
 ROWS = {"test": 256, "train": 1024}
 
 
 def build_dataset(directory: Path) -> bool:
-    """Write the small language model's ``train.parquet``, ``test.parquet`` and a manifest unless they are there.
-
-    Returns:
-        True if the files were built.
+    """Write the small language model's train and test files and a manifest, and return True, unless they are there.
 
     Raises:
         ValueError: the directory cannot be written or has data files of another origin.
@@ -62,10 +64,7 @@ def variants(puzzles: Sequence[Puzzle], rng: random.Random) -> Iterator[Puzzle]:
 
 
 def vary(puzzle: Puzzle, rng: random.Random) -> Puzzle:
-    """Return the same puzzle with people in another order, other names, and operands swapped where order is free.
-
-    The quiz is left empty.
-    """
+    """Return the same puzzle without its quiz, people and operands in another order where it is free, and other names."""
     n_people = len(puzzle.names)
     labels = rng.sample(range(n_people), n_people)
     statements = permute(puzzle.statements, labels, arrange=rng.shuffle)

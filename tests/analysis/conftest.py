@@ -7,8 +7,7 @@ from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import load_policy, sample_rollouts
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tasks.knights_and_knaves.rows import puzzle_row
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles, puzzle_row
 
 SIZES = {"prompts": 3, "samples": 4, "max_tokens": 40, "seed": 1}
 

@@ -11,8 +11,7 @@ from studies.update_effects import policies
 from studies.update_effects import run as effects
 from verl_trgrpo.common.progress import no_progress
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles
-from verl_trgrpo.tasks.knights_and_knaves.rows import puzzle_row
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import generate_puzzles, puzzle_row
 
 
 def test_updates_are_those_of_torch_s_adamw():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.scripts import ROOT, load_scripts
+from studies.rewards import mutants
 from verl_trgrpo.tasks import (
     GroundTruthError,
     Score,
@@ -22,7 +22,6 @@ from verl_trgrpo.tasks import (
     score_response,
 )
 
-[MUTANTS] = load_scripts(ROOT / "benchmarks", "mutants")
 TRUTH = "(1) Zoey is a knight\n(2) Oliver is a knave"
 RESPONSE = f"<think>a</think><answer>{TRUTH}</answer>"
 FULL_MARKS = {"score": 3.0, "acc": 1.0, "format_ok": 1.0, "f1": 1.0, "gold_unparseable": 0.0, "timed_out": 0.0}
@@ -256,21 +255,21 @@ def test_a_response_that_is_no_text_is_an_error():
         compute_score("kk", b"bytes", TRUTH)
 
 
-@pytest.mark.parametrize("reward", MUTANTS.REWARDS)
+@pytest.mark.parametrize("reward", mutants.REWARDS)
 @settings(max_examples=20, deadline=None)
 @given(draw=st.randoms(use_true_random=False))
 def test_a_mutant_is_paid_exactly_if_it_is_right(reward, draw):
-    gold = MUTANTS.generated(reward, draw)
-    source, truth = MUTANTS.scored_as(reward, gold)
-    for right, rule, response in MUTANTS.mutants(reward, gold):
+    gold = mutants.generated(reward, draw)
+    source, truth = mutants.scored_as(reward, gold)
+    for right, rule, response in mutants.mutants(reward, gold):
         assert compute_score(source, response, truth)["acc"] == float(right), (rule, response)
 
 
-@pytest.mark.parametrize("reward", MUTANTS.REWARDS)
+@pytest.mark.parametrize("reward", mutants.REWARDS)
 def test_a_reward_that_looks_for_the_answer_in_the_response_is_found_out(reward):
     """Each kind has wrong mutants that hold the right answer."""
-    gold = MUTANTS.generated(reward, random.Random(2))
-    made = [*MUTANTS.mutants(reward, gold)]
+    gold = mutants.generated(reward, random.Random(2))
+    made = [*mutants.mutants(reward, gold)]
     [stated] = [response for right, rule, response in made if right and rule in ("as it is", "lines")]
     core = stated.removeprefix("<think></think><answer>").removesuffix("</answer>").removeprefix(r"So it is $\boxed{")
     core = core.removesuffix("}$.").splitlines()[0]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.data.write import DataSet
-from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits, kk_schema, puzzle_row
+from verl_trgrpo.tasks.knights_and_knaves.puzzles import kk_schema, puzzle_row
+from verl_trgrpo.tasks.knights_and_knaves.rows import generate_splits
 
 # The quickstart's model: weights in bf16, tokenizer, and manifest.json, which says how it was made.
 CHECKPOINT = Path(__file__).parent / "checkpoint"

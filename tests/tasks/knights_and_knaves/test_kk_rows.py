@@ -17,6 +17,8 @@ from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,
     choose_names,
     generate_puzzles,
+    kk_schema,
+    puzzle_row,
     quiz_text,
 )
 from verl_trgrpo.tasks.knights_and_knaves.rows import (
@@ -27,9 +29,7 @@ from verl_trgrpo.tasks.knights_and_knaves.rows import (
     KkOptions,
     build,
     choose_puzzles,
-    kk_schema,
     puzzle_from_row,
-    puzzle_row,
     source_files,
 )
 

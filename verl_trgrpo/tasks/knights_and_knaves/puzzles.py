@@ -1,4 +1,4 @@
-"""Knights-and-Knaves puzzles with exactly one solution: generated without repetition and worded as prompts and answers.
+"""Knights-and-Knaves puzzles with exactly one solution, generated without repetition; their prompts, answers and rows.
 
 The statements come from the sampler of `reasoning-gym`, a port of the generator of the public data set
 `K-and-K/knights-and-knaves` (github.com/AlphaPav/mem-kk-logic, arXiv 2410.23123). Solving, the check for repetition
@@ -7,11 +7,17 @@ and the wording are this package's own.
 
 import logging
 import random
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, canonical_key, unique_solution
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXTRA_INFO = ("n_people", "names", "statements", "origin")
 CAPACITY = {2: 95, 3: 15_088, 4: 3_392_962}
 """Number of different puzzles that the sampler can make, by number of people; with more people there are over 10^8."""
 
@@ -223,3 +229,34 @@ def format_solution(names: Sequence[str], solution: Sequence[bool]) -> str:
 def format_response(reasoning: str, names: Sequence[str], solution: Sequence[bool]) -> str:
     """Return a whole response, ``<think>...</think><answer>...</answer>``, with `format_solution` as the answer."""
     return f"<think>{reasoning}</think><answer>{format_solution(names, solution)}</answer>"
+
+
+def puzzle_row(puzzle: Puzzle, terse: bool = False, extra_info: Iterable[str] = EXTRA_INFO) -> dict[str, Any]:
+    """Return the row of a puzzle.
+
+    Args:
+        puzzle: any.
+        terse: as for `puzzle_prompt`.
+        extra_info: those of `EXTRA_INFO` to add; `kk_schema` takes the same.
+    """
+    info = {
+        "n_people": len(puzzle.names),
+        "names": list(puzzle.names),
+        "statements": repr(puzzle.statements),
+        "origin": puzzle.origin,
+    }
+    return build_row(
+        data_source=f"kk_{len(puzzle.names)}ppl",
+        prompt=puzzle_prompt(puzzle, terse),
+        ability="logic",
+        ground_truth=format_solution(puzzle.names, puzzle.solution),
+        extra_info={name: info[name] for name in extra_info},
+    )
+
+
+def kk_schema(extra_info: Iterable[str] = EXTRA_INFO) -> "pa.Schema":
+    """Return the Arrow schema of rows with these `extra_info` fields."""
+    import pyarrow as pa
+
+    types = {"n_people": pa.int64(), "names": pa.list_(pa.string())}
+    return arrow_schema([pa.field(name, types.get(name, pa.string())) for name in extra_info])

@@ -14,11 +14,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import shorten
-from verl_trgrpo.data.rows import arrow_schema, build_row
 from verl_trgrpo.data.sources import Record, find_files, load_hub, parse_records, read_records, warn_of_test_files
 from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE, canonical_key, parse_statements, unique_solution
@@ -28,12 +27,10 @@ from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     format_response,
     format_solution,
     generate_puzzles,
-    puzzle_prompt,
+    kk_schema,
+    puzzle_row,
 )
 from verl_trgrpo.tasks.knights_and_knaves.reward import score_knights_and_knaves
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # The merge that the TR-GRPO paper trains on: arXiv 2511.00066.
 PAPER_PEOPLE, PAPER_TRAIN, PAPER_TEST = (3, 4, 5, 6, 7), 900, 100
@@ -43,7 +40,6 @@ HUB_DATASET = "K-and-K/knights-and-knaves"
 HUB_REVISION = "2f68547989981b1af37cb3dde5fdefa847aa8619"
 
 COLUMNS = ("quiz", "names", "solution", "statements")
-EXTRA_INFO = ("n_people", "names", "statements", "origin")
 
 # Reasons for dropping rows, in the manifest.
 REPEATS = "repeats a puzzle up to names and order"
@@ -117,7 +113,8 @@ def build(options: KkOptions, progress: Progress = no_progress) -> dict[str, Any
     if data_set.is_there():
         return None
     splits, found = make_splits(options, files, progress)
-    return data_set.write({split: map(puzzle_row, puzzles) for split, puzzles in splits.items()}, kk_schema(), found)
+    rows = {split: [puzzle_row(puzzle) for puzzle in puzzles] for split, puzzles in splits.items()}
+    return data_set.write(rows, kk_schema(), found)
 
 
 def make_splits(
@@ -151,37 +148,6 @@ def _records(options: KkOptions, files: Mapping[str, list[Path]], split: str) ->
             yield from load_hub(HUB_DATASET, HUB_REVISION, f"{n_people}ppl", split)
     else:
         yield from chain.from_iterable(map(read_records, files[split]))
-
-
-def puzzle_row(puzzle: Puzzle, terse: bool = False, extra_info: Iterable[str] = EXTRA_INFO) -> dict[str, Any]:
-    """Return the row of a puzzle.
-
-    Args:
-        puzzle: any.
-        terse: ask in the fewest words, for tiny models; see `puzzle_prompt`.
-        extra_info: those of `EXTRA_INFO` to add; `kk_schema` takes the same.
-    """
-    info = {
-        "n_people": len(puzzle.names),
-        "names": list(puzzle.names),
-        "statements": repr(puzzle.statements),
-        "origin": puzzle.origin,
-    }
-    return build_row(
-        data_source=f"kk_{len(puzzle.names)}ppl",
-        prompt=puzzle_prompt(puzzle, terse),
-        ability="logic",
-        ground_truth=format_solution(puzzle.names, puzzle.solution),
-        extra_info={name: info[name] for name in extra_info},
-    )
-
-
-def kk_schema(extra_info: Iterable[str] = EXTRA_INFO) -> "pa.Schema":
-    """Return the Arrow schema of rows with these `extra_info` fields."""
-    import pyarrow as pa
-
-    types = {"n_people": pa.int64(), "names": pa.list_(pa.string())}
-    return arrow_schema([pa.field(name, types.get(name, pa.string())) for name in extra_info])
 
 
 def generate_splits(

@@ -1,9 +1,9 @@
 """Change ground truths by rules that are wrong or right by construction, and print what the rewards pay and refuse by rule.
 
-    python benchmarks/reward_mutants.py --data DIR --show
-    python benchmarks/reward_mutants.py --data DIR --verl --out docs/measurements/math_agreement.md
-    python benchmarks/reward_mutants.py --generated kk search gym --count 500
-    python benchmarks/reward_mutants.py --golds "x+1" "2^{1009}" "(C)"
+    python -m studies.rewards.reward_mutants --data DIR --show
+    python -m studies.rewards.reward_mutants --data DIR --verl --out docs/measurements/math_agreement.md
+    python -m studies.rewards.reward_mutants --generated kk search gym --count 500
+    python -m studies.rewards.reward_mutants --golds "x+1" "2^{1009}" "(C)"
 
 --data: ground truths of mathematics, in a directory of veRL Parquet files or of JSON files with a list of rows with an `answer`.
 No problem text is read. With --verl veRL's scorers judge, too; with --out the text between the markers of a Markdown file is
@@ -20,12 +20,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
-from mutants import REWARDS, generated, mutants, scored_as
 from tqdm import tqdm
 
+from studies.rewards.mutants import REWARDS, generated, mutants, scored_as
 from verl_trgrpo.tasks import compute_score
 
 BEGIN, END = "<!-- agreement: begin -->", "<!-- agreement: end -->"
@@ -50,11 +50,13 @@ def verl_scorers() -> dict[str, Callable[[str, str], bool]]:
     """Return veRL's scorers of mathematics as functions of (response, ground truth)."""
     from verl.utils.reward_score import math_dapo, math_reward, math_verify, prime_math
 
+    # veRL's annotations of these two are wrong: they return a dictionary and a tuple.
+    dapo, prime = cast(Any, math_dapo), cast(Any, prime_math)
     return {
         "math_reward": lambda response, gold: math_reward.compute_score(response, gold) > 0,
-        "math_dapo": lambda response, gold: math_dapo.compute_score(response, gold)["score"] > 0,
+        "math_dapo": lambda response, gold: dapo.compute_score(response, gold)["score"] > 0,
         "math_verify": lambda response, gold: math_verify.compute_score(response, gold) > 0,
-        "prime_math": lambda response, gold: bool(prime_math.compute_score(response, gold)[0]),
+        "prime_math": lambda response, gold: bool(prime.compute_score(response, gold)[0]),
     }
 
 

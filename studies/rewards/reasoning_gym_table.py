@@ -1,7 +1,7 @@
 """Try the builder's wrong answers on every task of reasoning-gym, and print a row of a Markdown table for each.
 
-    python benchmarks/reasoning_gym_table.py
-    python benchmarks/reasoning_gym_table.py --tasks countdown puzzle24
+    python -m studies.rewards.reasoning_gym_table
+    python -m studies.rewards.reasoning_gym_table --tasks countdown puzzle24
 
 A row has the scores of wrong answers below full marks, how many answers that are always wrong got full marks, how many of
 other rows' answers, and whether `verl-trgrpo data build reasoning-gym` takes the task.

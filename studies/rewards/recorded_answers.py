@@ -1,6 +1,6 @@
 """Compare this project's rewards with the recorded verdicts of other projects on answers of models.
 
-    python benchmarks/recorded_answers.py DIR
+    python -m studies.rewards.recorded_answers DIR
 
 Disagreements are printed as JSON lines, then a table. The directory holds a checkout `<owner>+<name>` of each repository;
 those and files that are missing are left out. ZeroEval records no verdict: its rule, the first number of answer and ground
@@ -144,8 +144,8 @@ def compare_recorded(directory: Path) -> None:
     )
     for project in sorted({key[0] for key in counts}):
         total = sum(times for key, times in counts.items() if key[0] == project)
-        ours, theirs = counts[project, True, False], counts[project, False, True]
-        print(f"| {project} | {total:,} | {1 - (ours + theirs) / total:.2%} | {ours} | {theirs} |")
+        accepted, refused = counts[project, True, False], counts[project, False, True]
+        print(f"| {project} | {total:,} | {1 - (accepted + refused) / total:.2%} | {accepted} | {refused} |")
 
 
 def main() -> None:
