@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -30,7 +31,10 @@ COMMANDS = {
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
     "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting"),
-    "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
+    "data build kk": ("data.kk", "build the Parquet files of Knights-and-Knaves puzzles"),
+    "data build deepscaler": ("data.deepscaler", "build those of DeepScaleR's problems and its five test sets"),
+    "data build search-qa": ("data.search_qa", "build those of Search-R1's questions"),
+    "data build reasoning-gym": ("data.reasoning_gym", "build those of a reasoning-gym task"),
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
@@ -78,19 +82,20 @@ def _run(words: list[str]) -> int:
         print(f"verl-trgrpo {__version__}")
         return 0
     summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
-    group = {name: summary for name, summary in summaries.items() if words and name.startswith(f"{words[0]} ")}
-    if words[-1:] in (["-h"], ["--help"]) and (group or len(words) == 1):
-        print(_overview(group or summaries))
+    named = list(takewhile(lambda word: not word.startswith("-"), words))
+    begin = "".join(f"{word} " for word in named)
+    group = {name: summary for name, summary in summaries.items() if name.startswith(begin)}
+    if group and words[len(named) :] in (["-h"], ["--help"]):
+        print(_overview(group))
         return 0
-    name = " ".join(words[: 2 if group else 1])
-    raise ValueError(f"{name or 'nothing'} is not a command; {did_you_mean(name, group or COMMANDS)}")
+    raise ValueError(f"{begin.strip() or 'nothing'} is not a command; {did_you_mean(begin.strip(), group or COMMANDS)}")
 
 
 def _overview(summaries: Mapping[str, str]) -> str:
     return "\n".join(
         [
             "TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.\n\nusage: verl-trgrpo COMMAND ...\n",
-            *(f"  {name:<20}{summary}" for name, summary in summaries.items()),
+            *(f"  {name:<25}{summary}" for name, summary in summaries.items()),
             "\n`verl-trgrpo COMMAND --help` explains a command, with examples.",
             "Exit codes: 0 success, 1 failed or problems found, 2 invalid input, 130 interrupted.",
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",
