@@ -256,16 +256,12 @@ class _TestIndex:
     def __init__(self, tests: Sequence[_Question], options: ContaminationOptions) -> None:
         self._tests, self._options = tests, options
         self._by_key: dict[Any, list[int]] = defaultdict(list)  # also by all words of a question
-        # Puzzles apart: they are not compared with puzzles in this way, and all share the runs of their instruction.
-        self._by_run: dict[bool, dict[tuple[str, ...], list[tuple[int, int]]]] = {
-            False: defaultdict(list),
-            True: defaultdict(list),
-        }
+        self._by_run: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
         for test, question in enumerate(tests):
             for key in (*question.keys, question.words):
                 self._by_key[key].append(test)
             for position, run in enumerate(runs_of(question.words, options.ngram)):
-                self._by_run[question.is_puzzle][run].append((test, position))
+                self._by_run[run].append((test, position))
 
     def find(self, question: _Question) -> dict[int, tuple[str, float]]:
         """Return test -> (reason, share) for every test row that a train row matches."""
@@ -291,11 +287,11 @@ class _TestIndex:
     def _covered(self, question: _Question) -> dict[int, set[int]]:
         """Return test -> positions of its words in runs which `question` has, too."""
         covered: dict[int, set[int]] = defaultdict(set)
-        for index in [self._by_run[False]] if question.is_puzzle else self._by_run.values():
-            for run in runs_of(question.words, self._options.ngram) if index else ():
-                if (places := index.get(run)) and len(places) <= _MAX_TESTS_OF_RUN:
-                    for test, position in places:
-                        covered[test].update(range(position, position + len(run)))
+        for run in runs_of(question.words, self._options.ngram):
+            places = self._by_run.get(run, [])
+            for test, position in places if len(places) <= _MAX_TESTS_OF_RUN else ():
+                if not (question.is_puzzle and self._tests[test].is_puzzle):
+                    covered[test].update(range(position, position + len(run)))
         return covered
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.compare.files import generation, write_generations
-from verl_trgrpo.compare.responses import read_samples
+from verl_trgrpo.compare.page import read_samples
 
 
 def rows(verdicts):

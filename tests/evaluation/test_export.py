@@ -13,8 +13,7 @@ from tests.demos.models import load
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.files import write_json
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.evaluation.checkpoint import find_checkpoint, fingerprint
-from verl_trgrpo.evaluation.export import model_card
+from verl_trgrpo.evaluation.checkpoint import find_checkpoint, fingerprint, model_card
 
 CONFIG = {
     "actor_rollout_ref": {

@@ -12,8 +12,8 @@ from verl_trgrpo import __version__
 from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import render_page
 
 if TYPE_CHECKING:
     from verl_trgrpo.core import Shaping

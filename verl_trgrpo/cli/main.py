@@ -22,7 +22,7 @@ from verl_trgrpo.common.text import did_you_mean, escape_controls
 COMMANDS = {
     "doctor": ("doctor.run", "check whether this machine can train; print a fix for each failed check"),
     "quickstart": ("quickstart.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
-    "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
+    "train": ("runs.train", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("runs.validate", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("models.preview", "sample a few responses as a run would, and show their rewards, before it starts"),
     "health": ("runs.health", "judge a run by its metrics: what is wrong, what it means, what to do"),

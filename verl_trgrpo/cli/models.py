@@ -123,9 +123,9 @@ def export(options: ExportOptions) -> int:
     exit codes:
       0 success, 1 the merger failed, 2 invalid input, 130 interrupted
     """
-    from verl_trgrpo.evaluation import export
+    from verl_trgrpo.evaluation import checkpoint
 
-    print(escape_controls(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}"))
+    print(escape_controls(f"checkpoint  {checkpoint.export(options.run, options.out)}\nmodel       {options.out}"))
     return 0
 
 
@@ -146,9 +146,9 @@ def analyze(options: AnalyzeOptions) -> int:
       2 invalid input
       130 interrupted
     """
-    from verl_trgrpo.analysis import analyze
+    from verl_trgrpo.analysis import gradients
 
     with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
-        text, within_bounds = analyze.analyze(options, progress)
+        text, within_bounds = gradients.analyze(options, progress)
     print(text)
     return int(not within_bounds)

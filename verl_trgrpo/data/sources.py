@@ -173,16 +173,10 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an Arrow file: a stream, as `datasets` writes it, or a file with a footer (Feather)."""
-    import pyarrow as pa
+    """Yield the rows of an Arrow file that `datasets` wrote."""
+    import datasets
 
     try:
-        with pa.memory_map(str(path)) as source:
-            try:
-                table = pa.ipc.open_stream(source).read_all()
-            except pa.ArrowInvalid:
-                table = pa.ipc.open_file(source).read_all()
-            for batch in table.to_batches():
-                yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        yield from datasets.Dataset.from_file(str(path))
+    except Exception as error:  # pyarrow and the file system raise several types
         raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error

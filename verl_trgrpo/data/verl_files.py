@@ -17,7 +17,6 @@ from verl_trgrpo.data.rows import (
     REQUIRED_COLUMNS,
     Row,
     UnreadableError,
-    check_fetched,
     check_rows,
     extra_info_of,
     ground_truth_of,
@@ -187,7 +186,6 @@ def _open_json(path: Path) -> DataFile:
     import pyarrow as pa
     from datasets.io.json import JsonDatasetReader
 
-    check_fetched(path)
     check_json_depth(path)
     try:
         rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")
