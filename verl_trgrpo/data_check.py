@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -28,6 +28,7 @@ from verl_trgrpo.data.rows import (
     UnreadableError,
     display_names,
     extra_info_of,
+    file_problems,
     ground_truth_of,
     is_chat,
     prompt_findings,
@@ -101,9 +102,7 @@ class CheckOptions(Options):
         """Return a message for each problem of files, tokenizer and reward."""
         given = [*self.train, *self.test]
         messages = [] if given else ["no file is given; name Parquet files with --train and --test"]
-        messages += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
-        if len({path.resolve() for path in given}) < len(given):
-            messages.append("a file is given more than once; name each file once")
+        messages += file_problems(given)
         if self.tokenizer is not None and not self.tokenizer.is_dir():
             messages.append(f"tokenizer={self.tokenizer} is not a directory; give the directory of a local model")
         if self.template and self.tokenizer is None:
@@ -144,30 +143,29 @@ class CheckResult:
     note: str
 
 
+@dataclass
 class Report:
     """Collect a line about each file and the findings of each check.
 
     Args:
         every_finding: show each finding with its place, not the first different ones.
-
-    Attributes:
         files: a line about each.
         different_prompts: how many of how many rows.
         forms: how many prompts ask for each form of answer, or for none.
+        findings: by check, the places of each level and message.
     """
 
-    def __init__(self, every_finding: bool = False) -> None:
-        self.files: list[str] = []
-        self.different_prompts = ""
-        self.forms: Counter[str] = Counter()
-        self._every_finding = every_finding
-        # By check: level and message -> places.
-        self._findings: dict[str, dict[tuple[Level, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+    every_finding: bool = False
+    files: list[str] = field(default_factory=list)
+    different_prompts: str = ""
+    forms: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, dict[tuple[Level, str], list[str]]] = field(default_factory=dict)
 
     def add(self, check: str, findings: Iterable[Finding]) -> None:
         """Add findings of a check."""
         for finding in findings:
-            self._findings[check][finding.level, finding.message].append(finding.where)
+            places = self.findings.setdefault(check, {}).setdefault((finding.level, finding.message), [])
+            places.append(finding.where)
 
     def skip(self, checks: Iterable[str], reason: str) -> None:
         """Add that checks were not made, at least not for all files and rows."""
@@ -201,9 +199,9 @@ class Report:
         return "\n".join([*map(escape_controls, self.files), "", table, "", *prompts, summary, ""])
 
     def _result(self, name: str) -> CheckResult:
-        ordered = sorted(self._findings[name].items(), key=lambda item: [*Level].index(item[0][0]))
+        ordered = sorted(self.findings.get(name, {}).items(), key=lambda item: [*Level].index(item[0][0]))
         problems = [item for item in ordered if item[0][0] is not Level.NOT_CHECKED]
-        if self._every_finding:
+        if self.every_finding:
             examples = [f"{where}: {message}" for (_, message), places in problems for where in places]
         else:
             examples = [

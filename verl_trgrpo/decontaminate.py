@@ -37,6 +37,7 @@ from verl_trgrpo.data.rows import (
     RawRow,
     display_names,
     extra_info_of,
+    file_problems,
     read_schema,
     row_keys,
     spoken_messages,
@@ -81,14 +82,11 @@ class ContaminationOptions(Options):
         """Return a message for each problem of the files."""
         inputs = (self.train, *self.against)
         messages = [] if self.against else ["against is empty; name at least one test file"]
-        messages += [f"{path} is not a file; check the path" for path in inputs if not path.is_file()]
-        places = [path.resolve() for path in inputs]
-        if len(set(places)) < len(places):
-            messages.append("a file is given twice; name the train file and each test file once")
+        messages += file_problems(inputs)
         if self.out is not None:
             if self.out.suffix != ".parquet":
                 messages.append(f"out={self.out}: must end with .parquet, by which veRL recognizes the format")
-            if self.out.resolve() in places:
+            if self.out.resolve() in [path.resolve() for path in inputs]:
                 messages.append(f"out={self.out}: is one of the inputs; choose another name")
             elif self.out.exists() and not self.force:
                 messages.append(f"out={self.out}: exists; choose another name, or replace it with --force")

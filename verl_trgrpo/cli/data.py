@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -94,7 +93,7 @@ def _build(
 
     options: Any = parse_options(options_class, f"verl-trgrpo data build {task}", inspect.getdoc(command) or "", words)
     try:
-        with interruptible(signal.SIGTERM) as progress:  # batch systems send SIGTERM
+        with interruptible() as progress:
             manifest = build(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("the output directory is as before") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -60,7 +59,7 @@ def preview(options: PreviewOptions) -> int:
     from verl_trgrpo.evaluation import preview
 
     raise_invalid(check(run).messages(Level.ERROR))
-    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
+    with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
     print(escape_controls(preview.render(found)))
     return 0
@@ -86,7 +85,7 @@ def evaluate(options: EvalOptions) -> int:
     from verl_trgrpo.evaluation import evaluate
 
     try:
-        with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
+        with interruptible() as progress:
             table, generated = evaluate.evaluate(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
@@ -148,7 +147,7 @@ def analyze(options: AnalyzeOptions) -> int:
     """
     from verl_trgrpo.analysis import gradients
 
-    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
+    with interruptible() as progress:
         text, within_bounds = gradients.analyze(options, progress)
     print(text)
     return int(not within_bounds)

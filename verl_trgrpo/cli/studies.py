@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +62,7 @@ def compare(options: CompareOptions) -> int:
     print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
     failures: list[str] = []
     try:
-        with interruptible(signal.SIGTERM) as progress:
+        with interruptible() as progress:
             if not all_unpacked(study, out):
                 inputs = make_inputs(study, out.resolve())
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)

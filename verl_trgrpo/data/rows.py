@@ -163,6 +163,13 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths}
 
 
+def file_problems(paths: Sequence[Path]) -> list[str]:
+    """Return a message for each path that is not a file, and one for files that are given twice."""
+    messages = [f"{path} is not a file; check the path" for path in dict.fromkeys(paths) if not path.is_file()]
+    twice = len({path.resolve() for path in paths}) < len(paths)
+    return [*messages, *(["a file is given twice; name each file once"] if twice else [])]
+
+
 # Checks
 
 
