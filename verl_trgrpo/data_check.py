@@ -214,11 +214,7 @@ class Report:
 
 
 def check_files(options: CheckOptions, progress: Progress = no_progress) -> Report:
-    """Check the files of a run, row by row.
-
-    Raises:
-        ValueError: the tokenizer cannot be loaded.
-    """
+    """Check the files of a run, row by row. Raises a ValueError if the tokenizer cannot be loaded."""
     prompts = options.prompts
     names = display_names([*options.train, *options.test])
     report = Report(options.all)

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -164,29 +165,23 @@ class _Instructions:
         new = {run for run, count in rows.items() if count >= least}
         self._runs |= new
         for question in questions if new else ():
-            for start, end in self._spans(question.words):
-                self.phrases.setdefault(" ".join(question.words[start:end]))
+            for known, stretch in groupby(self._marked(question), key=itemgetter(1)):
+                if known:
+                    self.phrases.setdefault(" ".join(word for word, _ in stretch))
 
     def remove(self, question: _Question) -> _Question:
         """Return a question without them."""
-        kept, words = 0, list[str]()
-        for start, end in self._spans(question.words) if self._runs else ():
-            words += question.words[kept:start]
-            kept = end
-        return _Question(question.keys, (*words, *question.words[kept:])) if kept else question
+        if not self._runs:
+            return question
+        return _Question(question.keys, tuple(word for word, known in self._marked(question) if not known))
 
-    def _spans(self, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """Yield first and last position, exclusive, of every stretch of `words` that the runs cover."""
-        start = end = 0
-        for position, run in enumerate(runs_of(words, self._ngram)):
+    def _marked(self, question: _Question) -> Iterator[tuple[str, bool]]:
+        """Return each word of a question with whether one of the runs covers it."""
+        known = [False] * len(question.words)
+        for position, run in enumerate(runs_of(question.words, self._ngram)):
             if run in self._runs:
-                if position > end:
-                    if end:
-                        yield start, end
-                    start = position
-                end = position + self._ngram
-        if end:
-            yield start, end
+                known[position : position + self._ngram] = [True] * self._ngram
+        return zip(question.words, known, strict=True)
 
 
 def runs_of(words: tuple[str, ...], ngram: int) -> Iterable[tuple[str, ...]]:
@@ -195,11 +190,7 @@ def runs_of(words: tuple[str, ...], ngram: int) -> Iterable[tuple[str, ...]]:
 
 
 def find_contamination(options: ContaminationOptions, progress: Progress = no_progress) -> Contamination:
-    """Return the rows of the train file that match a row of a test file.
-
-    Raises:
-        ValueError: a file cannot be read.
-    """
+    """Return the rows of the train file that match a row of a test file. Raises a ValueError if a file cannot be read."""
     names = display_names([*options.against, options.train])
     instructions = _Instructions(options.ngram)
     by_file: dict[Path, list[_Question]] = {}

@@ -42,6 +42,7 @@ ROW_DEFECTS = {
     "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
     "no truth": (truth(None), "ground truth", "error", "must not be empty"),
     "malformed truth": (truth("Zoey is a knight"), "reward of gold", "error", "Error: malformed"),
+    "truth of one person": (truth("(1) Zoey is a knight\n(2) Zoey is a knave"), "reward of gold", "error", "Zoey"),
     "duplicate": (row(1), "duplicates", "warning", "same prompt as data.parquet row 1"),
     "duplicate in capitals": (
         row(1, prompt=user("ZOEY  meets Ｏliver1 in the train\nfile. Who is a knight?")),
@@ -58,16 +59,8 @@ def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     rows[2] = rows[2] | changes
     found = results(write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
     assert found[check].status == status, found
-    assert found[check].examples[0].startswith("data.parquet row 2: ")
+    assert found[check].count == 1 and found[check].examples[0].startswith("data.parquet row 2: ")
     assert example in found[check].examples[0]
-
-
-def test_an_answer_that_the_reward_misreads_is_no_false_alarm_for_the_others(tmp_path):
-    rows = clean()
-    rows[2] |= truth("(1) Zoey is a knight\n(2) Zoey is a knave")
-    found = results(write(tmp_path / "data.parquet", rows))
-    assert (found["reward of gold"].status, found["reward of gold"].count) == ("error", 1)
-    assert (found["ground truth"].status, found["columns"].status) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(("value", "kind"), [(142.0, "float"), (True, "bool"), ({"a": 1.5}, "float")])
@@ -104,7 +97,7 @@ def test_wrong_options_are_reported_together(tmp_path):
     here = Path(__file__)
     for options, named in (
         ({"reward": "math", "no_rewards": True}, ["no file", "reward=math"]),
-        ({"train": (here,), "test": (here,)}, ["more than once"]),
+        ({"train": (here,), "test": (here,)}, ["given twice"]),
         ({"train": (here,), "template": ("a=1",)}, ["template=a=1", "--tokenizer"]),
         ({"train": (tmp_path / "a.parquet",), "max_prompt_length": 0}, ["max_prompt_length=0", "a.parquet"]),
     ):
@@ -245,12 +238,6 @@ def test_contradictions_of_published_test_sets_are_warnings(tmp_path):
 def test_alternatives_of_a_search_question_are_no_contradiction(tmp_path):
     rows = [row(0, data_source="nq", prompt=user("Where?")) | truth({"target": golds}) for golds in (["A", "B"], ["b"])]
     assert results(write(tmp_path / "data.parquet", rows))["duplicates"].status == "warning"
-
-
-def test_a_ground_truth_that_names_alternatives_is_right_if_one_of_them_is(tmp_path):
-    golds = ["0.09 \\text{ OR } \\frac{9}{100}", "\\boxed{7}"]
-    rows = [row(i, data_source="math", prompt=user(f"{i}? {BOXED}")) | truth(gold) for i, gold in enumerate(golds)]
-    assert results(write(tmp_path / "data.parquet", rows))["reward of gold"].status == "ok"
 
 
 def test_a_default_reward_scores_the_sources_without_one(tmp_path):
@@ -405,6 +392,8 @@ FORMS = {
     "mathematics in a box": (MATH, BOX, ()),
     "mathematics on a line": (MATH, LINE, ()),
     "mathematics in tags": (MATH, TAGS, ()),
+    "alternatives": (MATH | truth("0.09 \\text{ OR } \\frac{9}{100}"), BOX, ()),
+    "a box as the truth": (MATH | truth("\\boxed{7}"), BOX, ()),
     "DAPO": (MATH | {"data_source": "math_dapo"}, LINE, ()),
     "DAPO in a box": (MATH | {"data_source": "math_dapo"}, BOX, ()),
     "puzzle in tags": ({}, TAGS, ()),

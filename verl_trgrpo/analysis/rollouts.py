@@ -54,11 +54,7 @@ class Prompts(NamedTuple):
 
 
 def end_tokens(model: Any) -> list[int]:
-    """Return the tokens that end a response.
-
-    Raises:
-        ValueError: the model has none.
-    """
+    """Return the tokens that end a response. Raises a ValueError if the model has none."""
     ids = model.generation_config.eos_token_id  # one, or several: instruction-tuned models often have two
     if ids is None:
         raise ValueError(f"{model.name_or_path} has no end token; set eos_token_id in its generation_config.json")
