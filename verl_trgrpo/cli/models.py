@@ -47,9 +47,6 @@ def preview(options: PreviewOptions) -> int:
       Model, training files, sampling, lengths and reward function are those of the configuration.
       Only vLLM is started, not Ray or a trainer. Without an accelerator platform=cpu is used.
       GRPO learns nothing from a prompt whose responses all get the same reward.
-
-    exit codes:
-      0 success, 1 vLLM failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.launch.train import compose_here
 
@@ -78,9 +75,6 @@ def evaluate(options: EvalOptions) -> int:
       The same command continues an interrupted evaluation.
       A sharded veRL checkpoint is merged once, into merged_hf beside its actor directory.
       docs/evaluation.md has more.
-
-    exit codes:
-      0 success, 1 vLLM or the merger failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.evaluation import evaluate
 
@@ -118,9 +112,6 @@ def export(options: ExportOptions) -> int:
       The model card is made from the run's own record: base model, data, algorithm, versions, validation accuracy.
       It shows the last two parts of local paths: read it before you publish with `hf upload OWNER/NAME OUT`.
       A sharded checkpoint is merged by veRL's merger.
-
-    exit codes:
-      0 success, 1 the merger failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.evaluation import checkpoint
 
@@ -140,10 +131,7 @@ def analyze(options: AnalyzeOptions) -> int:
       docs/analysis.md explains each figure.
 
     exit codes:
-      0 success
-      1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
-      2 invalid input
-      130 interrupted
+      0 success, 1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
     """
     from verl_trgrpo.analysis import gradients
 

@@ -52,9 +52,6 @@ def train(options: TrainOptions) -> int:
       The run directory, trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl,
       curves.png, config.yaml and run.json.
       The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
-
-    exit codes:
-      0 success, 1 the training failed, 2 invalid input, 130 interrupted
     """
     train_run(options.overrides, options.recipe or options.config_name)
     return 0

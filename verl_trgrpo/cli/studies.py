@@ -50,9 +50,6 @@ def compare(options: CompareOptions) -> int:
       Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json.
       The same command continues an interrupted study: it starts only runs that have not finished.
       `verl-trgrpo report OUT` draws the curves.
-
-    exit codes:
-      0 success, 1 a run failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.compare.runner import all_unpacked, make_inputs, run_study, write_tables
     from verl_trgrpo.compare.study import read_study
