@@ -18,31 +18,20 @@ def half_precision(device: str | torch.device, enabled: bool) -> torch.autocast:
     return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=enabled)
 
 
-def part_of(batch: Batch, rows: slice) -> Batch:
-    """Return some of the responses."""
-    return Batch(*(column[rows] for column in batch))
-
-
-def response_log_probs(
-    model: Any, batch: Batch, group: int, rows: int, temperature: float = 1.0, trained: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Compute log-probabilities of the tokens of responses.
-
-    Responses of like length share a pass, to save padding.
+def trained_log_probs(model: Any, batch: Batch, options: Any, trained: torch.Tensor) -> torch.Tensor:
+    """Compute log-probabilities of the tokens of responses; those of like length share a pass, to save padding.
 
     Args:
         model: on its device.
         batch: responses, group after group.
-        group: responses to a prompt.
-        rows: at most so many responses share a pass.
-        temperature: of the probabilities.
-        trained: (B,) True at responses that get a gradient, where it is enabled; None for all.
+        options: `samples` to a prompt, `temperature` of the probabilities, and at most so many `rows` share a pass.
+        trained: (B,) True at responses that get a gradient, where it is enabled.
 
     Returns:
         (B, R), 0 behind the end of a response.
     """
+    group = options.samples
     result = torch.zeros_like(batch.log_probs)
-    trained = torch.ones_like(batch.mask[:, 0]) if trained is None else trained
     order = batch.mask.sum(-1).argsort()
     # Those with a gradient first: autocast would go on with weights that it cast without one.
     for chosen in (order[trained[order]], order[~trained[order]]):
@@ -52,8 +41,8 @@ def response_log_probs(
             groups = (chosen // group).unique()
             prompts = read_prompts(model, batch.prompts[groups * group], batch.prompt_mask[groups * group])
             found = [
-                one_pass(model, batch, part, prompts, torch.searchsorted(groups, part // group), temperature)
-                for part in chosen.split(rows)
+                one_pass(model, batch, part, prompts, torch.searchsorted(groups, part // group), options.temperature)
+                for part in chosen.split(options.rows)
             ]
         result = result.index_put((chosen,), torch.cat(found))
     return result

@@ -82,9 +82,6 @@ class CheckOptions(Options):
             marks.
         strict: warnings give exit code 1, too.
         all: print every finding with its row, not the first three different ones of each check.
-
-    Raises:
-        InvalidInputError: no file, a file that does not exist or is given twice, or a limit below 1.
     """
 
     train: tuple[Path, ...] = ()
@@ -113,11 +110,7 @@ class CheckOptions(Options):
 
     @property
     def prompts(self) -> RolloutPrompts | None:
-        """Return what makes token ids of prompts; None without a tokenizer.
-
-        Raises:
-            ValueError: the tokenizer cannot be loaded.
-        """
+        """Return what makes token ids of prompts, None without a tokenizer. Raises a ValueError if that cannot be loaded."""
         if self.tokenizer is None:
             return None
         options = {"apply_chat_template_kwargs": OmegaConf.from_dotlist([*self.template])}
@@ -126,14 +119,9 @@ class CheckOptions(Options):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Outcome of one check.
+    """Outcome of one check: its name, status, number of errors and warnings, the first different ones or all, and a note.
 
-    Args:
-        name: one of `CHECKS`.
-        status: "ok", "warning", "error", or "not checked" (at least partly).
-        count: number of errors and warnings.
-        examples: the first different ones, errors before warnings, each with the first row that has it; or every one.
-        note: why it was not checked, or not completely.
+    The status is "ok", "warning", "error", or "not checked" (at least partly, as the note says why).
     """
 
     name: str
@@ -421,12 +409,9 @@ def _accepts(row: RawRow, truth: Any, stated: Any, default: DefaultReward | None
 
 
 class SeenPrompts:
-    """Find equal prompts among the rows checked so far.
+    """Find equal prompts among the rows checked so far; `default` is the data source whose reward scores those that have none.
 
-    Args:
-        default: the data source whose reward scores those that have none.
-        compare_truths: ground truths are equal if the reward of the data source takes one for the other, not only if they
-            are written alike.
+    With `compare_truths`, ground truths are equal if the reward takes one for the other, not only if they are written alike.
     """
 
     def __init__(self, default: DefaultReward | None = None, compare_truths: bool = True) -> None:
@@ -478,12 +463,7 @@ def _same(key: str, place: str) -> str:
 
 
 class PromptLengths:
-    """Measure the prompts of one file in tokens of a tokenizer's chat template.
-
-    Args:
-        prompts: makes token ids of prompts; None to measure nothing.
-        limit: in tokens, or None.
-    """
+    """Measure the prompts of one file in tokens of a tokenizer's chat template; nothing without `prompts`, which makes them."""
 
     def __init__(self, prompts: RolloutPrompts | None, limit: int | None) -> None:
         self._prompts, self._limit = prompts, limit

@@ -66,10 +66,6 @@ class ContaminationOptions(Options):
         threshold: share of a test question's words, in (0, 1].
         out: Parquet file for the remaining rows; without it nothing is written.
         force: replace the file at `out`.
-
-    Raises:
-        InvalidInputError: files that do not exist or are given twice, numbers out of range, or an `out` that is one of the
-            inputs, does not end with .parquet, or exists (unless `force`).
     """
 
     train: Positional[Path]
@@ -98,12 +94,7 @@ class ContaminationOptions(Options):
 class Match:
     """A contaminated train row and the test row that it matches best; rows count from 0.
 
-    Args:
-        train_row: its position.
-        reason: `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`.
-        share: of the test question's words, in (0, 1].
-        test_file: short name of the test file.
-        test_row: position in it.
+    The reason is `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`; `share` is that of the test question's words, in (0, 1].
     """
 
     train_row: int
@@ -115,11 +106,9 @@ class Match:
 
 @dataclass(frozen=True)
 class Contamination:
-    """All contaminated train rows.
+    """All contaminated train rows, in order, and the number of rows of the train file.
 
     Args:
-        train_rows: number of rows of the train file.
-        matches: one for each contaminated row, in order.
         tests: for each test file, its number of rows and how many of them are in the train file.
         instructions: words that were left out, as phrases, because so many rows of a file share them.
     """
@@ -147,11 +136,7 @@ class _Question:
 
 
 class _Instructions:
-    """Runs of words that many rows of a file share.
-
-    Args:
-        ngram: words in a run.
-    """
+    """Runs of `ngram` words that many rows of a file share."""
 
     def __init__(self, ngram: int) -> None:
         self._ngram = ngram

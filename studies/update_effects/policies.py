@@ -84,7 +84,7 @@ class LanguageModel:
         advantages = trainer.group_relative_advantages(at_end, batch.mask, groups)
         size = options.mini_prompts * options.samples
         return [
-            Half(trainer.part_of(batch, slice(begin, begin + size)), advantages[begin : begin + size])
+            Half(trainer.Batch(*(column[begin : begin + size] for column in batch)), advantages[begin : begin + size])
             for begin in range(0, len(found), size)
         ]
 

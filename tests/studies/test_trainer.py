@@ -13,7 +13,6 @@ import torch
 
 from studies import passes, trainer
 from tests.studies.trainer_runs import drawn, options, sampled_batch
-from verl_trgrpo.analysis import rollouts
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 
@@ -209,16 +208,8 @@ def test_all_problems_of_the_options_are_reported_at_once(tiny_run):
     ) as error:
         options(tiny_run, lr=0.0, train="no.parquet", arm="x", optimizer="y", samples=1, prompts=3)
     assert "multiple of mini_prompts" in str(error.value)
-    with pytest.raises(ValueError, match=r"lr=0.*kl='x' is unknown"):
-        options(tiny_run, lr=0.0, kl="x")
-    for kl in ("scaled", "literal"):
-        with pytest.raises(ValueError, match=f"kl='{kl}'.*kl_coef"):
-            options(tiny_run, kl=kl)
-        options(tiny_run, kl=kl, kl_coef=0.1)
-    with pytest.raises(
-        ValueError, match=r"lr=nan.*clip_high=-0\.5.*kl='scaled' has no effect on arm=tr_grpo_published"
-    ):
-        options(tiny_run, lr=math.nan, clip_high=-0.5, arm="tr_grpo_published", kl="scaled", kl_coef=0.1)
+    with pytest.raises(ValueError, match=r"lr=nan.*clip_high=-0\.5"):
+        options(tiny_run, lr=math.nan, clip_high=-0.5)
 
 
 def test_wrong_input_ends_with_its_reason_and_exit_code_2(tmp_path, capsys):
@@ -260,12 +251,6 @@ def test_an_update_without_a_finite_gradient_leaves_the_weights(tiny_run, tokeni
     found = trainer.update(model, optimizer, batch, advantages, None, options(tiny_run))
     assert not math.isfinite(found["actor/grad_norm"])
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
-
-
-def test_a_model_without_an_end_token_is_refused(model, monkeypatch):
-    monkeypatch.setattr(model.generation_config, "eos_token_id", None)
-    with pytest.raises(ValueError, match="no end token"):
-        rollouts.end_tokens(model)
 
 
 def test_importing_the_trainer_imports_neither_verl_nor_ray():

@@ -201,16 +201,14 @@ def _by_autograd(
     """Return gradient norms of the first `most` tokens, and the (sets, P) gradients of weighted sums over all tokens."""
     sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
     norms: list[torch.Tensor] = []
-    together = _gradients_at_once(parameters)
     done = 0
     # One at a time: a token's backward pass runs through all that shared its forward pass.
     for rollout in progress(rollouts, len(rollouts), "gradients"):
         log_probs = rollout_log_probs(model, [rollout], torch.float64)
         own = sets[:, done : done + len(log_probs)].to(sums)
-        for rows, some in zip(sums.split(together), own.split(together), strict=True):
-            parts = rows.split([parameter.numel() for parameter in parameters], dim=-1)
-            for part, gradient in zip(parts, weighted_gradients(log_probs, parameters, some), strict=True):
-                part += gradient
+        parts = sums.split([parameter.numel() for parameter in parameters], dim=-1)
+        for part, gradient in zip(parts, weighted_gradients(log_probs, parameters, own), strict=True):
+            part += gradient
         if done < most:
             norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
         done += len(log_probs)
@@ -270,16 +268,12 @@ def token_gradient_norms(
     `log_probs` (tokens,) keep their graph. The gradients of tokens handled together take about `memory_bytes`.
     """
     unit = torch.eye(len(log_probs), dtype=log_probs.dtype, device=log_probs.device)
+    together = max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))
     norms = [
         torch.stack([gradient.norm(dim=-1) for gradient in weighted_gradients(log_probs, parameters, rows)]).norm(dim=0)
-        for rows in unit.split(_gradients_at_once(parameters, memory_bytes))
+        for rows in unit.split(together)
     ]
     return torch.cat(norms)
-
-
-def _gradients_at_once(parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES) -> int:
-    """Return the number of gradients by all parameters that fit, at least one."""
-    return max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))
 
 
 _HEAD = (

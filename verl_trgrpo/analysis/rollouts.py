@@ -193,10 +193,7 @@ def open_policy(options: RolloutOptions, model: str, out: Path) -> tuple[Rollout
 def load_policy(path: str | Path, device: str, config: DictConfig | None = None) -> tuple[RolloutPrompts, Any]:
     """Load a Hugging Face directory: what makes token ids of prompts, and the model, in float32, without dropout.
 
-    Args:
-        path: of the directory.
-        device: of the model.
-        config: of the run that made the model, whose settings decide its prompts; None for the tokenizer's own template.
+    The `config` is that of the run that made the model, whose settings decide its prompts; None for the tokenizer's own template.
 
     Raises:
         ValueError: the device does not exist, or tokenizer or model cannot be loaded, or it has no end token.

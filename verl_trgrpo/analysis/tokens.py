@@ -54,10 +54,7 @@ class Shown(NamedTuple):
 def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout]:
     """Choose the best and the worst response of groups with different rewards; without any, the first two of each group.
 
-    Args:
-        rollouts: group after group.
-        samples: responses in a group.
-        most: maximum number of tokens in all; one response is chosen in any case.
+    A group has so many `samples`. The responses have at most so many tokens in all; one is chosen in any case.
     """
     chosen: list[Rollout] = []
     groups = chunks(rollouts, samples)

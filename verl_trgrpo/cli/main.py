@@ -7,7 +7,7 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -62,18 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
 
 
-def load_command(name: str) -> tuple[Callable[[Any], int], type | None]:
-    """Import the function of a command and return it with its class of options, None if it takes words."""
-    module, _, function_name = COMMANDS[name][0].partition(".")
-    function = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
-    return function, get_type_hints(function).get("options")
-
-
 def _run(words: list[str]) -> int:
     for length in (1, 2, 3):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            function, options_class = load_command(name)
+            module, _, function_name = COMMANDS[name][0].partition(".")
+            function: Any = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
+            options_class = get_type_hints(function).get("options")
             if options_class is None:
                 return function(words[length:])
             help_text = inspect.getdoc(function) or ""

@@ -82,18 +82,10 @@ def tokens_page(out: Path, model: Path) -> Path:
 def train_demonstration(
     options: QuickstartOptions, out: Path, source: str | Path, model: Path, task: str, *more: str
 ) -> Path:
-    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; examples/ outside the package does so, too.
+    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``, and return the run directory.
 
-    Args:
-        options: seed and overrides of the user, which win.
-        out: directory of data and runs.
-        source: primary configuration or recipe file.
-        model: directory.
-        task: its name in the title of the curves.
-        more: further overrides.
-
-    Returns:
-        the run directory.
+    The `source` is a primary configuration or a recipe file, and `task` a name for the title of the curves. Overrides of the
+    user win over `more`. examples/ outside the package trains so, too.
     """
     from verl_trgrpo.cli.runs import train_run
     from verl_trgrpo.runs.compose import chosen_value, run_overrides

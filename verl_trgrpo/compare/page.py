@@ -82,7 +82,7 @@ def build_report(options: ReportOptions) -> list[str]:
         notes=remarks,
         tables=comparison_tables(comparison, baseline, primary, margin),
         figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
-        plots={title: _data_uri(png) for title, png in plot_arms(arms, options.metric, upto).items()},
+        plots={name: base64.b64encode(png).decode() for name, png in plot_arms(arms, options.metric, upto).items()},
         samples=_samples(arms),
         run_tables=_run_tables(arms),
         version=__version__,
@@ -169,20 +169,11 @@ def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
     return found
 
 
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
-
-
 class DumpedResponse(NamedTuple):
-    """One line of a dump.
+    """One line of a dump; `score` is the reward, None if it is not a finite number.
 
-    Args:
-        prompt: prompt as the model saw it.
-        truth: ground truth as a string; several questions may share a prompt.
-        text: the response.
-        verdict: ``right`` or ``wrong``, by whether ``acc`` or, for rewards without it, ``score`` is above 0.5; ``not scored``
-            without either.
-        score: the reward; None if it is not a finite number.
+    The verdict is ``right`` or ``wrong``, by whether ``acc`` or, for rewards without it, ``score`` is above 0.5; ``not scored``
+    without either.
     """
 
     prompt: str
@@ -205,13 +196,7 @@ class ResponsePair(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Responses of one run before and after training.
-
-    Args:
-        first, last: steps of the validations; equal if there is only one.
-        counts: number of prompts that both validations have, by kind.
-        pairs: randomly drawn ones.
-    """
+    """Responses of a run before and after training: steps of both validations, number of prompts by kind, and drawn ones."""
 
     first: int
     last: int
@@ -240,13 +225,10 @@ def read_samples(directory: Path, most: int = 4) -> Samples | None:
 
 
 def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
-    """Read a dump: per line ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``.
+    """Return the first response of a dump by prompt and ground truth, which several questions with one prompt tell apart.
 
-    Returns:
-        the first response by prompt and ground truth.
-
-    Raises:
-        ValueError: a line is damaged; a last line that is still being written is skipped.
+    A line has ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``. Raises a ValueError if a line is
+    damaged; a last line that is still being written is skipped.
     """
     found: dict[tuple[str, str], DumpedResponse] = {}
     with path.open("rb") as file:

@@ -87,11 +87,7 @@ def curves(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> 
 
 
 def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) -> dict[str, bytes]:
-    """Plot validation accuracy, or another validation metric, and up to six training metrics that any arm logged.
-
-    Returns:
-        PNG files by title.
-    """
+    """Return PNG files by title: validation accuracy, or another validation metric, and training metrics that were logged."""
     title, label = (f"validation: {metric}", "value") if metric else ("validation accuracy", "share of right answers")
     return {
         title: _plot(title, label, drawn)
@@ -103,10 +99,7 @@ def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) 
 def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
     """Plot accuracy, reward, gradient norm and entropy of one run, and what its token weights do; signals are shaded.
 
-    Args:
-        steps: at least one.
-        path: PNG file, written atomically.
-        title: title of the picture.
+    There is at least one step. The PNG file `path` is written atomically, and returned.
     """
     panels: list[tuple[str, dict[str, str | None]]] = [
         ("validation accuracy", {"": None}),

@@ -91,10 +91,7 @@ def load_hub(
 ) -> Iterator[Record]:
     """Load one split of a data set on the Hugging Face hub; its rows have ``name/configuration/split`` as their source.
 
-    The `datasets` library caches the files (HF_HOME).
-
-    Raises:
-        ValueError: the split cannot be loaded, offline for example.
+    The `datasets` library caches the files (HF_HOME). Raises a ValueError if the split cannot be loaded, offline for example.
     """
     where = "/".join(part for part in (dataset, configuration, split) if part)
     try:

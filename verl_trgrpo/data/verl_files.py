@@ -66,11 +66,7 @@ class DataFile:
     content: pa.Table | None = None
 
     def tables(self, columns: Iterable[str]) -> Iterator[pa.Table]:
-        """Yield the rows in parts with those of the columns that the file has.
-
-        Raises:
-            UnreadableError: the file is damaged.
-        """
+        """Yield the rows in parts with those of the columns that it has. Raises an UnreadableError if the file is damaged."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

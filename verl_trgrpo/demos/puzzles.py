@@ -45,15 +45,8 @@ def build_dataset(
 ) -> bool:
     """Write the quickstart's ``train.parquet``, ``test.parquet`` and a manifest unless they are there.
 
-    No test puzzle equals a train puzzle or a warm-start puzzle, also not after renaming or reordering people.
-
-    Args:
-        directory: of the files.
-        seed: equal seeds give equal files.
-        train, test: numbers of puzzles by number of people.
-
-    Returns:
-        True if the files were built.
+    No test puzzle equals a train puzzle or a warm-start puzzle, also not after renaming or reordering people. Equal seeds give
+    equal files; `train` and `test` have the numbers of puzzles by number of people. Returns True if the files were built.
 
     Raises:
         ValueError: there are not as many puzzles, or the directory cannot be written or has data files of another origin.
