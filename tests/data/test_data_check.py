@@ -80,17 +80,12 @@ def test_a_mapping_is_judged_by_what_rewards_read(tmp_path):
 
 
 def test_an_agent_loop_that_is_missing_is_an_error_and_an_unknown_one_a_warning(tmp_path):
-    for name, status in (
-        ("single_turn_agent", "ok"),
-        ("trgrpo_search", "ok"),
-        ("tool_agnet", "warning"),
-        (None, "error"),
-    ):
+    agents = {"single_turn_agent": "ok", "trgrpo_search": "ok", "tool_agnet": "warning", None: "error"}
+    for name, status in agents.items():
         rows = [row(0, agent_name="tool_agent"), row(1, agent_name=name)]
         found = results(write(tmp_path / "data.parquet", rows))["columns"]
-        assert found.status == status and (
-            status == "ok" or found.examples[0].startswith("data.parquet row 1: agent_name is")
-        )
+        assert found.status == status
+        assert all(text.startswith("data.parquet row 1: agent_name is") for text in found.examples)
 
 
 def test_wrong_options_are_reported_together(tmp_path):
@@ -306,32 +301,28 @@ def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_pat
     assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
 
 
+ONE = row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]})
+# What differs in the other of two files, and what is said of it.
 TYPES = {
-    "equal": (row(0), row(0), "ok", None),
-    "order of fields": (row(0), row(0, extra_info={"split": "train", "index": 3}), "ok", None),
-    "float truth": (row(0), row(0) | truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
-    "field missing": (
-        row(0),
-        row(0, extra_info={"split": "train"}),
-        "warning",
-        ("extra_info.index", "int64", "missing"),
-    ),
-    "column missing": (row(0), drop("ability")([row(0)])[0], "warning", ("ability", "string", "missing")),
-    "null column": (row(0), row(0, ability=None), "ok", None),
+    "equal": ({}, "ok", None),
+    "order of fields": ({"extra_info": dict(reversed(ONE["extra_info"].items()))}, "ok", None),
+    "float truth": (truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
+    "field missing": ({"extra_info": {"split": "x", "steps": [{"a": 1}]}}, "warning", ("extra_info.index", "int64", "missing")),
+    "column more": ({"more": "x"}, "warning", ("more", "missing", "string")),
+    "null column": ({"ability": None}, "ok", None),
     "nested": (
-        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]}),
-        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": "1"}]}),
-        "error",
-        ("extra_info.steps[].a", "int64", "string"),
+        {"extra_info": ONE["extra_info"] | {"steps": [{"a": "1"}]}},
+        "error", ("extra_info.steps[].a", "int64", "string"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
     import datasets
 
-    one, other, status, difference = TYPES[name]
+    changes, status, difference = TYPES[name]
+    one, other = ONE, ONE | changes
     paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
     found = results(*paths, no_rewards=True)["columns"]
     assert found.status == status
@@ -377,6 +368,7 @@ def test_the_usual_forms_of_answers_are_tried(tmp_path, registry, form):
 BOX, TAGS = "Put your final answer within \\boxed{}.", "Answer inside <answer> and </answer>."
 LINE = "The last line of your response should be of the form Answer: $Answer (without quotes)."
 MATH = {"data_source": "math"} | truth("42")
+SEARCH = {"data_source": "searchR1_nq"} | truth({"target": ["Rome"]})
 
 
 def reads_boxes(response, gold, info):
@@ -398,11 +390,7 @@ FORMS = {
     "DAPO in a box": (MATH | {"data_source": "math_dapo"}, BOX, ()),
     "puzzle in tags": ({}, TAGS, ()),
     "puzzle in a box": ({}, BOX, ("\\boxed{...}", "'kk_2ppl'", "<answer>...</answer>")),
-    "search on a line": (
-        {"data_source": "searchR1_nq"} | truth({"target": ["Rome"]}),
-        LINE,
-        ("Answer: ...", "searchR1_nq"),
-    ),
+    "search on a line": (SEARCH, LINE, ("Answer: ...", "searchR1_nq")),
     "own reward": ({"data_source": "boxes"} | truth("42"), BOX, ()),
     "own reward on a line": ({"data_source": "boxes"} | truth("42"), LINE, ("Answer: ...", "'boxes'", "\\boxed{...}")),
     "own reward with a reference": ({"data_source": "referenced"} | truth("42"), LINE, ("Answer: ...", "\\boxed{...}")),
