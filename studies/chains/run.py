@@ -199,14 +199,10 @@ def sharpness(policies: Parameters, train: torch.Tensor, passed: torch.Tensor) -
 def noise_loss(
     parameters: Parameters, prompts: torch.Tensor, generator: torch.Generator, size: float = 0.02, draws: int = 16
 ) -> torch.Tensor:
-    """Return the mean loss of exact accuracy under noise on the weights, (seeds,).
+    """Return the mean loss of exact accuracy on prompts (seeds, n) under Gaussian noise on the weights, (seeds,).
 
-    Args:
-        parameters: of each seed's policy.
-        prompts: (seeds, n) prompts of the accuracy.
-        generator: of the Gaussian noise.
-        size: expected norm of the noise of a tensor of parameters, relative to that of the tensor.
-        draws: number of noises, each with both signs, which cancel the gradient.
+    `size` is the expected norm of the noise of a tensor of parameters, relative to that of the tensor. Each of the `draws` is
+    taken with both signs, which cancel the gradient.
     """
     found = torch.zeros_like(exact_accuracy(parameters, prompts))
     norms = [parameter.flatten(1).norm(dim=-1)[:, None, None] / parameter[0].numel() ** 0.5 for parameter in parameters]
