@@ -131,14 +131,6 @@ def test_numbers_are_in_the_intervals_of_their_annotations():
         Section(share=None)
 
 
-def test_annotated_options_load_from_a_configuration_as_verl_loads_them():
-    from verl.utils.config import omega_conf_to_dataclass
-
-    assert omega_conf_to_dataclass({"share": 0.25, "count": 3}, Section) == Section(0.25, 3)
-    with pytest.raises(InvalidInputError, match=r"section\.count=0"):
-        omega_conf_to_dataclass({"count": 0}, Section)
-
-
 def test_an_inherited_option_is_annotated_in_the_module_of_its_class():
     # Its module does not have the name Path, with which the base is annotated.
     further = make_dataclass("Further", [("more", int, 1)], bases=(BuilderOptions,), frozen=True, kw_only=True)

@@ -181,8 +181,8 @@ def test_puzzles_are_compared_by_their_statements(tmp_path):
 
 
 def test_wrong_options_are_refused_together():
-    with pytest.raises(ValueError, match=r"(?s)ngram=0.*against"):
-        ContaminationOptions(Path(__file__), (), ngram=0)
+    with pytest.raises(ValueError, match=r"(?s)ngram=0.*threshold=7.*against"):
+        ContaminationOptions(Path(__file__), (), ngram=0, threshold=7.0)
 
 
 def clean(options):

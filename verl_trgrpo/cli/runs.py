@@ -137,10 +137,6 @@ class ValidateOptions:
     show: bool = False
     no_files: bool = False
 
-    def __post_init__(self) -> None:
-        if "=" in self.config and not Path(self.config).is_file():
-            raise ValueError(f"{self.config} is an override, not a configuration; give a recipe file or a name first")
-
 
 def validate(options: ValidateOptions) -> int:
     """Find all mistakes in a recipe or configuration without starting it.

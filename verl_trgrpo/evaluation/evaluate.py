@@ -146,6 +146,6 @@ def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default
         )
     if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
         raise ValueError(
-            f"{path}: agent_name={', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build "
-            "the data for one of them, or validate with veRL (trainer.val_only=true)"
+            f"{path}: agent_name={', '.join(sorted(others))} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; "
+            "build the data for one of them, or validate with veRL (trainer.val_only=true)"
         )
