@@ -83,7 +83,8 @@ def _run(words: list[str]) -> int:
     if group and words[len(named) :] in (["-h"], ["--help"]):
         print(_overview(group))
         return 0
-    raise ValueError(f"{begin.strip() or 'nothing'} is not a command; {did_you_mean(begin.strip(), group or COMMANDS)}")
+    remedy = f"choose one of {', '.join(group)}" if group else did_you_mean(" ".join(named), COMMANDS)
+    raise ValueError(f"{' '.join(named) or 'nothing'} is not a command; {remedy}")
 
 
 def _overview(summaries: Mapping[str, str]) -> str:
