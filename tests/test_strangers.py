@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.checked_files import clean, write
-from tests.evaluation.test_export import make_run
+from tests.evaluation.test_checkpoint import make_run
 from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.files import lock, open_plain

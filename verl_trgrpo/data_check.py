@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -28,6 +28,7 @@ from verl_trgrpo.data.rows import (
     UnreadableError,
     display_names,
     extra_info_of,
+    file_problems,
     ground_truth_of,
     is_chat,
     prompt_findings,
@@ -81,9 +82,6 @@ class CheckOptions(Options):
             marks.
         strict: warnings give exit code 1, too.
         all: print every finding with its row, not the first three different ones of each check.
-
-    Raises:
-        InvalidInputError: no file, a file that does not exist or is given twice, or a limit below 1.
     """
 
     train: tuple[Path, ...] = ()
@@ -101,9 +99,7 @@ class CheckOptions(Options):
         """Return a message for each problem of files, tokenizer and reward."""
         given = [*self.train, *self.test]
         messages = [] if given else ["no file is given; name Parquet files with --train and --test"]
-        messages += [f"{path} is not a file; check the path" for path in dict.fromkeys(given) if not path.is_file()]
-        if len({path.resolve() for path in given}) < len(given):
-            messages.append("a file is given more than once; name each file once")
+        messages += file_problems(given)
         if self.tokenizer is not None and not self.tokenizer.is_dir():
             messages.append(f"tokenizer={self.tokenizer} is not a directory; give the directory of a local model")
         if self.template and self.tokenizer is None:
@@ -114,11 +110,7 @@ class CheckOptions(Options):
 
     @property
     def prompts(self) -> RolloutPrompts | None:
-        """Return what makes token ids of prompts; None without a tokenizer.
-
-        Raises:
-            ValueError: the tokenizer cannot be loaded.
-        """
+        """Return what makes token ids of prompts, None without a tokenizer. Raises a ValueError if that cannot be loaded."""
         if self.tokenizer is None:
             return None
         options = {"apply_chat_template_kwargs": OmegaConf.from_dotlist([*self.template])}
@@ -127,14 +119,9 @@ class CheckOptions(Options):
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Outcome of one check.
+    """Outcome of one check: its name, status, number of errors and warnings, the first different ones or all, and a note.
 
-    Args:
-        name: one of `CHECKS`.
-        status: "ok", "warning", "error", or "not checked" (at least partly).
-        count: number of errors and warnings.
-        examples: the first different ones, errors before warnings, each with the first row that has it; or every one.
-        note: why it was not checked, or not completely.
+    The status is "ok", "warning", "error", or "not checked" (at least partly, as the note says why).
     """
 
     name: str
@@ -144,30 +131,29 @@ class CheckResult:
     note: str
 
 
+@dataclass
 class Report:
     """Collect a line about each file and the findings of each check.
 
     Args:
         every_finding: show each finding with its place, not the first different ones.
-
-    Attributes:
         files: a line about each.
         different_prompts: how many of how many rows.
         forms: how many prompts ask for each form of answer, or for none.
+        findings: by check, the places of each level and message.
     """
 
-    def __init__(self, every_finding: bool = False) -> None:
-        self.files: list[str] = []
-        self.different_prompts = ""
-        self.forms: Counter[str] = Counter()
-        self._every_finding = every_finding
-        # By check: level and message -> places.
-        self._findings: dict[str, dict[tuple[Level, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+    every_finding: bool = False
+    files: list[str] = field(default_factory=list)
+    different_prompts: str = ""
+    forms: Counter[str] = field(default_factory=Counter)
+    findings: dict[str, dict[tuple[Level, str], list[str]]] = field(default_factory=dict)
 
     def add(self, check: str, findings: Iterable[Finding]) -> None:
         """Add findings of a check."""
         for finding in findings:
-            self._findings[check][finding.level, finding.message].append(finding.where)
+            places = self.findings.setdefault(check, {}).setdefault((finding.level, finding.message), [])
+            places.append(finding.where)
 
     def skip(self, checks: Iterable[str], reason: str) -> None:
         """Add that checks were not made, at least not for all files and rows."""
@@ -201,9 +187,9 @@ class Report:
         return "\n".join([*map(escape_controls, self.files), "", table, "", *prompts, summary, ""])
 
     def _result(self, name: str) -> CheckResult:
-        ordered = sorted(self._findings[name].items(), key=lambda item: [*Level].index(item[0][0]))
+        ordered = sorted(self.findings.get(name, {}).items(), key=lambda item: [*Level].index(item[0][0]))
         problems = [item for item in ordered if item[0][0] is not Level.NOT_CHECKED]
-        if self._every_finding:
+        if self.every_finding:
             examples = [f"{where}: {message}" for (_, message), places in problems for where in places]
         else:
             examples = [
@@ -216,11 +202,7 @@ class Report:
 
 
 def check_files(options: CheckOptions, progress: Progress = no_progress) -> Report:
-    """Check the files of a run, row by row.
-
-    Raises:
-        ValueError: the tokenizer cannot be loaded.
-    """
+    """Check the files of a run, row by row. Raises a ValueError if the tokenizer cannot be loaded."""
     prompts = options.prompts
     names = display_names([*options.train, *options.test])
     report = Report(options.all)
@@ -427,12 +409,9 @@ def _accepts(row: RawRow, truth: Any, stated: Any, default: DefaultReward | None
 
 
 class SeenPrompts:
-    """Find equal prompts among the rows checked so far.
+    """Find equal prompts among the rows checked so far; `default` is the data source whose reward scores those that have none.
 
-    Args:
-        default: the data source whose reward scores those that have none.
-        compare_truths: ground truths are equal if the reward of the data source takes one for the other, not only if they
-            are written alike.
+    With `compare_truths`, ground truths are equal if the reward takes one for the other, not only if they are written alike.
     """
 
     def __init__(self, default: DefaultReward | None = None, compare_truths: bool = True) -> None:
@@ -484,12 +463,7 @@ def _same(key: str, place: str) -> str:
 
 
 class PromptLengths:
-    """Measure the prompts of one file in tokens of a tokenizer's chat template.
-
-    Args:
-        prompts: makes token ids of prompts; None to measure nothing.
-        limit: in tokens, or None.
-    """
+    """Measure the prompts of one file in tokens of a tokenizer's chat template; nothing without `prompts`, which makes them."""
 
     def __init__(self, prompts: RolloutPrompts | None, limit: int | None) -> None:
         self._prompts, self._limit = prompts, limit

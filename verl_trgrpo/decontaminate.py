@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,7 @@ from verl_trgrpo.data.rows import (
     RawRow,
     display_names,
     extra_info_of,
+    file_problems,
     read_schema,
     row_keys,
     spoken_messages,
@@ -64,10 +66,6 @@ class ContaminationOptions(Options):
         threshold: share of a test question's words, in (0, 1].
         out: Parquet file for the remaining rows; without it nothing is written.
         force: replace the file at `out`.
-
-    Raises:
-        InvalidInputError: files that do not exist or are given twice, numbers out of range, or an `out` that is one of the
-            inputs, does not end with .parquet, or exists (unless `force`).
     """
 
     train: Positional[Path]
@@ -81,14 +79,11 @@ class ContaminationOptions(Options):
         """Return a message for each problem of the files."""
         inputs = (self.train, *self.against)
         messages = [] if self.against else ["against is empty; name at least one test file"]
-        messages += [f"{path} is not a file; check the path" for path in inputs if not path.is_file()]
-        places = [path.resolve() for path in inputs]
-        if len(set(places)) < len(places):
-            messages.append("a file is given twice; name the train file and each test file once")
+        messages += file_problems(inputs)
         if self.out is not None:
             if self.out.suffix != ".parquet":
                 messages.append(f"out={self.out}: must end with .parquet, by which veRL recognizes the format")
-            if self.out.resolve() in places:
+            if self.out.resolve() in [path.resolve() for path in inputs]:
                 messages.append(f"out={self.out}: is one of the inputs; choose another name")
             elif self.out.exists() and not self.force:
                 messages.append(f"out={self.out}: exists; choose another name, or replace it with --force")
@@ -99,12 +94,7 @@ class ContaminationOptions(Options):
 class Match:
     """A contaminated train row and the test row that it matches best; rows count from 0.
 
-    Args:
-        train_row: its position.
-        reason: `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`.
-        share: of the test question's words, in (0, 1].
-        test_file: short name of the test file.
-        test_row: position in it.
+    The reason is `EQUAL_PROMPT`, `EQUAL_PUZZLE` or `OVERLAP`; `share` is that of the test question's words, in (0, 1].
     """
 
     train_row: int
@@ -116,11 +106,9 @@ class Match:
 
 @dataclass(frozen=True)
 class Contamination:
-    """All contaminated train rows.
+    """All contaminated train rows, in order, and the number of rows of the train file.
 
     Args:
-        train_rows: number of rows of the train file.
-        matches: one for each contaminated row, in order.
         tests: for each test file, its number of rows and how many of them are in the train file.
         instructions: words that were left out, as phrases, because so many rows of a file share them.
     """
@@ -148,11 +136,7 @@ class _Question:
 
 
 class _Instructions:
-    """Runs of words that many rows of a file share.
-
-    Args:
-        ngram: words in a run.
-    """
+    """Runs of `ngram` words that many rows of a file share."""
 
     def __init__(self, ngram: int) -> None:
         self._ngram = ngram
@@ -166,29 +150,23 @@ class _Instructions:
         new = {run for run, count in rows.items() if count >= least}
         self._runs |= new
         for question in questions if new else ():
-            for start, end in self._spans(question.words):
-                self.phrases.setdefault(" ".join(question.words[start:end]))
+            for known, stretch in groupby(self._marked(question), key=itemgetter(1)):
+                if known:
+                    self.phrases.setdefault(" ".join(word for word, _ in stretch))
 
     def remove(self, question: _Question) -> _Question:
         """Return a question without them."""
-        kept, words = 0, list[str]()
-        for start, end in self._spans(question.words) if self._runs else ():
-            words += question.words[kept:start]
-            kept = end
-        return _Question(question.keys, (*words, *question.words[kept:])) if kept else question
+        if not self._runs:
+            return question
+        return _Question(question.keys, tuple(word for word, known in self._marked(question) if not known))
 
-    def _spans(self, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-        """Yield first and last position, exclusive, of every stretch of `words` that the runs cover."""
-        start = end = 0
-        for position, run in enumerate(runs_of(words, self._ngram)):
+    def _marked(self, question: _Question) -> Iterator[tuple[str, bool]]:
+        """Return each word of a question with whether one of the runs covers it."""
+        known = [False] * len(question.words)
+        for position, run in enumerate(runs_of(question.words, self._ngram)):
             if run in self._runs:
-                if position > end:
-                    if end:
-                        yield start, end
-                    start = position
-                end = position + self._ngram
-        if end:
-            yield start, end
+                known[position : position + self._ngram] = [True] * self._ngram
+        return zip(question.words, known, strict=True)
 
 
 def runs_of(words: tuple[str, ...], ngram: int) -> Iterable[tuple[str, ...]]:
@@ -197,11 +175,7 @@ def runs_of(words: tuple[str, ...], ngram: int) -> Iterable[tuple[str, ...]]:
 
 
 def find_contamination(options: ContaminationOptions, progress: Progress = no_progress) -> Contamination:
-    """Return the rows of the train file that match a row of a test file.
-
-    Raises:
-        ValueError: a file cannot be read.
-    """
+    """Return the rows of the train file that match a row of a test file. Raises a ValueError if a file cannot be read."""
     names = display_names([*options.against, options.train])
     instructions = _Instructions(options.ngram)
     by_file: dict[Path, list[_Question]] = {}
@@ -256,16 +230,12 @@ class _TestIndex:
     def __init__(self, tests: Sequence[_Question], options: ContaminationOptions) -> None:
         self._tests, self._options = tests, options
         self._by_key: dict[Any, list[int]] = defaultdict(list)  # also by all words of a question
-        # Puzzles apart: they are not compared with puzzles in this way, and all share the runs of their instruction.
-        self._by_run: dict[bool, dict[tuple[str, ...], list[tuple[int, int]]]] = {
-            False: defaultdict(list),
-            True: defaultdict(list),
-        }
+        self._by_run: dict[tuple[str, ...], list[tuple[int, int]]] = defaultdict(list)
         for test, question in enumerate(tests):
             for key in (*question.keys, question.words):
                 self._by_key[key].append(test)
             for position, run in enumerate(runs_of(question.words, options.ngram)):
-                self._by_run[question.is_puzzle][run].append((test, position))
+                self._by_run[run].append((test, position))
 
     def find(self, question: _Question) -> dict[int, tuple[str, float]]:
         """Return test -> (reason, share) for every test row that a train row matches."""
@@ -291,11 +261,11 @@ class _TestIndex:
     def _covered(self, question: _Question) -> dict[int, set[int]]:
         """Return test -> positions of its words in runs which `question` has, too."""
         covered: dict[int, set[int]] = defaultdict(set)
-        for index in [self._by_run[False]] if question.is_puzzle else self._by_run.values():
-            for run in runs_of(question.words, self._options.ngram) if index else ():
-                if (places := index.get(run)) and len(places) <= _MAX_TESTS_OF_RUN:
-                    for test, position in places:
-                        covered[test].update(range(position, position + len(run)))
+        for run in runs_of(question.words, self._options.ngram):
+            places = self._by_run.get(run, [])
+            for test, position in places if len(places) <= _MAX_TESTS_OF_RUN else ():
+                if not (question.is_puzzle and self._tests[test].is_puzzle):
+                    covered[test].update(range(position, position + len(run)))
         return covered
 
 

@@ -39,7 +39,6 @@ from examples.makers.demonstrations import (
     Demonstration,
     case_demonstrations,
     choice_demonstrations,
-    pool_sizes,
     puzzle_demonstrations,
     search_demonstrations,
     word_problem_demonstrations,
@@ -51,7 +50,6 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import file_sha256, read_json, staged_directory, write_json
 from verl_trgrpo.common.findings import raise_invalid, range_errors
 from verl_trgrpo.data.write import MANIFEST
-from verl_trgrpo.demos.puzzles import WARM_START, check_available
 from verl_trgrpo.tasks.knights_and_knaves.logic import MAX_PEOPLE
 
 Example = tuple[list[int], list[int]]  # token ids and labels
@@ -314,12 +312,7 @@ class PuzzleModel(TinyModel):
 
     def problems(self) -> list[str]:
         """Return everything that is wrong with the options."""
-        problems = super().problems() + range_errors(vars(self), {"puzzles": "[1, inf)"})
-        try:
-            check_available(pool_sizes(self.puzzles, self.most_people), WARM_START)
-        except ValueError as error:
-            problems.append(f"puzzles={self.puzzles}: {error}")
-        return problems
+        return super().problems() + range_errors(vars(self), {"puzzles": "[1, inf)"})
 
     def demonstrations(self, rng: random.Random, shares: Iterator[float]) -> Iterator[Demonstration]:
         """See `puzzle_demonstrations`."""

@@ -326,14 +326,10 @@ def train_policies(
     Args:
         start: parameters of each seed's policy, not changed.
         train: (seeds, n) prompts to train on.
-        training: how.
-        arm: key of `ARMS`.
+        training, arm: how; `arm` is a key of `ARMS`.
         rates: (seeds,) learning rates.
         seed: of prompts and sampling.
-        look: is called after each step with its number and the parameters, which change afterwards.
-
-    Returns:
-        the parameters after the last step.
+        look: is called after each step with its number and the parameters, which change afterwards; the last are returned.
     """
     of_prompts, of_samples = (torch.Generator().manual_seed(one) for one in (seed, seed + 10**6))
     weighting = arm_weighting(arm, seed)

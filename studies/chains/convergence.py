@@ -17,12 +17,7 @@ Chain = tuple[int, float]
 
 
 class Records:
-    """The records of the study, some of which may be missing.
-
-    Args:
-        lines: of the records.
-        study: content of study.yaml.
-    """
+    """The records of the study, some of which may be missing; `study` is the content of study.yaml."""
 
     def __init__(self, lines: Sequence[Mapping[str, Any]], study: Mapping[str, Any]) -> None:
         self.study, self.steps = study, study["steps"]

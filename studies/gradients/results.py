@@ -23,11 +23,9 @@ ARMS = {"tr_grpo": "sigmoid", "tr_grpo_reverse": "sigmoid:reverse=true", "advant
 
 
 def efficiency_table(measured: Mapping[str, Mapping[str, Any]], outcome: Callable[[str], Comparison | None]) -> str:
-    """Return efficiencies and differences of final accuracies from the baseline.
+    """Return efficiencies, measured by key of `STUDIES`, and differences of final accuracies from the baseline.
 
-    Args:
-        measured: records of the efficiency by a key of `STUDIES`.
-        outcome: returns the comparison of a study, None without records.
+    `outcome` returns the comparison of a study, None without records.
     """
     rows = []
     for name, figures in measured.items():

@@ -80,13 +80,8 @@ def analyze_sharpness(
 ) -> list[Sharpness]:
     """Measure sharpness of GRPO's surrogate, -1/N sum A pi / pi_0, around a checkpoint pi_0 on its own rollouts.
 
-    The loss is the same for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups.
-
-    Returns:
-        one result for each radius.
-
-    Raises:
-        ValueError: every group got equal rewards, so the loss is 0 everywhere.
+    The loss is the same for every checkpoint, whatever it was trained with; a batch is `PROMPTS_PER_BATCH` groups. Returns one
+    result for each radius. Raises a ValueError if every group got equal rewards, so that the loss is 0 everywhere.
     """
     rollouts = sample_rollouts(prompts, model, options, progress)
     with torch.no_grad():
@@ -112,10 +107,7 @@ def measure_sharpness(
     """Measure how a loss rises around the parameters, which are restored to the bit.
 
     The loss of a batch must be deterministic and depend on no other parameters. The lengths of the perturbations are
-    `relative_radii`, above 0, times the norm of the parameters; `seed` is that of the intervals.
-
-    Returns:
-        one result for each radius.
+    `relative_radii`, above 0, times the norm of the parameters; `seed` is that of the intervals. Returns one result for each.
     """
     start = [parameter.detach().clone() for parameter in parameters]
     radii = [radius * _norm(start) for radius in relative_radii]

@@ -43,13 +43,7 @@ class Half(NamedTuple):
 
 @dataclass
 class LanguageModel:
-    """A language model in the trainer of studies.
-
-    Args:
-        model: with gradients by all parameters.
-        tokenizer: of the model.
-        arms: options of the arm that is trained, and of the other one; they differ in `arm` alone.
-    """
+    """A language model in the trainer of studies; options of the trained arm and of the other one differ in `arm` alone."""
 
     model: Any
     tokenizer: Any
@@ -84,7 +78,7 @@ class LanguageModel:
         advantages = trainer.group_relative_advantages(at_end, batch.mask, groups)
         size = options.mini_prompts * options.samples
         return [
-            Half(batch.part(slice(begin, begin + size)), advantages[begin : begin + size])
+            Half(trainer.Batch(*(column[begin : begin + size] for column in batch)), advantages[begin : begin + size])
             for begin in range(0, len(found), size)
         ]
 
@@ -108,14 +102,9 @@ class LanguageModel:
 
 @dataclass
 class ChainPolicies:
-    """Several policies over chains of tokens, which count as one with the parameters of all.
+    """So many `seeds` policies over chains of tokens, which count as one with the parameters of all.
 
-    Args:
-        chain: kind of chain.
-        names: arms, that is trained and the other one.
-        rate: learning rate.
-        seeds: number of policies.
-        seed: of starts, prompts and sampling.
+    The names are those of the arm that is trained and of the other one; `seed` is of starts, prompts and sampling.
     """
 
     chain: chains.Chain

@@ -212,15 +212,3 @@ def test_wrong_input_is_named_in_one_line(data, tmp_path, capsys, arguments, mes
     assert main(command(data, tmp_path, *arguments)) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("error: ") and message in error
-
-
-def test_tokens_are_drawn_from_the_models_distribution_whatever_the_lengths_of_the_prompts(policy, data):
-    many = sample_rollouts(*policy, options(data, prompts=6, samples=8), no_progress)
-    assert len({len(rollout.prompt) for rollout in many}) > 1
-    differences = []
-    for rollout in many:
-        log_q = torch.log_softmax(rollout_logits(policy[1], [rollout])[0].double(), -1)
-        drawn = log_q.gather(-1, rollout.response[:, None])[:, 0]
-        differences.append(drawn - (log_q.exp() * log_q).sum(-1))  # 0 on average
-    differences = torch.cat(differences)
-    assert len(differences) > 1000 and abs(differences.mean()) < 4 * differences.std() / len(differences) ** 0.5

@@ -1,9 +1,10 @@
-"""`verl-trgrpo compare`: the command from a study file to its table."""
+"""`verl-trgrpo compare`, from a study file to its table, and `report`."""
 
 from pathlib import Path
 
 import pytest
 
+from tests.compare.files import write_comparison
 from verl_trgrpo.cli.main import main
 
 TRAINER = Path(__file__).parents[1] / "compare" / "made_up_trainer.py"
@@ -47,3 +48,13 @@ def test_an_accuracy_that_no_run_logged_is_said_with_those_that_they_did(study, 
     assert main(["compare", str(study), "--out", str(tmp_path / "out"), "accuracy=val-core/kk/acc"]) == 2
     shown = capsys.readouterr().err
     assert "accuracy=val-core/kk/acc: " in shown and "val-core/kk_3ppl/acc/mean@1" in shown
+
+
+def test_a_comparison_becomes_a_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_comparison(tmp_path / "study", {"grpo": 0.05, "tr_grpo": 0.08}, seeds=3)
+    assert main(["report", "study", "--baseline", "tr_grpo"]) == 0
+    assert capsys.readouterr().out == "report.html\n"
+    # Three pairs with the same sign: p = 2 / 2^3; three figures of one arm are tested.
+    page = (tmp_path / "report.html").read_text()
+    assert "0.800 [0.750,\u00a00.850]" in page and "-0.180 p=0.25 (0.75)" in page

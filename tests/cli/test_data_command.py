@@ -49,21 +49,10 @@ def test_check_exits_with_1_for_errors_and_for_warnings_where_strict(capsys, tmp
     assert main(["data", "check", "--train", warned, "--strict"]) == 1
 
 
-WRONG = {
-    "check without files": (["check"], "no file is given"),
-    "decontaminate with itself": (["decontaminate", "{train}", "--against", "{train}"], "given twice"),
-    "bad threshold": (["decontaminate", "{train}", "--against", "{test}", "--threshold", "7"], "threshold=7.0"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train, test_file, name):
-    words, reason = WRONG[name]
-    assert main(["data", *(word.format(train=train, test=test_file) for word in words)]) == 2
+def test_wrong_input_is_one_clear_error_and_exit_code_2(capsys, train):
+    assert main(["data", "decontaminate", train, "--against", train]) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("error:") == 1 and reason in captured.err
-    assert "Traceback" not in captured.err
+    assert captured.out == "" and captured.err == "error: a file is given twice; name each file once\n"
 
 
 def test_an_external_module_registers_rewards_as_in_veRL(tmp_path, monkeypatch, capsys):  # noqa: N802

@@ -1,13 +1,27 @@
 """Files and directories that appear whole, and locks."""
 
+import itertools
+import json
 import os
-import signal
-import subprocess
+import shutil
 import sys
 
 import pytest
 
-from verl_trgrpo.common.files import BusyError, lock, read_json, staged_directory, write_json, write_text
+from tests.data.test_write import data_set, row
+from tests.retrieval.servers import write_corpus
+from verl_trgrpo.common.files import (
+    BusyError,
+    lock,
+    read_json,
+    settle_directory,
+    staged_directory,
+    write_json,
+    write_text,
+)
+from verl_trgrpo.data.rows import arrow_schema
+from verl_trgrpo.retrieval.index import Index
+from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
 
 NAMES = ["test.parquet", "train.parquet"]
 
@@ -48,15 +62,6 @@ def test_what_is_no_json_object_reads_as_an_empty_one(tmp_path, text):
     assert read_json(tmp_path / "a") == {}
 
 
-def test_a_new_directory_appears_with_its_files(tmp_path):
-    out = tmp_path / "new" / "deep"
-    with staged_directory(out) as stage:
-        fill(stage, "new")
-        assert not out.exists()
-    assert content(out) == {name: f"new {name}" for name in NAMES}
-    assert {path.name for path in out.parent.iterdir()} == {"deep", ".deep.lock"}
-
-
 def test_files_are_replaced_and_others_stay(tmp_path):
     out = tmp_path / "out"
     (out / "kept").mkdir(parents=True)
@@ -87,21 +92,6 @@ def test_a_place_that_cannot_be_written_is_found_before_the_work(tmp_path):
         pytest.fail("the block must not run")
 
 
-def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
-    code = f"""
-import os, pathlib, signal
-from verl_trgrpo.common.files import staged_directory
-with staged_directory(pathlib.Path({str(tmp_path / "out")!r})) as stage:
-    (stage / "train.parquet").write_text("half")
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=600).returncode == -signal.SIGKILL
-    assert [path for path in tmp_path.iterdir() if "building" in path.name]
-    with staged_directory(tmp_path / "out") as stage:
-        fill(stage, "new")
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
-
-
 def test_a_directory_that_is_being_built_is_refused(tmp_path):
     message = f"another process \\({os.getpid()}\\) is building"
     with (
@@ -118,3 +108,79 @@ def test_a_lock_is_held_by_one_and_free_after_it(tmp_path):
             assert os.pread(descriptor, 64, 0).decode() == str(os.getpid())
             with pytest.raises(BusyError, match=f"held by {os.getpid()}"), lock(tmp_path / "lock", "held by {holder}"):
                 pytest.fail("the block must not run")
+
+
+CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod"}
+WRITING = os.O_WRONLY | os.O_RDWR
+
+
+def died(work, number):
+    """Whether a child process that ends at its change `number` of the file system, from 0, got there."""
+    pid = os.fork()
+    if pid == 0:
+        left = number
+
+        def end(event, arguments):
+            nonlocal left
+            if event in CHANGES or (event == "open" and arguments[2] & WRITING):
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+
+        sys.addaudithook(end)
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, 9)
+    return code == 9
+
+
+def write_data(out, version):
+    """A data set whose files depend on the version; the old one has a file that the new one does not have."""
+    asked = data_set(out, seed=version, force=True)
+    asked.is_there()
+    names = ("train", "test", "other") if version == 0 else ("train", "test")
+    asked.write({name: [row(f"{version}")] for name in names}, arrow_schema())
+
+
+def version_of_data(out):
+    version = json.loads((out / "manifest.json").read_text())["arguments"]["seed"]
+    return (
+        version
+        if data_set(out, seed=version).is_there() and (out / "other.parquet").exists() == (version == 0)
+        else None
+    )
+
+
+def write_index(out, version):
+    out.parent.mkdir(exist_ok=True)
+    corpus = write_corpus(out.with_name("corpus.jsonl"), {f"{version}": f"passage {version}"})
+    build_index(IndexOptions(corpus, out, force=True))
+
+
+def version_of_index(out):
+    return int(Index(out).search(["passage"], 1)[0][0].id)
+
+
+@pytest.mark.parametrize(("write", "version_of"), [(write_data, version_of_data), (write_index, version_of_index)])
+def test_a_process_that_is_killed_leaves_the_old_or_the_new_and_the_next_call_ends_it(tmp_path, write, version_of):
+    write(tmp_path / "before" / "out", 0)
+    (tmp_path / "before" / "out" / "notes.txt").write_text("mine")
+    states = []
+    for number in itertools.count():
+        out = tmp_path / f"{number}" / "out"
+        shutil.copytree(tmp_path / "before" / "out", out)
+        was_killed = died(lambda out=out: write(out, 1), number)
+        settle_directory(out)
+        states.append(version_of(out))
+        write(out, 1)
+        assert version_of(out) == 1 and (out / "notes.txt").read_text() == "mine"
+        assert {path.name for path in out.parent.iterdir()} <= {"out", ".out.lock", "corpus.jsonl"}
+        if not was_killed:
+            break
+    assert (
+        states == sorted(states) and states.count(0) > 5 and states.count(1) > 3
+    )  # 0 until the renames, 1 from then on

@@ -1,14 +1,18 @@
 """Command-line options from the fields of a dataclass, and exit codes."""
 
+import unicodedata
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 import tyro
+from hypothesis import given
+from hypothesis import strategies as st
 
 from verl_trgrpo.common.findings import InvalidInputError
 from verl_trgrpo.common.options import Options, command_line, exit_code, parse_options
+from verl_trgrpo.common.text import escape_controls
 from verl_trgrpo.data.write import BuilderOptions
 
 
@@ -127,15 +131,23 @@ def test_numbers_are_in_the_intervals_of_their_annotations():
         Section(share=None)
 
 
-def test_annotated_options_load_from_a_configuration_as_verl_loads_them():
-    from verl.utils.config import omega_conf_to_dataclass
-
-    assert omega_conf_to_dataclass({"share": 0.25, "count": 3}, Section) == Section(0.25, 3)
-    with pytest.raises(InvalidInputError, match=r"section\.count=0"):
-        omega_conf_to_dataclass({"count": 0}, Section)
-
-
 def test_an_inherited_option_is_annotated_in_the_module_of_its_class():
     # Its module does not have the name Path, with which the base is annotated.
     further = make_dataclass("Further", [("more", int, 1)], bases=(BuilderOptions,), frozen=True, kw_only=True)
     assert parse_options(further, "prog", argv=["--out", "x"]) == further(out=Path("x"))
+
+
+HOSTILE = "\x1b]0;owned\x07 \x1b[2J \x9b31m \r over \u202e left \u2066 \x00 \x7f \u2028 \b\ufeff"
+
+
+def test_hostile_text_is_printable():
+    assert escape_controls(HOSTILE).isprintable() and r"\x1b]0;owned\x07" in escape_controls(HOSTILE)
+
+
+@given(st.text())
+def test_escaped_text_has_no_character_that_acts(text):
+    acting = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+    escaped = escape_controls(text)
+    assert not [c for c in escaped if c not in "\n\t" and unicodedata.category(c) in acting]
+    if text.isprintable():
+        assert escaped == text

@@ -12,9 +12,10 @@ import pytest
 from verl_trgrpo.common.progress import cpu_limit, handle_signals, interruptible
 
 
-def test_a_signal_is_a_keyboard_interrupt_at_once():
-    with interruptible(signal.SIGTERM), pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGTERM)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_a_keyboard_interrupt_at_once(number):
+    with interruptible(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(number)
 
 
 def raise_and_swallow():

@@ -63,12 +63,6 @@ def test_runs_records_and_the_second_time_nothing_is_run(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_a_run_that_the_kernel_killed_is_told_from_one_that_failed(tmp_path):
-    study = replace(STUDY, arms={"grpo": {"height": 0.5, "fail-once": "SIGKILL"}}, primary="", seeds=[0])
-    (failure,) = run_study(study, INPUTS, tmp_path)
-    assert "SIGKILL" in failure and "--jobs" in failure
-
-
 def test_another_setting_needs_another_directory(tmp_path):
     run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
     changed = replace(STUDY, seeds=[0], arms={**STUDY.arms, "tr_grpo": {"height": 0.7}})
@@ -170,6 +164,8 @@ def test_commands_of_verl_runs(tmp_path):
     assert command[2:5] == ["train", "--config-name", "kk_quickstart"]
     assert f"trainer.default_local_dir='{tmp_path}/it\\'s/seed-3'" in command
     assert {"data.seed=3", "actor_rollout_ref.rollout.seed=3", "algorithm=grpo", "trainer.test_freq=2"} <= {*command}
+    recipe = replace(study, config=str(tmp_path / "small.yaml"))
+    assert run_command(recipe, INPUTS, "grpo", 3, tmp_path)[3:5] == ["--recipe", recipe.config]
 
 
 def test_tables(tmp_path):
@@ -188,11 +184,6 @@ def test_tables(tmp_path):
     assert table["runs"]["worse"]["1"]["final_accuracy"] == pytest.approx(0.11)
     assert found["grpo"]["final_accuracy"]["estimate"]["mean"] == pytest.approx(0.51)
     assert "| tr_grpo (primary) | +0.100 p=0.25 " in text
-
-
-def test_recipes_of_verl_runs_are_given_as_files(tmp_path):
-    study = replace(STUDY, trainer="verl", config=str(tmp_path / "small.yaml"))
-    assert run_command(study, INPUTS, "grpo", 3, tmp_path)[3:5] == ["--recipe", str(tmp_path / "small.yaml")]
 
 
 def test_data_and_model_are_prepared_by_the_study_s_commands_in_their_order(tmp_path):

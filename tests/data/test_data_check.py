@@ -42,6 +42,7 @@ ROW_DEFECTS = {
     "empty truth": (truth(" "), "ground truth", "error", "must not be empty"),
     "no truth": (truth(None), "ground truth", "error", "must not be empty"),
     "malformed truth": (truth("Zoey is a knight"), "reward of gold", "error", "Error: malformed"),
+    "truth of one person": (truth("(1) Zoey is a knight\n(2) Zoey is a knave"), "reward of gold", "error", "Zoey"),
     "duplicate": (row(1), "duplicates", "warning", "same prompt as data.parquet row 1"),
     "duplicate in capitals": (
         row(1, prompt=user("ZOEY  meets Ｏliver1 in the train\nfile. Who is a knight?")),
@@ -58,16 +59,8 @@ def test_a_planted_defect_is_found_in_its_row(tmp_path, name):
     rows[2] = rows[2] | changes
     found = results(write(tmp_path / "data.parquet", rows), no_rewards=check not in ("reward of gold", "data source"))
     assert found[check].status == status, found
-    assert found[check].examples[0].startswith("data.parquet row 2: ")
+    assert all(text.startswith("data.parquet row 2: ") for text in found[check].examples)
     assert example in found[check].examples[0]
-
-
-def test_an_answer_that_the_reward_misreads_is_no_false_alarm_for_the_others(tmp_path):
-    rows = clean()
-    rows[2] |= truth("(1) Zoey is a knight\n(2) Zoey is a knave")
-    found = results(write(tmp_path / "data.parquet", rows))
-    assert (found["reward of gold"].status, found["reward of gold"].count) == ("error", 1)
-    assert (found["ground truth"].status, found["columns"].status) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(("value", "kind"), [(142.0, "float"), (True, "bool"), ({"a": 1.5}, "float")])
@@ -87,24 +80,19 @@ def test_a_mapping_is_judged_by_what_rewards_read(tmp_path):
 
 
 def test_an_agent_loop_that_is_missing_is_an_error_and_an_unknown_one_a_warning(tmp_path):
-    for name, status in (
-        ("single_turn_agent", "ok"),
-        ("trgrpo_search", "ok"),
-        ("tool_agnet", "warning"),
-        (None, "error"),
-    ):
+    agents = {"single_turn_agent": "ok", "trgrpo_search": "ok", "tool_agnet": "warning", None: "error"}
+    for name, status in agents.items():
         rows = [row(0, agent_name="tool_agent"), row(1, agent_name=name)]
         found = results(write(tmp_path / "data.parquet", rows))["columns"]
-        assert found.status == status and (
-            status == "ok" or found.examples[0].startswith("data.parquet row 1: agent_name is")
-        )
+        assert found.status == status
+        assert all(text.startswith("data.parquet row 1: agent_name is") for text in found.examples)
 
 
 def test_wrong_options_are_reported_together(tmp_path):
     here = Path(__file__)
     for options, named in (
         ({"reward": "math", "no_rewards": True}, ["no file", "reward=math"]),
-        ({"train": (here,), "test": (here,)}, ["more than once"]),
+        ({"train": (here,), "test": (here,)}, ["given twice"]),
         ({"train": (here,), "template": ("a=1",)}, ["template=a=1", "--tokenizer"]),
         ({"train": (tmp_path / "a.parquet",), "max_prompt_length": 0}, ["max_prompt_length=0", "a.parquet"]),
     ):
@@ -164,7 +152,6 @@ def not_utf8(path):
 
 FILE_DEFECTS = {
     "no parquet": (lambda path: path.write_text("{}"), "not a readable Parquet file"),
-    "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid x\n"), "git lfs pull"),
     "empty file": (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
     "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
     "damaged": (damaged, "is damaged"),
@@ -248,12 +235,6 @@ def test_alternatives_of_a_search_question_are_no_contradiction(tmp_path):
     assert results(write(tmp_path / "data.parquet", rows))["duplicates"].status == "warning"
 
 
-def test_a_ground_truth_that_names_alternatives_is_right_if_one_of_them_is(tmp_path):
-    golds = ["0.09 \\text{ OR } \\frac{9}{100}", "\\boxed{7}"]
-    rows = [row(i, data_source="math", prompt=user(f"{i}? {BOXED}")) | truth(gold) for i, gold in enumerate(golds)]
-    assert results(write(tmp_path / "data.parquet", rows))["reward of gold"].status == "ok"
-
-
 def test_a_default_reward_scores_the_sources_without_one(tmp_path):
     rows = [row(0, data_source="own", prompt=user(f"How much? {BOXED}")) | truth("24"), row(1)]
     data = write(tmp_path / "data.parquet", rows)
@@ -320,32 +301,28 @@ def test_a_ground_truth_of_which_only_its_own_text_is_right_is_a_warning(tmp_pat
     assert refused is None or f"refuses {refused};" in found["reward of gold"].examples[0]
 
 
+ONE = row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]})
+# What differs in the other of two files, and what is said of it.
 TYPES = {
-    "equal": (row(0), row(0), "ok", None),
-    "order of fields": (row(0), row(0, extra_info={"split": "train", "index": 3}), "ok", None),
-    "float truth": (row(0), row(0) | truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
-    "field missing": (
-        row(0),
-        row(0, extra_info={"split": "train"}),
-        "warning",
-        ("extra_info.index", "int64", "missing"),
-    ),
-    "column missing": (row(0), drop("ability")([row(0)])[0], "warning", ("ability", "string", "missing")),
-    "null column": (row(0), row(0, ability=None), "ok", None),
+    "equal": ({}, "ok", None),
+    "order of fields": ({"extra_info": dict(reversed(ONE["extra_info"].items()))}, "ok", None),
+    "float truth": (truth(1.0), "error", ("reward_model.ground_truth", "string", "double")),
+    "field missing": ({"extra_info": {"split": "x", "steps": [{"a": 1}]}}, "warning", ("extra_info.index", "int64", "missing")),
+    "column more": ({"more": "x"}, "warning", ("more", "missing", "string")),
+    "null column": ({"ability": None}, "ok", None),
     "nested": (
-        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": 1}]}),
-        row(0, extra_info={"index": 0, "split": "train", "steps": [{"a": "1"}]}),
-        "error",
-        ("extra_info.steps[].a", "int64", "string"),
+        {"extra_info": ONE["extra_info"] | {"steps": [{"a": "1"}]}},
+        "error", ("extra_info.steps[].a", "int64", "string"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_concatenation_is_judged_as_the_library_does_it(tmp_path, name):
     import datasets
 
-    one, other, status, difference = TYPES[name]
+    changes, status, difference = TYPES[name]
+    one, other = ONE, ONE | changes
     paths = write(tmp_path / "a.parquet", [one]), write(tmp_path / "b.parquet", [other])
     found = results(*paths, no_rewards=True)["columns"]
     assert found.status == status
@@ -391,6 +368,7 @@ def test_the_usual_forms_of_answers_are_tried(tmp_path, registry, form):
 BOX, TAGS = "Put your final answer within \\boxed{}.", "Answer inside <answer> and </answer>."
 LINE = "The last line of your response should be of the form Answer: $Answer (without quotes)."
 MATH = {"data_source": "math"} | truth("42")
+SEARCH = {"data_source": "searchR1_nq"} | truth({"target": ["Rome"]})
 
 
 def reads_boxes(response, gold, info):
@@ -406,15 +384,13 @@ FORMS = {
     "mathematics in a box": (MATH, BOX, ()),
     "mathematics on a line": (MATH, LINE, ()),
     "mathematics in tags": (MATH, TAGS, ()),
+    "alternatives": (MATH | truth("0.09 \\text{ OR } \\frac{9}{100}"), BOX, ()),
+    "a box as the truth": (MATH | truth("\\boxed{7}"), BOX, ()),
     "DAPO": (MATH | {"data_source": "math_dapo"}, LINE, ()),
     "DAPO in a box": (MATH | {"data_source": "math_dapo"}, BOX, ()),
     "puzzle in tags": ({}, TAGS, ()),
     "puzzle in a box": ({}, BOX, ("\\boxed{...}", "'kk_2ppl'", "<answer>...</answer>")),
-    "search on a line": (
-        {"data_source": "searchR1_nq"} | truth({"target": ["Rome"]}),
-        LINE,
-        ("Answer: ...", "searchR1_nq"),
-    ),
+    "search on a line": (SEARCH, LINE, ("Answer: ...", "searchR1_nq")),
     "own reward": ({"data_source": "boxes"} | truth("42"), BOX, ()),
     "own reward on a line": ({"data_source": "boxes"} | truth("42"), LINE, ("Answer: ...", "'boxes'", "\\boxed{...}")),
     "own reward with a reference": ({"data_source": "referenced"} | truth("42"), LINE, ("Answer: ...", "\\boxed{...}")),

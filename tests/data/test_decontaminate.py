@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.checked_files import OTHER, RENAMED, STATEMENTS
+from tests.data import checked_files
+from tests.data.checked_files import OTHER, RENAMED, STATEMENTS, user
 from verl_trgrpo.common.files import file_sha256
 from verl_trgrpo.decontaminate import (
     ContaminationOptions,
@@ -31,18 +32,11 @@ def texts(count, words=30, seed=0, alphabet="abcdefghij"):
 
 
 def row(i, content, split="train", **extra):
-    return {
-        "data_source": "math",
-        "prompt": [{"role": "user", "content": content}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": str(i)},
-        "extra_info": {"index": i, "split": split, **extra},
-    }
+    return checked_files.row(i, prompt=user(content), extra_info={"index": i, "split": split, **extra})
 
 
 def write(path, contents, **extra):
-    pq.write_table(pa.Table.from_pylist([row(i, content, **extra) for i, content in enumerate(contents)]), path)
-    return path
+    return checked_files.write(path, [row(i, content, **extra) for i, content in enumerate(contents)])
 
 
 def pairs(found):
@@ -181,8 +175,8 @@ def test_puzzles_are_compared_by_their_statements(tmp_path):
 
 
 def test_wrong_options_are_refused_together():
-    with pytest.raises(ValueError, match=r"(?s)ngram=0.*against"):
-        ContaminationOptions(Path(__file__), (), ngram=0)
+    with pytest.raises(ValueError, match=r"(?s)ngram=0.*threshold=7.*against"):
+        ContaminationOptions(Path(__file__), (), ngram=0, threshold=7.0)
 
 
 def clean(options):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import composed
 from verl_trgrpo.common.findings import InvalidInputError
-from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, default_agent_of, prompt_settings, tool_schemas
+from verl_trgrpo.data.prompts import RolloutPrompts, agent_loops, tool_schemas
 from verl_trgrpo.demos.puzzles import CHECKPOINT
 
 MODEL, ROLLOUT = "actor_rollout_ref.model", "actor_rollout_ref.rollout"
@@ -140,13 +140,6 @@ def test_a_row_without_a_name_in_its_column_has_no_loop(file):
     messages = [{"role": "user", "content": "x"}]
     assert prompts.of({"prompt": messages, "agent_name": None}).agent is None
     assert prompts.of({"prompt": messages}).agent == "single_turn_agent"
-
-
-def test_what_decides_the_prompts_is_taken_over_without_the_model():
-    config = composed(["agent=search_tags", "+data.apply_chat_template_kwargs.enable_thinking=false"]).config
-    settings = prompt_settings(config, "some/model")
-    assert settings.actor_rollout_ref.model.path == "some/model" and default_agent_of(settings) == "trgrpo_search"
-    assert settings.data.apply_chat_template_kwargs == {"enable_thinking": False}
 
 
 def test_loops_of_the_run_are_verl_s_and_those_of_its_file(tmp_path):

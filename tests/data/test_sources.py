@@ -22,15 +22,14 @@ def write(path, rows=ROWS):
         path.write_text(json.dumps(rows), encoding="utf-8")
     elif path.suffix == ".arrow":
         table = pa.Table.from_pylist(rows)
-        opened = pa.ipc.new_file if "footer" in path.name else pa.ipc.new_stream
-        with opened(str(path), table.schema) as writer:
+        with pa.ipc.new_stream(str(path), table.schema) as writer:
             writer.write_table(table, max_chunksize=2)
     else:
         pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet", "a.arrow", "with_footer.arrow"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet", "a.arrow"])
 def test_every_type_gives_the_same_rows_and_says_where_they_are_from(tmp_path, name):
     records = list(read_records(write(tmp_path / name)))
     assert [record.row for record in records] == ROWS
@@ -104,10 +103,6 @@ def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
     with pytest.raises(ValueError, match="does not exist"):
         find_files(tmp_path / "nowhere.jsonl")
     with pytest.raises(ValueError, match="has no data files"):
-        find_files(tmp_path)
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "math.json").write_text("")
-    with pytest.raises(ValueError, match=f"{tmp_path}/train has some"):
         find_files(tmp_path)
     (tmp_path / "a.csv").write_text("")
     with pytest.raises(ValueError, match="unknown type"):

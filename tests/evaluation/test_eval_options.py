@@ -4,6 +4,7 @@ import pytest
 
 from tests.conftest import composed
 from tests.data.checked_files import row, write
+from verl_trgrpo.cli.main import main
 from verl_trgrpo.data.prompts import default_agent_of
 from verl_trgrpo.evaluation.evaluate import evaluate, load_evaluable_rows
 from verl_trgrpo.evaluation.options import PRESETS, EvalOptions, Sampling
@@ -119,3 +120,11 @@ def test_rows_with_what_the_model_would_not_see_are_refused(tmp_path, column, va
     with pytest.raises(ValueError, match=rf"a\.parquet: rows have {column}, which the model would not be shown"):
         loaded(None, value)
     assert len(loaded([], None)[0]) == 2
+
+
+def test_a_missing_model_is_reported_in_one_line_before_any_work(capsys, tmp_path):
+    file, out = write(tmp_path / "a.parquet", [row(0)]), tmp_path / "out"
+    assert main(["eval", "--model", str(tmp_path / "gone"), "--data", str(file), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert str(tmp_path / "gone") in error and error.count("\n") == 1
+    assert not out.exists()

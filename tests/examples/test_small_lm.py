@@ -129,7 +129,7 @@ def test_every_stage_from_the_wheel_on_is_kept_and_not_done_twice(adapter, tmp_p
 def test_the_command_trains_the_prepared_model_with_what_is_faster_here_and_keeps_to_it(adapter, tmp_path, monkeypatch):
     """Up to the training itself, which takes twenty minutes with the real model."""
     given = []
-    monkeypatch.setattr("verl_trgrpo.cli.train.train", lambda overrides, *rest: given.append((overrides, *rest)))
+    monkeypatch.setattr("verl_trgrpo.cli.runs.train_run", lambda overrides, *rest: given.append((overrides, *rest)))
     monkeypatch.setitem(small_lm.TASKS, "puzzles", small_lm.TASKS["puzzles"]._replace(adapter=adapter))
     monkeypatch.setattr(small_lm, "accelerator_found", lambda: False)
     out = tmp_path / "puzzles"

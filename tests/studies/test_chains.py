@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from studies.chains import chains, run, sharpness
+from studies.chains import chains, run
 from verl_trgrpo.core import ClipRange, TokenWeighting, compute_policy_loss, make_shaping
 
 CHAIN = chains.Chain(fillers=4, right=0.3)
@@ -126,7 +126,7 @@ def test_curvature_is_the_largest_eigenvalue_and_noise_costs_half_its_trace(star
     train, _ = chains.split_prompts(SEEDS, 2)
     start = [start[0], start[1] + 10, *start[2:]]
     double, generator = [parameter.double() for parameter in start], torch.Generator().manual_seed(7)
-    found = sharpness.largest_curvature(start, train, generator, iterations=20)
+    found = run.largest_curvature(start, train, generator, iterations=20)
 
     def loss(vector):
         parts = vector.split([parameter[0].numel() for parameter in double], -1)
@@ -137,7 +137,7 @@ def test_curvature_is_the_largest_eigenvalue_and_noise_costs_half_its_trace(star
     hessian = torch.autograd.functional.hessian(loss, whole)
     assert float(found[0]) == pytest.approx(float(torch.linalg.eigvalsh(hessian)[-1]), rel=1e-3)
     sizes = [0.002 * p[0].norm() / p[0].numel() ** 0.5 * torch.ones(p[0].numel()) for p in double]
-    noise = sharpness.noise_loss(double, train, generator, size=0.002, draws=300)
+    noise = run.noise_loss(double, train, generator, size=0.002, draws=300)
     assert float(noise[0]) == pytest.approx(float((hessian.diag() * torch.cat(sizes) ** 2).sum() / 2), rel=0.3)
 
 

@@ -1,19 +1,33 @@
 """Measure gradients of single tokens' log-probabilities, at the logits in closed form and at parameters by batched autograd,
-and the effect of token weights on them.
+and the effect of token weights on them: the measurement, files and tables of ``verl-trgrpo analyze``.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from verl_trgrpo.analysis.options import AnalyzeOptions
-from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_log_probs, rollout_logits
+from verl_trgrpo.analysis.options import UNIFORM, AnalyzeOptions
+from verl_trgrpo.analysis.rollouts import (
+    Rollout,
+    chunks,
+    open_policy,
+    rollout_log_probs,
+    rollout_logits,
+    sample_rollouts,
+)
+from verl_trgrpo.analysis.tokens import write_tokens
+from verl_trgrpo.common.files import write_json
 from verl_trgrpo.common.progress import Progress
+from verl_trgrpo.common.text import text_table
+from verl_trgrpo.evaluation.checkpoint import model_label
+from verl_trgrpo.runs.environment import provenance
 
 QUARTERS = 4
 
@@ -32,6 +46,30 @@ class LogitGradients(NamedTuple):
     log_probs: torch.Tensor
     one_minus_prob: torch.Tensor
     norms: torch.Tensor
+
+
+def analyze(options: AnalyzeOptions, progress: Progress) -> tuple[str, bool]:
+    """Measure gradients of tokens, write the page of tokens, and all results into ``options.directory``.
+
+    Returns:
+        the result as text, and whether all tokens are within the theoretical bounds.
+
+    Raises:
+        ValueError: a device, model, data file or parameter name does not exist, or rewards are equal in every group.
+        RuntimeError: a sharded checkpoint cannot be merged.
+    """
+    prompts, model = open_policy(options, options.model, options.directory)
+    if not options.only_tokens:
+        chosen_parameters(model, options.parameters)  # reports a wrong name before the work
+    rollouts = sample_rollouts(prompts, model, options, progress, differing=not options.only_tokens)
+    page = options.directory / "tokens.html"
+    write_tokens(page, model_label(options.model), prompts.tokenizer, model, rollouts, options, progress)
+    if options.only_tokens:
+        return str(page), True
+    path = options.directory / "gradients.json"
+    figures = analyze_gradients(model, rollouts, options, progress)
+    write_json(path, {"options": asdict(options)} | provenance(Path(__file__).parent) | figures, default=str)
+    return f"{gradient_text(figures)}\n\n{path}, {page}", figures["envelope"]["holds"]
 
 
 def chosen_parameters(model: Any, name: str) -> list[torch.Tensor]:
@@ -163,16 +201,14 @@ def _by_autograd(
     """Return gradient norms of the first `most` tokens, and the (sets, P) gradients of weighted sums over all tokens."""
     sums = torch.zeros(len(sets), sum(p.numel() for p in parameters), device=parameters[0].device)
     norms: list[torch.Tensor] = []
-    together = _gradients_at_once(parameters)
     done = 0
     # One at a time: a token's backward pass runs through all that shared its forward pass.
     for rollout in progress(rollouts, len(rollouts), "gradients"):
         log_probs = rollout_log_probs(model, [rollout], torch.float64)
         own = sets[:, done : done + len(log_probs)].to(sums)
-        for rows, some in zip(sums.split(together), own.split(together), strict=True):
-            parts = rows.split([parameter.numel() for parameter in parameters], dim=-1)
-            for part, gradient in zip(parts, weighted_gradients(log_probs, parameters, some), strict=True):
-                part += gradient
+        parts = sums.split([parameter.numel() for parameter in parameters], dim=-1)
+        for part, gradient in zip(parts, weighted_gradients(log_probs, parameters, own), strict=True):
+            part += gradient
         if done < most:
             norms.append(token_gradient_norms(log_probs[: most - done], parameters).double().cpu())
         done += len(log_probs)
@@ -232,13 +268,43 @@ def token_gradient_norms(
     `log_probs` (tokens,) keep their graph. The gradients of tokens handled together take about `memory_bytes`.
     """
     unit = torch.eye(len(log_probs), dtype=log_probs.dtype, device=log_probs.device)
+    together = max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))
     norms = [
         torch.stack([gradient.norm(dim=-1) for gradient in weighted_gradients(log_probs, parameters, rows)]).norm(dim=0)
-        for rows in unit.split(_gradients_at_once(parameters, memory_bytes))
+        for rows in unit.split(together)
     ]
     return torch.cat(norms)
 
 
-def _gradients_at_once(parameters: Sequence[torch.Tensor], memory_bytes: int = _MEMORY_BYTES) -> int:
-    """Return the number of gradients by all parameters that fit, at least one."""
-    return max(1, memory_bytes // sum(parameter.numel() * parameter.element_size() for parameter in parameters))
+_HEAD = (
+    "p of the quarter's tokens", "tokens", "weight", "share: logits", "parameters", "update norm", "cosine with 4th",
+)  # fmt: skip
+
+
+def gradient_text(figures: Mapping[str, Any]) -> str:
+    """Return tables of the figures of :func:`analyze_gradients`."""
+    envelope, ratio = figures["envelope"], figures["parameter_norm_over_miss"]
+    verdict = "all tokens are within" if envelope["holds"] else "NOT all tokens are within"
+    lines = [
+        f"{figures['tokens']:,} tokens, {figures['tokens_with_gradient']:,} with an advantage other than 0",
+        f"gradient norm of log p at the logits: {envelope['lowest']:.4f} to {envelope['highest']:.4f} times (1 - p); "
+        f"{verdict} 1 to sqrt(2)",
+        f"by {figures['parameters']:,} parameters: {ratio['5%']:.3g} | {ratio['50%']:.3g} | {ratio['95%']:.3g} times (1 - p) "
+        "(5 %, median, 95 % of the tokens)",
+    ]
+    for name, effect in figures["shapings"].items():
+        columns = [effect[name] for name in ("weight", "share_at_logits", "share_at_parameters")]
+        cosines = [row[-1] for row in effect["cosine"]]
+        rows = [
+            [
+                f"{facts['lowest_p']:.4f} to {facts['highest_p']:.4f}" if facts["tokens"] else "none",
+                f"{facts['tokens']:,}",
+                *(f"{column[q]:.4f}" for column in columns),
+                f"{effect['update_norm'][q]:.3g}",
+                "-" if cosines[q] is None else f"{cosines[q]:.3f}",
+            ]
+            for q, facts in enumerate(figures["quarters"])
+        ]
+        about = "before weighting" if name == UNIFORM else f"mean weight {effect['mean_weight']:.4f}"
+        lines += ["", f"{name}: {about}", text_table(rows, _HEAD, "r" * len(_HEAD))]
+    return "\n".join(lines)

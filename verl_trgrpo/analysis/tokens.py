@@ -12,8 +12,8 @@ from verl_trgrpo import __version__
 from verl_trgrpo.analysis.options import AnalyzeOptions
 from verl_trgrpo.analysis.rollouts import Rollout, chunks, rollout_logits
 from verl_trgrpo.common.files import write_text
-from verl_trgrpo.common.pages import render_page
 from verl_trgrpo.common.progress import Progress, no_progress
+from verl_trgrpo.common.text import render_page
 
 if TYPE_CHECKING:
     from verl_trgrpo.core import Shaping
@@ -54,10 +54,7 @@ class Shown(NamedTuple):
 def choose(rollouts: Sequence[Rollout], samples: int, most: int) -> list[Rollout]:
     """Choose the best and the worst response of groups with different rewards; without any, the first two of each group.
 
-    Args:
-        rollouts: group after group.
-        samples: responses in a group.
-        most: maximum number of tokens in all; one response is chosen in any case.
+    A group has so many `samples`. The responses have at most so many tokens in all; one is chosen in any case.
     """
     chosen: list[Rollout] = []
     groups = chunks(rollouts, samples)

@@ -60,9 +60,6 @@ def run(options: DoctorOptions) -> int:
 
     notes:
       It checks versions, memory, device, registration with veRL, and vLLM. That takes about half a minute.
-
-    exit codes:
-      0 all checks passed, 1 a check failed
     """
     all_ok = True
     for check in examine():

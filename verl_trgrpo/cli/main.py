@@ -7,8 +7,9 @@ import inspect
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -21,7 +22,7 @@ from verl_trgrpo.common.text import did_you_mean, escape_controls
 COMMANDS = {
     "doctor": ("doctor.run", "check whether this machine can train; print a fix for each failed check"),
     "quickstart": ("quickstart.quickstart", "train a tiny model on Knights-and-Knaves puzzles, on a CPU, in minutes"),
-    "train": ("train.run", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
+    "train": ("runs.train", "train with veRL: Hydra overrides, a progress bar, curves at the end"),
     "validate": ("runs.validate", "find all mistakes in a recipe or configuration without starting it"),
     "preview": ("models.preview", "sample a few responses as a run would, and show their rewards, before it starts"),
     "health": ("runs.health", "judge a run by its metrics: what is wrong, what it means, what to do"),
@@ -30,7 +31,10 @@ COMMANDS = {
     "eval": ("models.evaluate", "evaluate a checkpoint on test files: avg@k and pass@k with confidence intervals"),
     "export": ("models.export", "write a checkpoint as a Hugging Face directory with a model card"),
     "analyze": ("models.analyze", "measure token gradients of a checkpoint before and after weighting"),
-    "data build": ("data.build", "build the Parquet files of a task: kk, deepscaler, search-qa, reasoning-gym"),
+    "data build kk": ("data.kk", "build the Parquet files of Knights-and-Knaves puzzles"),
+    "data build deepscaler": ("data.deepscaler", "build those of DeepScaleR's problems and its five test sets"),
+    "data build search-qa": ("data.search_qa", "build those of Search-R1's questions"),
+    "data build reasoning-gym": ("data.reasoning_gym", "build those of a reasoning-gym task"),
     "data check": ("data.check", "check Parquet files for what veRL and the rewards need"),
     "data decontaminate": ("data.decontaminate", "find train rows that are in test files, and remove them"),
     "search index": ("search.index", "build an index of a corpus of passages"),
@@ -58,18 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_code(partial(_run, list(sys.argv[1:] if argv is None else argv)))
 
 
-def load_command(name: str) -> tuple[Callable[[Any], int], type | None]:
-    """Import the function of a command and return it with its class of options, None if it takes words."""
-    module, _, function_name = COMMANDS[name][0].partition(".")
-    function = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
-    return function, get_type_hints(function).get("options")
-
-
 def _run(words: list[str]) -> int:
     for length in (1, 2, 3):
         name = " ".join(words[:length])
         if name in COMMANDS:
-            function, options_class = load_command(name)
+            module, _, function_name = COMMANDS[name][0].partition(".")
+            function: Any = getattr(importlib.import_module(f"verl_trgrpo.cli.{module}"), function_name)
+            options_class = get_type_hints(function).get("options")
             if options_class is None:
                 return function(words[length:])
             help_text = inspect.getdoc(function) or ""
@@ -78,19 +77,21 @@ def _run(words: list[str]) -> int:
         print(f"verl-trgrpo {__version__}")
         return 0
     summaries = {name: summary for name, (_, summary) in COMMANDS.items()}
-    group = {name: summary for name, summary in summaries.items() if words and name.startswith(f"{words[0]} ")}
-    if words[-1:] in (["-h"], ["--help"]) and (group or len(words) == 1):
-        print(_overview(group or summaries))
+    named = list(takewhile(lambda word: not word.startswith("-"), words))
+    begin = "".join(f"{word} " for word in named)
+    group = {name: summary for name, summary in summaries.items() if name.startswith(begin)}
+    if group and words[len(named) :] in (["-h"], ["--help"]):
+        print(_overview(group))
         return 0
-    name = " ".join(words[: 2 if group else 1])
-    raise ValueError(f"{name or 'nothing'} is not a command; {did_you_mean(name, group or COMMANDS)}")
+    remedy = f"choose one of {', '.join(group)}" if group else did_you_mean(" ".join(named), COMMANDS)
+    raise ValueError(f"{' '.join(named) or 'nothing'} is not a command; {remedy}")
 
 
 def _overview(summaries: Mapping[str, str]) -> str:
     return "\n".join(
         [
             "TR-GRPO (token-regulated GRPO, arXiv 2511.00066) for veRL.\n\nusage: verl-trgrpo COMMAND ...\n",
-            *(f"  {name:<20}{summary}" for name, summary in summaries.items()),
+            *(f"  {name:<25}{summary}" for name, summary in summaries.items()),
             "\n`verl-trgrpo COMMAND --help` explains a command, with examples.",
             "Exit codes: 0 success, 1 failed or problems found, 2 invalid input, 130 interrupted.",
             "Start with `verl-trgrpo doctor`, then `verl-trgrpo quickstart`.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -48,9 +47,6 @@ def preview(options: PreviewOptions) -> int:
       Model, training files, sampling, lengths and reward function are those of the configuration.
       Only vLLM is started, not Ray or a trainer. Without an accelerator platform=cpu is used.
       GRPO learns nothing from a prompt whose responses all get the same reward.
-
-    exit codes:
-      0 success, 1 vLLM failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.launch.train import compose_here
 
@@ -60,7 +56,7 @@ def preview(options: PreviewOptions) -> int:
     from verl_trgrpo.evaluation import preview
 
     raise_invalid(check(run).messages(Level.ERROR))
-    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
+    with interruptible() as progress:
         found = preview.preview(run.config, options.prompts, options.samples, progress)
     print(escape_controls(preview.render(found)))
     return 0
@@ -79,14 +75,11 @@ def evaluate(options: EvalOptions) -> int:
       The same command continues an interrupted evaluation.
       A sharded veRL checkpoint is merged once, into merged_hf beside its actor directory.
       docs/evaluation.md has more.
-
-    exit codes:
-      0 success, 1 vLLM or the merger failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.evaluation import evaluate
 
     try:
-        with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
+        with interruptible() as progress:
             table, generated = evaluate.evaluate(options, progress)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"the same command continues with the responses in {options.directory}") from None
@@ -119,13 +112,10 @@ def export(options: ExportOptions) -> int:
       The model card is made from the run's own record: base model, data, algorithm, versions, validation accuracy.
       It shows the last two parts of local paths: read it before you publish with `hf upload OWNER/NAME OUT`.
       A sharded checkpoint is merged by veRL's merger.
-
-    exit codes:
-      0 success, 1 the merger failed, 2 invalid input, 130 interrupted
     """
-    from verl_trgrpo.evaluation import export
+    from verl_trgrpo.evaluation import checkpoint
 
-    print(escape_controls(f"checkpoint  {export.export(options.run, options.out)}\nmodel       {options.out}"))
+    print(escape_controls(f"checkpoint  {checkpoint.export(options.run, options.out)}\nmodel       {options.out}"))
     return 0
 
 
@@ -141,14 +131,11 @@ def analyze(options: AnalyzeOptions) -> int:
       docs/analysis.md explains each figure.
 
     exit codes:
-      0 success
-      1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
-      2 invalid input
-      130 interrupted
+      0 success, 1 failed, or a token's gradient is outside its theoretical bounds (docs/analysis.md)
     """
-    from verl_trgrpo.analysis import analyze
+    from verl_trgrpo.analysis import gradients
 
-    with interruptible(signal.SIGTERM, signal.SIGHUP) as progress:
-        text, within_bounds = analyze.analyze(options, progress)
+    with interruptible() as progress:
+        text, within_bounds = gradients.analyze(options, progress)
     print(text)
     return int(not within_bounds)

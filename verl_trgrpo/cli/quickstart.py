@@ -63,7 +63,7 @@ def tokens_page(out: Path, model: Path) -> Path:
     if page.is_file():
         return page
     note("page of tokens: responses of the model before training")
-    from verl_trgrpo.analysis.analyze import analyze
+    from verl_trgrpo.analysis.gradients import analyze
     from verl_trgrpo.analysis.options import AnalyzeOptions
     from verl_trgrpo.common.progress import no_progress
     from verl_trgrpo.demos.puzzles import MAX_RESPONSE_TOKENS
@@ -82,20 +82,12 @@ def tokens_page(out: Path, model: Path) -> Path:
 def train_demonstration(
     options: QuickstartOptions, out: Path, source: str | Path, model: Path, task: str, *more: str
 ) -> Path:
-    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``; examples/ outside the package does so, too.
+    """Train `model` on ``train.parquet`` and ``test.parquet`` in ``OUT/data``, and return the run directory.
 
-    Args:
-        options: seed and overrides of the user, which win.
-        out: directory of data and runs.
-        source: primary configuration or recipe file.
-        model: directory.
-        task: its name in the title of the curves.
-        more: further overrides.
-
-    Returns:
-        the run directory.
+    The `source` is a primary configuration or a recipe file, and `task` a name for the title of the curves. Overrides of the
+    user win over `more`. examples/ outside the package trains so, too.
     """
-    from verl_trgrpo.cli.train import train
+    from verl_trgrpo.cli.runs import train_run
     from verl_trgrpo.runs.compose import chosen_value, run_overrides
 
     note(f"model: {model}")
@@ -104,7 +96,7 @@ def train_demonstration(
     files = (data / "train.parquet", data / "test.parquet")
     own = run_overrides(*files, model, (out / name).resolve(), name, options.seed)
     overrides = [*own, *more, *options.overrides]
-    return train(overrides, source, f"{algorithm} on {task}, seed {options.seed}")
+    return train_run(overrides, source, f"{algorithm} on {task}, seed {options.seed}")
 
 
 def note(text: str) -> None:

@@ -1,15 +1,124 @@
-"""Commands about one run: ``verl-trgrpo validate`` and ``verl-trgrpo health``."""
+"""Commands about one run: ``verl-trgrpo train``, ``validate`` and ``health``."""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import tyro
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import escape_controls
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step, read_steps
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Select the configuration.
+
+    Args:
+        overrides: Hydra overrides, all before or all after the options.
+        config_name: name of the configuration.
+        recipe: recipe file, in place of --config-name.
+    """
+
+    overrides: tyro.conf.Positional[tuple[str, ...]] = ()
+    config_name: str = DEFAULT_CONFIG
+    recipe: Path | None = None
+
+    def __post_init__(self) -> None:
+        if files := [word for word in self.overrides if word.endswith((".yaml", ".yml")) and "=" not in word]:
+            raise ValueError(f"{files[0]} is a file, not an override; give it with --recipe {files[0]}")
+
+
+def train(options: TrainOptions) -> int:
+    """Train with veRL; OVERRIDES are those of python -m verl.trainer.main_ppo.
+
+    examples:
+      verl-trgrpo train --recipe recipes/knights_and_knaves/qwen2.5-3b-instruct.yaml algorithm=grpo
+      verl-trgrpo train data.train_files=train.parquet data.val_files=test.parquet \\
+          actor_rollout_ref.model.path=Qwen/Qwen2.5-3B-Instruct trainer.n_gpus_per_node=8 \\
+          data.train_batch_size=256 actor_rollout_ref.actor.ppo_mini_batch_size=64 \\
+          actor_rollout_ref.actor.use_dynamic_bsz=true
+
+    notes:
+      The configuration is checked before anything is started; `verl-trgrpo validate` checks it alone.
+      Without an accelerator platform=cpu is used.
+      The run directory, trainer.default_local_dir, receives checkpoints, train-N.log, metrics-N.jsonl,
+      curves.png, config.yaml and run.json.
+      The same command resumes from the latest checkpoint; trainer.resume_mode=disable starts over.
+    """
+    train_run(options.overrides, options.recipe or options.config_name)
+    return 0
+
+
+def train_run(overrides: Sequence[str], source: str | Path, title: str | None = None) -> Path:
+    """Train, draw the curves, print the end of the run in a few lines, and return the run directory.
+
+    The curves are named after that directory unless they have a `title`.
+    """
+    from verl_trgrpo.launch.train import run_training
+
+    outcome = run_training(overrides, source)
+    from verl_trgrpo.compare.plots import plot_run  # imports matplotlib, which need not delay the start
+    from verl_trgrpo.runs.health import judge
+    from verl_trgrpo.runs.metrics import MetricsLog
+
+    run_dir = outcome.run_dir
+    steps = MetricsLog(run_dir).read()
+    curves = "none: no step was logged"
+    if steps:
+        path = run_dir / "curves.png"
+        curves = str(plot_run(steps, path, title or run_dir.name))
+    for line in figures(steps):
+        print(line)
+    for finding in judge(steps):
+        if finding.stands:
+            print(f"warning              {finding.message}")
+    print(f"curves               {curves}")
+    print(f"checkpoint           {outcome.checkpoint or 'none saved (trainer.save_freq)'}")
+    if outcome.log_file is None:
+        print("this run had already finished; trainer.resume_mode=disable starts it over")
+    return run_dir
+
+
+def figures(steps: Sequence[Step]) -> list[str]:
+    """Return the last step, validation accuracy and training reward of a run, whose steps are in order, in one line each."""
+    accuracies = {step.number: step.accuracy for step in steps if step.accuracy is not None}
+    rewards = [step.reward for step in steps if step.reward is not None]
+    lines = [f"steps                {steps[-1].number if steps else 0}"]
+    if accuracies:
+        values = list(accuracies.values())
+        lines.append(f"validation accuracy  {values[0]:.3f} -> {values[-1]:.3f} (best {max(values):.3f})")
+    if rewards:
+        lines.append(
+            f"training reward      {fmean(rewards[:5]):.3f} -> {fmean(rewards[-5:]):.3f} (means of five steps)"
+        )
+    return lines + weight_lines(steps)
+
+
+# A standard deviation of the weights relative to their mean, below which a run is GRPO with a constant factor for practical
+# purposes.
+_EQUAL_WEIGHTS = 0.01
+
+
+def weight_lines(steps: Sequence[Step]) -> list[str]:
+    """Return what the weights of a run did, in at most one line: figures are means over its steps."""
+    names = (WEIGHT, WEIGHT_STD, UNWEIGHTED_SHARE, WEIGHTED_SHARE)
+    logged = [[step.metrics[name] for name in names] for step in steps if all(name in step.metrics for name in names)]
+    logged = [values for values in logged if all(map(math.isfinite, values))]
+    if not logged:
+        return []
+    mean, deviation, plain, weighted = map(fmean, zip(*logged, strict=True))
+    head = f"token weights        {mean:.2f} +- {deviation:.2f}: "
+    if deviation < _EQUAL_WEIGHTS * mean:
+        return [f"{head}nearly equal, so this run cannot tell TR-GRPO from GRPO with a constant factor"]
+    return [f"{head}tokens with p < 0.25 make {plain:.0%} of the gradient proxy, weighted {weighted:.0%}"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +136,6 @@ class ValidateOptions:
     overrides: tyro.conf.Positional[tuple[str, ...]] = ()
     show: bool = False
     no_files: bool = False
-
-    def __post_init__(self) -> None:
-        if "=" in self.config and not Path(self.config).is_file():
-            raise ValueError(f"{self.config} is an override, not a configuration; give a recipe file or a name first")
 
 
 def validate(options: ValidateOptions) -> int:
@@ -87,7 +192,6 @@ def health(options: HealthOptions) -> int:
       0 no signal stands at the last step, 1 one does, 2 the path holds no metrics
     """
     from verl_trgrpo.runs.health import judge
-    from verl_trgrpo.runs.metrics import read_steps
 
     if not options.path.exists():
         raise ValueError(f"{options.path} does not exist; name a run directory or a file of veRL's file logger")

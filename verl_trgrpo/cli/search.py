@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from verl_trgrpo.retrieval.index_builder import IndexOptions
 from verl_trgrpo.retrieval.server import ServerOptions
 
@@ -19,7 +17,7 @@ def index(options: IndexOptions) -> int:
     from verl_trgrpo.common.progress import interruptible
     from verl_trgrpo.retrieval.index_builder import build_index
 
-    with interruptible(signal.SIGTERM) as progress:
+    with interruptible() as progress:
         manifest = build_index(options, progress)
     print(f"{options.out}: {manifest['documents']:,} passages, {sum(manifest['files'].values()) / 1e6:,.1f} MB")
     return 0

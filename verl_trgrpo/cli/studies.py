@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,9 +50,6 @@ def compare(options: CompareOptions) -> int:
       Each run has its directory, OUT/runs/ARM/seed-N. OUT receives table.md and table.json.
       The same command continues an interrupted study: it starts only runs that have not finished.
       `verl-trgrpo report OUT` draws the curves.
-
-    exit codes:
-      0 success, 1 a run failed, 2 invalid input, 130 interrupted
     """
     from verl_trgrpo.compare.runner import all_unpacked, make_inputs, run_study, write_tables
     from verl_trgrpo.compare.study import read_study
@@ -63,7 +59,7 @@ def compare(options: CompareOptions) -> int:
     print(f"{len(study.arms)} arms x {len(study.seeds)} seeds in {out}", file=sys.stderr)
     failures: list[str] = []
     try:
-        with interruptible(signal.SIGTERM) as progress:
+        with interruptible() as progress:
             if not all_unpacked(study, out):
                 inputs = make_inputs(study, out.resolve())
                 failures = run_study(study, inputs, out.resolve(), options.jobs, progress)

@@ -25,8 +25,8 @@ def no_progress(items: Iterable[Item], total: int | None, label: str) -> Iterabl
 
 
 @contextlib.contextmanager
-def interruptible(*more: signal.Signals) -> Iterator[Progress]:
-    """Raise KeyboardInterrupt on SIGINT and on each signal of `more`; yield a progress bar for stderr.
+def interruptible() -> Iterator[Progress]:
+    """Raise KeyboardInterrupt on SIGINT, on SIGTERM, which batch systems send, and on SIGHUP; yield a progress bar for stderr.
 
     Python drops an exception that is raised in a destructor. If that happens to this one, the bar raises it again before its
     next item.
@@ -44,7 +44,7 @@ def interruptible(*more: signal.Signals) -> Iterator[Progress]:
             if interrupted:
                 raise KeyboardInterrupt
 
-    with handle_signals(interrupt, signal.SIGINT, *more):
+    with handle_signals(interrupt, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         yield progress
 
 

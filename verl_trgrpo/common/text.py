@@ -1,10 +1,11 @@
-"""Strings for messages, and tables for terminals and Markdown."""
+"""Strings for messages, tables for terminals and Markdown, and HTML pages from templates."""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 # Control, format (direction marks among them), surrogate, private, line and paragraph separators.
@@ -116,3 +117,17 @@ def _padded(lines: Sequence[Sequence[str]], align: str) -> list[list[str]]:
         width = max(map(len, column))
         columns.append([cell.rjust(width) if side == "r" else cell.ljust(width) for cell in column])
     return [[*line] for line in zip(*columns, strict=True)]
+
+
+# Control characters, which a model may write and HTML does not allow.
+_CONTROL = {code: "\ufffd" for code in range(32) if chr(code) not in "\t\n\r"}
+
+
+def render_page(template: Path, **content: Any) -> str:
+    """Render a Jinja template, all strings escaped; `content` must have every name that it uses. Lone surrogates become ``?``."""
+    from jinja2 import Environment, StrictUndefined
+
+    options: Any = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    source = Environment(**options).from_string(template.read_text(encoding="utf-8"))
+    page = source.render(**content).translate(_CONTROL)
+    return page.encode("utf-8", errors="replace").decode("utf-8")

@@ -19,15 +19,7 @@ _DEPTH = 3
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One training run.
-
-    Args:
-        label: name of its arm.
-        seed: seed of sampling and data order; None if unknown.
-        path: directory or file that it was read from.
-        steps: its steps in order.
-        record: content of ``run.json``.
-    """
+    """One training run: name of its arm, seed (None if unknown), where it was read from, steps in order, and ``run.json``."""
 
     label: str
     seed: int | None
@@ -73,13 +65,9 @@ def last_common_step(runs: Sequence[Run]) -> int:
 
 
 def read_runs(arguments: Sequence[str]) -> list[Run]:
-    """Read all runs at or below the given paths.
+    """Read all runs at or below paths, in the given order, below a directory sorted by label and seed.
 
-    Args:
-        arguments: run directories, files of veRL's ``file`` logger, or directories with such runs below.
-
-    Returns:
-        the runs in the given order, below a directory sorted by label and seed.
+    A path is a run directory, a file of veRL's ``file`` logger, or a directory with such runs below.
 
     Raises:
         InvalidInputError: a path has no runs, files are damaged, or two runs have the same label and seed.

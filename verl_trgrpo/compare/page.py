@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
+import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import tyro
 
@@ -14,16 +18,17 @@ from verl_trgrpo import __version__
 from verl_trgrpo.common.files import write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.common.pages import render_page
+from verl_trgrpo.common.text import render_page
 from verl_trgrpo.compare.arms import Run, group_arms, last_common_step, read_runs
 from verl_trgrpo.compare.comparison import compare_runs
 from verl_trgrpo.compare.plots import plot_arms
-from verl_trgrpo.compare.responses import DIRECTORY, Samples, read_samples
 from verl_trgrpo.compare.tables import Table, comparison_tables, shown_figures, words
 from verl_trgrpo.runs.health import judge
 from verl_trgrpo.runs.run_directory import run_settings
 
 _TEMPLATE = Path(__file__).with_name("page.html.jinja")
+# Subdirectory of a run directory into which the launcher and the single-file trainer dump responses of validations.
+_RESPONSES = "validation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +82,7 @@ def build_report(options: ReportOptions) -> list[str]:
         notes=remarks,
         tables=comparison_tables(comparison, baseline, primary, margin),
         figures={words(name): meaning for name, meaning in shown_figures(comparison).items()},
-        plots={title: _data_uri(png) for title, png in plot_arms(arms, options.metric, upto).items()},
+        plots={name: base64.b64encode(png).decode() for name, png in plot_arms(arms, options.metric, upto).items()},
         samples=_samples(arms),
         run_tables=_run_tables(arms),
         version=__version__,
@@ -158,11 +163,92 @@ def _samples(arms: Mapping[str, Sequence[Run]]) -> list[tuple[str, Samples]]:
     """Return the name and the samples of the first run with dumped responses of each arm."""
     found = []
     for own in arms.values():
-        read = ((run.name, read_samples(run.path / DIRECTORY)) for run in own)
+        read = ((run.name, read_samples(run.path / _RESPONSES)) for run in own)
         if first := next(((name, samples) for name, samples in read if samples), None):
             found.append(first)
     return found
 
 
-def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+class DumpedResponse(NamedTuple):
+    """One line of a dump; `score` is the reward, None if it is not a finite number.
+
+    The verdict is ``right`` or ``wrong``, by whether ``acc`` or, for rewards without it, ``score`` is above 0.5; ``not scored``
+    without either.
+    """
+
+    prompt: str
+    truth: str
+    text: str
+    verdict: str
+    score: float | None
+
+
+class ResponsePair(NamedTuple):
+    """Responses to one prompt at the first validation, None if there is only one validation, and at the last."""
+
+    before: DumpedResponse | None
+    after: DumpedResponse
+
+    @property
+    def kind(self) -> str:
+        """Return both verdicts, such as "wrong to right"; "right" for a single validation."""
+        return f"{self.before.verdict} to {self.after.verdict}" if self.before else self.after.verdict
+
+
+class Samples(NamedTuple):
+    """Responses of a run before and after training: steps of both validations, number of prompts by kind, and drawn ones."""
+
+    first: int
+    last: int
+    counts: dict[str, int]
+    pairs: list[ResponsePair]
+
+
+def read_samples(directory: Path, most: int = 4) -> Samples | None:
+    """Read the first and the last dump in a directory, and draw `most` prompts with a fixed seed.
+
+    Of several responses to one prompt, the first counts. None without a dump, or if two dumps have no prompt in common.
+
+    Raises:
+        ValueError: a line is damaged.
+    """
+    files = {int(path.stem): path for path in directory.glob("*.jsonl") if path.stem.isdecimal() and path.is_file()}
+    if not files:
+        return None
+    first, last = min(files), max(files)
+    before, after = (read_responses(files[step]) for step in (first, last))
+    pairs = [ResponsePair(before[key] if first < last else None, after[key]) for key in before if key in after]
+    if not pairs:
+        return None
+    counts = dict(Counter(pair.kind for pair in pairs).most_common())
+    return Samples(first, last, counts, random.Random(0).sample(pairs, min(most, len(pairs))))
+
+
+def read_responses(path: Path) -> dict[tuple[str, str], DumpedResponse]:
+    """Return the first response of a dump by prompt and ground truth, which several questions with one prompt tell apart.
+
+    A line has ``input``, ``output``, ``gts``, ``score`` and, if the reward reports it, ``acc``. Raises a ValueError if a line is
+    damaged; a last line that is still being written is skipped.
+    """
+    found: dict[tuple[str, str], DumpedResponse] = {}
+    with path.open("rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                row = json.loads(line)
+                prompt, text, truth = row["input"], row["output"], row.get("gts")
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise ValueError(
+                    f"{path} has a line that veRL did not dump ({line[:60]!r}); remove the file"
+                ) from error
+            score, accuracy = _number(row.get("score")), _number(row.get("acc"))
+            known = score if accuracy is None else accuracy
+            verdict = "not scored" if known is None else "right" if known > 0.5 else "wrong"
+            truth = truth if isinstance(truth, str) else json.dumps(truth, ensure_ascii=False)
+            found.setdefault((prompt, truth), DumpedResponse(prompt, truth, text, verdict, score))
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None

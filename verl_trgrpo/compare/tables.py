@@ -22,9 +22,7 @@ class Table(NamedTuple):
 def number(value: float, size: float | None = None) -> str:
     """Return a number with three decimals or three digits, with an exponent if it is very small or large.
 
-    Args:
-        value: the number.
-        size: magnitude of the largest number beside it, so that all get the same decimals.
+    `size` is the magnitude of the largest number beside it, so that all get the same decimals.
     """
     size = abs(value) if size is None else size
     if not math.isfinite(value):

@@ -100,7 +100,7 @@ class RolloutPrompts:
     """
 
     def __init__(self, config: DictConfig) -> None:
-        from verl.utils.tokenizer import hf_tokenizer
+        from verl.utils.tokenizer import continuous_token_wiring, hf_processor, hf_tokenizer
 
         path = str(OmegaConf.select(config, f"{_MODEL}.path"))
         name = _expanded(OmegaConf.select(config, f"{_MODEL}.tokenizer_path") or path)
@@ -114,7 +114,7 @@ class RolloutPrompts:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about the padding token
                 self.tokenizer: Any = hf_tokenizer(name, **options)
-                processor = _processor(name, options)
+                processor = hf_processor(name, **options)  # None for a model that reads text alone
         except Exception as error:  # transformers raises many unrelated types
             raise ValueError(f"tokenizer={name} cannot be loaded ({first_line(error)}); check it") from error
         for owner in (self.tokenizer, processor):
@@ -124,7 +124,11 @@ class RolloutPrompts:
             raise ValueError(f"tokenizer={name} has no chat template; give that of an instruction-tuned model")
         described = Path(_expanded(OmegaConf.select(config, f"{_MODEL}.hf_config_path") or path))
         content = read_json(described / "config.json")
-        self._builder = _builder(self.tokenizer, processor, content.get("model_type"), template)
+        # It warns of each model without a builder of its own.
+        logging.getLogger(continuous_token_wiring.__name__).setLevel(logging.ERROR)
+        self._builder: Any = continuous_token_wiring.create_continuous_token_builder(
+            self.tokenizer, hf_model_type=content.get("model_type"), chat_template_kwargs=template, processor=processor
+        )
         self.template, self.thinking_opened = template, opens_thinking(self.tokenizer, **template)
         self._prompt_key = OmegaConf.select(config, "data.prompt_key") or "prompt"
         self.default_agent = default_agent_of(config)
@@ -224,29 +228,3 @@ def _read_yaml(config: DictConfig, key: str) -> Any:
 def _expanded(name: Any) -> str:
     local = Path(str(name)).expanduser()
     return str(local) if local.is_dir() else str(name)
-
-
-def _processor(name: str, options: Mapping[str, Any]) -> Any:
-    """Return the processor of a model that also sees or hears, or None; a tokenizer alone would be loaded a second time."""
-    from verl.utils.tokenizer import hf_processor
-
-    directory = Path(name)
-    files = ("preprocessor_config.json", "processor_config.json")
-    if directory.is_dir() and not any((directory / file).is_file() for file in files):
-        return None
-    return hf_processor(name, **options)
-
-
-def _builder(tokenizer: Any, processor: Any, model_type: Any, template: dict[str, Any]) -> Any:
-    """Return what veRL's agent loops render prompts with, or raise a ValueError."""
-    from verl.utils.tokenizer import continuous_token_wiring
-
-    log = logging.getLogger(continuous_token_wiring.__name__)
-    level = log.level
-    log.setLevel(logging.ERROR)  # it warns of each model without a builder of its own
-    try:
-        return continuous_token_wiring.create_continuous_token_builder(
-            tokenizer, hf_model_type=model_type, chat_template_kwargs=template, processor=processor
-        )
-    finally:
-        log.setLevel(level)

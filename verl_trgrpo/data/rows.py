@@ -129,15 +129,7 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
     except FileNotFoundError as error:
         raise UnreadableError(f"{path} does not exist; check the path") from error
     except (pa.ArrowException, OSError) as error:
-        check_fetched(path)
         raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
-
-
-def check_fetched(path: Path) -> None:
-    """Raise an UnreadableError if a file is the pointer that Git leaves in place of a large file."""
-    with path.open("rb") as file:
-        if file.read(32).startswith(b"version https://git-lfs"):
-            raise UnreadableError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
 
 
 @contextmanager
@@ -169,6 +161,13 @@ def display_names(paths: Sequence[Path]) -> dict[Path, str]:
     """Return the shortest names that distinguish the files: file names, or the paths as given."""
     names = [path.name for path in paths]
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in paths}
+
+
+def file_problems(paths: Sequence[Path]) -> list[str]:
+    """Return a message for each path that is not a file, and one for files that are given twice."""
+    messages = [f"{path} is not a file; check the path" for path in dict.fromkeys(paths) if not path.is_file()]
+    twice = len({path.resolve() for path in paths}) < len(paths)
+    return [*messages, *(["a file is given twice; name each file once"] if twice else [])]
 
 
 # Checks

@@ -57,9 +57,7 @@ def find_files(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and _is_data(file))
         if not files:
-            below = sorted(file.parent for file in path.glob("*/*") if file.is_file() and _is_data(file))
-            hint = f"; {below[0]} has some, give that" if below else ""
-            raise ValueError(f"{path} has no data files; expected files that end with {endings}{hint}")
+            raise ValueError(f"{path} has no data files; expected files that end with {endings}")
         return files
     if not path.is_file():
         raise ValueError(f"{path} does not exist; check the path")
@@ -93,10 +91,7 @@ def load_hub(
 ) -> Iterator[Record]:
     """Load one split of a data set on the Hugging Face hub; its rows have ``name/configuration/split`` as their source.
 
-    The `datasets` library caches the files (HF_HOME).
-
-    Raises:
-        ValueError: the split cannot be loaded, offline for example.
+    The `datasets` library caches the files (HF_HOME). Raises a ValueError if the split cannot be loaded, offline for example.
     """
     where = "/".join(part for part in (dataset, configuration, split) if part)
     try:
@@ -173,16 +168,10 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an Arrow file: a stream, as `datasets` writes it, or a file with a footer (Feather)."""
-    import pyarrow as pa
+    """Yield the rows of an Arrow file that `datasets` wrote."""
+    import datasets
 
     try:
-        with pa.memory_map(str(path)) as source:
-            try:
-                table = pa.ipc.open_stream(source).read_all()
-            except pa.ArrowInvalid:
-                table = pa.ipc.open_file(source).read_all()
-            for batch in table.to_batches():
-                yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        yield from datasets.Dataset.from_file(str(path))
+    except Exception as error:  # pyarrow and the file system raise several types
         raise ValueError(f"{path} is not a readable Arrow file ({first_line(error)}); get it again") from error

@@ -17,7 +17,6 @@ from verl_trgrpo.data.rows import (
     REQUIRED_COLUMNS,
     Row,
     UnreadableError,
-    check_fetched,
     check_rows,
     extra_info_of,
     ground_truth_of,
@@ -67,11 +66,7 @@ class DataFile:
     content: pa.Table | None = None
 
     def tables(self, columns: Iterable[str]) -> Iterator[pa.Table]:
-        """Yield the rows in parts with those of the columns that the file has.
-
-        Raises:
-            UnreadableError: the file is damaged.
-        """
+        """Yield the rows in parts with those of the columns that it has. Raises an UnreadableError if the file is damaged."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -187,7 +182,6 @@ def _open_json(path: Path) -> DataFile:
     import pyarrow as pa
     from datasets.io.json import JsonDatasetReader
 
-    check_fetched(path)
     check_json_depth(path)
     try:
         rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import pandas
 
 from verl_trgrpo.common.progress import Progress, no_progress
 from verl_trgrpo.common.text import text_table
-from verl_trgrpo.compare.statistics import FEWEST_FOR_BOOTSTRAP, LEVEL, Estimate, mean_interval, pass_at_k
+from verl_trgrpo.compare.statistics import FEWEST_FOR_BOOTSTRAP, Estimate, mean_interval, pass_at_k
 from verl_trgrpo.compare.tables import interval_text
 from verl_trgrpo.data.rows import Row
 from verl_trgrpo.evaluation.response_store import Response
@@ -19,8 +18,8 @@ from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.registry import DefaultReward
 
 _METHOD = (
-    "[...]: 95 %, over prompts with all their samples; none where all prompts agree. pass@j is the unbiased estimate from "
-    "all samples."
+    "[...]: 95 %, over prompts with all their samples; none below five prompts, or where all agree. pass@j is the unbiased "
+    "estimate from all samples."
 )
 
 
@@ -148,22 +147,12 @@ def summarize(items: Sequence[Item], k: int, seed: int) -> Summary:
 def share(*groups: Sequence[float], seed: int) -> Estimate | None:
     """Return the mean of shares of prompts, or of several sources' means, with its 95 % interval; None if a group is empty.
 
-    Where a group has fewer than five prompts, too few for a bootstrap, the interval is Wilson's with the t quantile: within 0
-    and 1, and wide. It takes a prompt's variance for the largest that a share of this mean can have.
+    Fewer than five prompts in a group are too few for a bootstrap, and give no interval.
     """
     if not all(groups):
         return None
     found = mean_interval(*groups, seed=seed)
-    if found.low is None or min(map(len, groups)) >= FEWEST_FOR_BOOTSTRAP:
-        return found
-    from scipy import stats
-
-    size = len(groups) ** 2 / sum(1 / len(group) for group in groups)  # prompts of one group with the same variance
-    freedom = sum(len(group) - 1 for group in groups)
-    part = float(stats.t.ppf((1 + LEVEL) / 2, freedom)) ** 2 / size
-    center = (found.mean + part / 2) / (1 + part)
-    half = math.sqrt(part * (found.mean * (1 - found.mean) + part / 4)) / (1 + part)
-    return Estimate(found.mean, center - half, center + half)
+    return found if min(map(len, groups)) >= FEWEST_FOR_BOOTSTRAP else Estimate(found.mean)
 
 
 def render(summary: Summary) -> str:

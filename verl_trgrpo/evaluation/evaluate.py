@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from verl_trgrpo.common.files import file_sha256, write_json, write_text
 from verl_trgrpo.common.findings import raise_invalid
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of, prompt_settings
+from verl_trgrpo.data.prompts import SINGLE_TURN, default_agent_of
 from verl_trgrpo.data.rows import MEDIA, Row
 from verl_trgrpo.data.sources import draw
 from verl_trgrpo.data.verl_files import load_rows, read_rows
@@ -88,15 +88,8 @@ def _arguments(options: EvalOptions, model: str, digests: list[str]) -> dict[str
         **asdict(options.sampling),
         **{name: getattr(options, name) for name in ("seed", "limit")},
         "search": {name: value for name, value in options.search_settings.items() if name != "url"},
-        **_prompt_arguments(options, model),
+        "prompts": OmegaConf.to_container(options.prompt_settings(model), resolve=True),
     }
-
-
-def _prompt_arguments(options: EvalOptions, model: str) -> dict[str, Any]:
-    """Return the settings of the prompts where they are not the default, so that earlier evaluations can be continued."""
-    settings = options.prompt_settings(model)
-    plain = prompt_settings(OmegaConf.create(), model)
-    return {} if settings == plain else {"prompts": OmegaConf.to_container(settings, resolve=True)}
 
 
 def unused_options(options: EvalOptions, rows: Sequence[Row]) -> list[str]:
@@ -153,6 +146,6 @@ def _check_evaluable(path: Path, rows: Sequence[Row], own_rewards: bool, default
         )
     if others := {row.agent_name for row in rows} - {SINGLE_TURN, SEARCH_AGENT}:
         raise ValueError(
-            f"{path}: agent_name={', '.join(others)} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; build "
-            "the data for one of them, or validate with veRL (trainer.val_only=true)"
+            f"{path}: agent_name={', '.join(sorted(others))} cannot be evaluated here, only {SINGLE_TURN} and {SEARCH_AGENT}; "
+            "build the data for one of them, or validate with veRL (trainer.val_only=true)"
         )

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_trgrpo.common.findings import messages_of
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.data.prompts import prompt_settings
+from verl_trgrpo.data.rows import file_problems
 from verl_trgrpo.evaluation.checkpoint import config_of_run, model_label
 from verl_trgrpo.tasks.registry import DefaultReward
 from verl_trgrpo.tasks.search_qa.search_options import read_options
@@ -76,9 +77,7 @@ class EvalOptions(Options):
     def problems(self) -> list[str]:
         """Return a message for each problem of model, data, sampling and search."""
         sampling = self.sampling
-        messages = [f"data={path} is not a file; check the path" for path in self.data if not path.is_file()]
-        if not self.data or len({path.resolve() for path in self.data}) < len(self.data):
-            messages.append("data is empty or has a file twice; give each test file once")
+        messages = file_problems(self.data) or ([] if self.data else ["data is empty; give at least one test file"])
         if not self.model:
             messages.append("model is empty; give a directory or a model on the hub")
         if sampling.temperature == 0.0 and sampling.k > 1:
