@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -26,5 +28,7 @@ print("model", arguments.model)
 if arguments.wait:
     print("waiting", flush=True)
     time.sleep(arguments.wait)
+if arguments.fail_once == "SIGKILL":
+    os.kill(os.getpid(), signal.SIGKILL)
 if arguments.fail_once and attempt == 1:
     sys.exit(f"planted failure: {arguments.fail_once}")

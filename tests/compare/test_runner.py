@@ -63,6 +63,12 @@ def test_runs_records_and_the_second_time_nothing_is_run(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_a_run_that_the_kernel_killed_is_told_from_one_that_failed(tmp_path):
+    study = replace(STUDY, arms={"grpo": {"height": 0.5, "fail-once": "SIGKILL"}}, primary="", seeds=[0])
+    (failure,) = run_study(study, INPUTS, tmp_path)
+    assert "SIGKILL" in failure and "--jobs" in failure
+
+
 def test_another_setting_needs_another_directory(tmp_path):
     run_study(replace(STUDY, seeds=[0]), INPUTS, tmp_path)
     changed = replace(STUDY, seeds=[0], arms={**STUDY.arms, "tr_grpo": {"height": 0.7}})

@@ -152,6 +152,7 @@ def not_utf8(path):
 
 FILE_DEFECTS = {
     "no parquet": (lambda path: path.write_text("{}"), "not a readable Parquet file"),
+    "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid x\n"), "git lfs pull"),
     "empty file": (lambda path: path.write_bytes(b""), "not a readable Parquet file"),
     "no rows": (lambda path: pq.write_table(pa.Table.from_pylist(clean()).slice(0, 0), path), "it has no rows"),
     "damaged": (damaged, "is damaged"),

@@ -104,6 +104,10 @@ def test_a_source_that_is_not_there_is_a_clear_error(tmp_path):
         find_files(tmp_path / "nowhere.jsonl")
     with pytest.raises(ValueError, match="has no data files"):
         find_files(tmp_path)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "math.json").write_text("")
+    with pytest.raises(ValueError, match=f"{tmp_path}/train has some"):
+        find_files(tmp_path)
     (tmp_path / "a.csv").write_text("")
     with pytest.raises(ValueError, match="unknown type"):
         find_files(tmp_path / "a.csv")

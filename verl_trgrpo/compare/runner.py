@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -202,6 +203,8 @@ def _start(run_dir: Path, record: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def _failure(run_dir: Path, code: int) -> str:
     log = run_dir / LOG
+    if code == -signal.SIGKILL:
+        return f"{run_dir}: killed (SIGKILL), most likely because memory ran out; use fewer --jobs, see {log}"
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     last = next((line for line in reversed(lines) if line.strip()), "no output")
     return f"{run_dir}: exit code {code}: {last}, see {log}"

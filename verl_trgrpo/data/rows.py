@@ -129,7 +129,15 @@ def read_schema(path: Path) -> tuple[pa.Schema, int]:
     except FileNotFoundError as error:
         raise UnreadableError(f"{path} does not exist; check the path") from error
     except (pa.ArrowException, OSError) as error:
+        check_fetched(path)
         raise UnreadableError(f"{path} is not a readable Parquet file ({first_line(error)}); check the path") from error
+
+
+def check_fetched(path: Path) -> None:
+    """Raise an UnreadableError if a file is the pointer that Git leaves in place of a large file."""
+    with path.open("rb") as file:
+        if file.read(32).startswith(b"version https://git-lfs"):
+            raise UnreadableError(f"{path} is a pointer of Git LFS, not the file; get it with `git lfs pull`")
 
 
 @contextmanager

@@ -57,7 +57,9 @@ def find_files(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and _is_data(file))
         if not files:
-            raise ValueError(f"{path} has no data files; expected files that end with {endings}")
+            below = sorted(file.parent for file in path.glob("*/*") if file.is_file() and _is_data(file))
+            hint = f"; {below[0]} has some, give that" if below else ""
+            raise ValueError(f"{path} has no data files; expected files that end with {endings}{hint}")
         return files
     if not path.is_file():
         raise ValueError(f"{path} does not exist; check the path")

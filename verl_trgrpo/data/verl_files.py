@@ -17,6 +17,7 @@ from verl_trgrpo.data.rows import (
     REQUIRED_COLUMNS,
     Row,
     UnreadableError,
+    check_fetched,
     check_rows,
     extra_info_of,
     ground_truth_of,
@@ -182,6 +183,7 @@ def _open_json(path: Path) -> DataFile:
     import pyarrow as pa
     from datasets.io.json import JsonDatasetReader
 
+    check_fetched(path)
     check_json_depth(path)
     try:
         rows = JsonDatasetReader(str(path), streaming=True).read().with_format("arrow")
