@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from verl_trgrpo.cli.main import COMMANDS, main
-from verl_trgrpo.cli.runs import figures, weight_lines
+from verl_trgrpo.cli.runs import figures, weight_lines, weight_range
+from verl_trgrpo.runs.compose import compose
 from verl_trgrpo.runs.metrics import REWARD, UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step
+from verl_trgrpo.runs.run_directory import write_config
 
 
 def test_help_lists_the_commands_or_those_of_a_group(capsys):
@@ -100,3 +102,23 @@ def test_weights_that_are_nearly_equal_are_called_so():
     (line,) = weight_lines([weighted(1, 1.4, 0.001, 0.01, 0.01)])
     assert "constant factor" in line and "%" not in line
     assert not weight_lines([Step(1, {REWARD: 1.0})]), "a run without weights has no line"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        (["algorithm=tr_grpo"], (1.0, 1.4)),
+        (["algorithm=tr_grpo", "shaping=power"], (0.1, 1.0)),
+        (["algorithm=tr_grpo", "shaping=rsi"], None),  # of entropy, too
+        (["algorithm=tr_grpo", "shaping=uniform"], None),
+        (
+            ["algorithm=tr_grpo", "actor_rollout_ref.actor.policy_loss.shaping.name=mine"],
+            None,
+        ),  # of a module of the user's
+        (["algorithm=grpo"], None),
+    ],
+)
+def test_the_axis_of_weights_is_the_range_of_the_shaping(overrides, expected, tmp_path):
+    write_config(compose(overrides=overrides).config, tmp_path)
+    found = weight_range(tmp_path)
+    assert found == (pytest.approx(expected) if expected else None)

@@ -13,8 +13,10 @@ import tyro
 
 from verl_trgrpo.common.findings import Level
 from verl_trgrpo.common.text import escape_controls
-from verl_trgrpo.runs.compose import DEFAULT_CONFIG
+from verl_trgrpo.runs.compose import DEFAULT_CONFIG, selected
+from verl_trgrpo.runs.keys import LOSS
 from verl_trgrpo.runs.metrics import UNWEIGHTED_SHARE, WEIGHT, WEIGHT_STD, WEIGHTED_SHARE, Step, read_steps
+from verl_trgrpo.runs.run_directory import read_config
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     curves = "none: no step was logged"
     if steps:
         path = run_dir / "curves.png"
-        curves = str(plot_run(steps, path, title or run_dir.name))
+        curves = str(plot_run(steps, path, title or run_dir.name, weight_range(run_dir)))
     for line in figures(steps):
         print(line)
     for finding in judge(steps):
@@ -85,6 +87,21 @@ def train_run(overrides: Sequence[str], source: str | Path, title: str | None = 
     if outcome.log_file is None:
         print("this run had already finished; trainer.resume_mode=disable starts it over")
     return run_dir
+
+
+def weight_range(run_dir: Path) -> tuple[float, float] | None:
+    """Return the smallest and largest weight of a run's shaping; None where probabilities do not decide them, or without any."""
+    config = read_config(run_dir)
+    shaping = config and selected(config, f"{LOSS}.shaping")
+    if not shaping:
+        return None
+    from verl_trgrpo.core import make_shaping
+
+    try:
+        lower, upper = make_shaping(**{name: value for name, value in shaping.items() if name != "_target_"}).bounds
+    except ValueError:  # registered by a module that the training alone imports
+        return None
+    return (lower, upper) if lower < upper < math.inf else None
 
 
 def figures(steps: Sequence[Step]) -> list[str]:

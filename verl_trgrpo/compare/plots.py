@@ -96,10 +96,14 @@ def plot_arms(arms: Mapping[str, Sequence[Run]], metric: str | None, upto: int) 
     }
 
 
-def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
+def plot_run(steps: Sequence[Step], path: Path, title: str, weight_range: tuple[float, float] | None = None) -> Path:
     """Plot accuracy, reward, gradient norm and entropy of one run, and what its token weights do; signals are shaded.
 
-    There is at least one step. The PNG file `path` is written atomically, and returned.
+    Args:
+        steps: at least one.
+        path: PNG file, written atomically and returned.
+        title: title of the picture.
+        weight_range: smallest and largest weight of the run's shaping, the axis of its weights; None for the data's own.
     """
     panels: list[tuple[str, dict[str, str | None]]] = [
         ("validation accuracy", {"": None}),
@@ -126,10 +130,7 @@ def plot_run(steps: Sequence[Step], path: Path, title: str) -> Path:
             axis.legend(loc="upper right", fontsize=9)
     axes[0].set_ylim(0, 1)
     if len(panels) > 4:
-        means, spread = dict(series(steps, WEIGHT)), dict(series(steps, WEIGHT_STD))
-        both = sorted(means.keys() & spread.keys())
-        ends = ([means[step] + sign * spread[step] for step in both] for sign in (-1, 1))
-        axes[3].fill_between(both, *ends, color=COLORS[0], alpha=0.15, linewidth=0)
+        _finish_weights(axes[3], steps, weight_range)
     _shade_signals(figure, axes, steps)
     write_bytes(path, _as_png(figure))
     return path
@@ -143,6 +144,20 @@ def _shade_signals(figure: Any, axes: Sequence[Any], steps: Sequence[Step]) -> N
             axis.axvspan(finding.first - 0.5, finding.last + 0.5, color=COLORS[1], alpha=0.12, linewidth=0)
     if findings:
         figure.supxlabel("\n".join(f"shaded: {each.signal.name}, {each.steps}" for each in findings), fontsize="small")
+
+
+def _finish_weights(axis: Any, steps: Sequence[Step], weight_range: tuple[float, float] | None) -> None:
+    """Add the band of one standard deviation, and the smallest and largest possible weight."""
+    means, deviations = dict(series(steps, WEIGHT)), dict(series(steps, WEIGHT_STD))
+    both = sorted(means.keys() & deviations.keys())
+    lower, upper = weight_range or (-math.inf, math.inf)
+    ends = ([min(max(means[step] + sign * deviations[step], lower), upper) for step in both] for sign in (-1, 1))
+    axis.fill_between(both, *ends, color=COLORS[0], alpha=0.15, linewidth=0)
+    if weight_range is None:
+        return
+    for end in weight_range:
+        axis.axhline(end, color="grey", linewidth=0.8, linestyle=":")
+    axis.set_ylim(lower - 0.08 * (upper - lower), upper + 0.08 * (upper - lower))
 
 
 def _new_figure(size: tuple[float, float], titles: Sequence[str], columns: int = 1) -> tuple[Any, list[Any]]:
