@@ -12,8 +12,7 @@ from tests.data.test_write import data_set, row
 from tests.retrieval.servers import write_corpus
 from verl_trgrpo.common.files import settle_directory
 from verl_trgrpo.data.rows import arrow_schema
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod"}
 WRITING = os.O_WRONLY | os.O_RDWR

@@ -136,14 +136,14 @@ class Gate:
 
     def serving(self, index, *flags):
         command = [sys.executable, str(Path(__file__).parent / "gated_server.py")]
-        patient = ("--deadline", 300)  # the gate may stay shut for long on a busy machine
-        return serving(index, self.path.with_name("log"), "--threads", 1, *patient, *flags, command=command)
+        return serving(index, self.path.with_name("log"), *flags, command=command)
 
 
 @pytest.fixture
 def gate(tmp_path, monkeypatch):
     gate = Gate(tmp_path / "gate")
     monkeypatch.setenv("GATE", str(gate.path))
+    monkeypatch.setenv("DEADLINE", "300")  # the gate may stay shut for long on a busy machine
     yield gate
     gate.open()
 
@@ -177,8 +177,9 @@ def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
         assert server.pending() == 0
 
 
-def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
-    with gate.serving(small_index, "--deadline", 3) as server:
+def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index, monkeypatch):
+    monkeypatch.setenv("DEADLINE", "3")
+    with gate.serving(small_index) as server:
         start = time.monotonic()
         late = server.post({"queries": ["a"]})
         assert late.status_code == 504 and "3" in late.json()["detail"]
@@ -194,8 +195,9 @@ def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
         assert set(gate.searched()) == {"a", "c"}
 
 
-def test_a_body_that_does_not_come_ends_at_the_deadline(small_index, tmp_path):
-    with serving(small_index, tmp_path / "log", "--deadline", 0.5) as server:
+def test_a_body_that_does_not_come_ends_at_the_deadline(gate, small_index, monkeypatch):
+    monkeypatch.setenv("DEADLINE", "0.5")
+    with gate.serving(small_index) as server:
         address = urlsplit(server.url)
         with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
             connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -250,7 +252,7 @@ def test_wrong_input_is_one_clear_error(small_index, tmp_path, capsys):
         port = taken.getsockname()[1]
         cases = {
             f"127.0.0.1 port {port}": ["--index", small_index, "--port", port],
-            "3 problems": ["--index", tmp_path, "--workers", 0, "--deadline", -1],
+            "3 problems": ["--index", tmp_path, "--workers", 0, "--port", -1],
         }
         for reason, words in cases.items():
             assert main(["search", "serve", *map(str, words)]) == 2

@@ -1,7 +1,6 @@
 """All builders behind ``verl-trgrpo data build``: bytes, repeated builds, rows that veRL loads, invalid input, stops."""
 
 import json
-import logging
 import re
 import shlex
 import signal
@@ -161,7 +160,7 @@ def test_every_task_has_a_help_text_with_an_example(capsys, task):
     assert main(["data", "build", "--help"]) == 0 and task in capsys.readouterr().out
 
 
-def test_a_task_that_runs_out_of_questions_says_so_while_it_searches(tmp_path, caplog):
+def test_a_task_that_runs_out_of_questions_says_so(tmp_path):
     """There are about 160 sums of two digits."""
     few = {"task": "chain_sum", "config": ("min_terms=2", "max_terms=2", "max_digits=1")}
     assert build_reasoning_gym(ReasoningGymOptions(out=tmp_path / "few", train=80, test=40, **few))
@@ -169,10 +168,8 @@ def test_a_task_that_runs_out_of_questions_says_so_while_it_searches(tmp_path, c
         row["prompt"][0]["content"] for name in ("train", "test") for row in rows_of(tmp_path / f"few/{name}.parquet")
     ]
     assert len(set(questions)) == 120
-    assert not caplog.records
     with pytest.raises(ValueError, match=r"chain_sum gave only \d+ of 100000 different train questions"):
         build_reasoning_gym(ReasoningGymOptions(out=tmp_path / "many", train=100_000, test=40, **few))
-    assert any(record.levelno == logging.WARNING and "100000" in record.getMessage() for record in caplog.records)
 
 
 def test_the_recorded_command_gives_the_same_bytes_where_it_was_run(tmp_path, sources):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from verl_trgrpo.retrieval.index_builder import IndexOptions
+from verl_trgrpo.retrieval.index import IndexOptions
 from verl_trgrpo.retrieval.server import ServerOptions
 
 
@@ -17,7 +17,7 @@ def index(options: IndexOptions) -> int:
     docs/search.md describes the format of a corpus.
     """
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.retrieval.index_builder import build_index
+    from verl_trgrpo.retrieval.index import build_index
 
     with interruptible(signal.SIGTERM) as progress:
         manifest = build_index(options, progress)

@@ -49,6 +49,11 @@ MAX_HEADER_BYTES = 1 << 16
 # Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
 MAX_PENDING = 4 * MAX_QUERIES
 
+# Seconds for a request, reading its body included.
+DEADLINE = 10.0
+# Searches at a time in a worker.
+THREADS = 4
+
 # Queries that a thread searches in one go; a large request uses all threads and can be stopped between batches.
 _BATCH = 8
 
@@ -132,17 +137,17 @@ def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, A
 class _Service:
     """Answers requests from an index, in a pool of threads."""
 
-    def __init__(self, index: Index, threads: int, deadline: float, token: str | None) -> None:
-        self._index, self._deadline = index, deadline
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
+    def __init__(self, index: Index, token: str | None) -> None:
+        self._index = index
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
         self._lock, self._pending, self._body_bytes = threading.Lock(), 0, 0
         self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
         try:
-            return JSONResponse(await asyncio.wait_for(self._answer(request), self._deadline))
+            return JSONResponse(await asyncio.wait_for(self._answer(request), DEADLINE))
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise HTTPException(504, f"no answer within the deadline of {self._deadline:g} s") from error
+            raise HTTPException(504, f"no answer within the deadline of {DEADLINE:g} s") from error
         except ClientDisconnect as error:
             raise HTTPException(400, "the client disconnected") from error
         except RuntimeError as error:
@@ -227,9 +232,9 @@ class _Service:
             self._pending -= queries
 
 
-def create_app(index: Index, threads: int, deadline: float, token: str | None) -> Starlette:
-    """Build the application: `threads` searches at a time, a request within `deadline` seconds and with the `token`, if any."""
-    service = _Service(index, threads, deadline, token)
+def create_app(index: Index, token: str | None) -> Starlette:
+    """Build the application; requests must carry the `token`, if there is one."""
+    service = _Service(index, token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

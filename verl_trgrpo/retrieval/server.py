@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import ipaddress
 import multiprocessing
 import os
@@ -46,8 +45,6 @@ class ServerOptions(Options):
         host: Address to listen at.
         port: Port; 0 takes a free one.
         workers: Processes that share the port.
-        threads: Searches at a time in each worker.
-        deadline: Seconds for a request, reading its body included, after which the answer is 504.
         allow_anonymous: Let other machines in without a token, if host lets them reach the server.
         stop_with_stdin: Stop when standard input ends, for a program that starts the server and must not leave it behind.
     """
@@ -56,8 +53,6 @@ class ServerOptions(Options):
     host: str = "127.0.0.1"
     port: Annotated[int, "[0, 65535]"] = 8000
     workers: Annotated[int, "[1, 256]"] = 1
-    threads: Annotated[int, "[1, 256]"] = 4
-    deadline: Annotated[float, "(0, 3600]"] = 10.0
     allow_anonymous: bool = False
     stop_with_stdin: bool = False
 
@@ -106,8 +101,9 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
     from uvicorn import Config, Server
     from uvicorn.supervisors import Multiprocess
 
-    # The workers import it. A package that it misses must end this process, not them.
-    importlib.import_module("verl_trgrpo.retrieval.app")
+    # The workers import it, too. A package that it misses must end this process, not them.
+    from verl_trgrpo.retrieval.app import DEADLINE
+
     if options.stop_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     index = Index(options.index)
@@ -122,7 +118,7 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
             access_log=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(options.deadline) + 5,
+            timeout_graceful_shutdown=int(DEADLINE) + 5,
             timeout_worker_healthcheck=_HEALTHY_WITHIN,
         )
         # uvicorn finishes its work and then raises the signal once more, SIGINT as KeyboardInterrupt.
@@ -161,7 +157,7 @@ def _app(options: ServerOptions) -> Starlette:
             os.kill(os.getpid(), signal.SIGTERM)
 
         threading.Thread(target=end_with_parent, daemon=True).start()
-    return create_app(Index(options.index), options.threads, options.deadline, options.token())
+    return create_app(Index(options.index), options.token())
 
 
 def _end_with_stdin() -> None:

@@ -10,7 +10,6 @@ An answer that is refused, makes the verifier raise or ends its process scores 0
 
 import contextlib
 import json
-import logging
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.reward import gold_text
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
@@ -35,9 +35,8 @@ PROBED_ROWS, PROBED_ANSWERS, MAX_CHANCE = 20, 5, 0.5
 PROBES = ("", "0", "I do not know the answer.", "nan", "nanj", "inf", "-inf", "1e999", "[]", "{}", "()", "[[]]", "None")
 LONG_PROBES = ("9" * 4000, "0 " * 4000)  # for one row
 
-# Repeated questions in a row after which the search ends, and after which it warns for the first time.
 MAX_REPEATS = 5_000
-FIRST_WARNING = 500
+"""Repeated questions in a row after which the search for others ends."""
 
 VERIFIER_SECONDS = 5.0
 """Processor time for one answer."""
@@ -66,9 +65,6 @@ _NAMES = frozenset(
 
 judge = Judges(f"{__name__}:verify")
 """This process's judges of reasoning-gym's answers."""
-
-logger = logging.getLogger(__name__)
-
 
 # What a verifier may take for the right answer because it stands beside it, or for a number because it compares with nothing.
 _HEDGE = re.compile(r"\b(?:or|either|maybe|not|wrong|incorrect)\b", re.IGNORECASE)
@@ -101,27 +97,23 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
     Raises:
         GroundTruthError: it is not JSON with these, or the entry has no `answer`.
     """
-    try:
+    truth = None
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
         truth = json.loads(ground_truth)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise GroundTruthError(
-            f"the ground truth {shorten(ground_truth)} is not JSON ({error}); build it again"
-        ) from None
     kinds = {"task": str, "config": dict, "entry": dict}
-    if not isinstance(truth, dict) or not all(isinstance(truth.get(name), kind) for name, kind in kinds.items()):
+    whole = isinstance(truth, dict) and all(isinstance(truth.get(name), kind) for name, kind in kinds.items())
+    if not whole or "answer" not in truth["entry"]:
         raise GroundTruthError(
-            f"the ground truth {shorten(ground_truth)} needs task (a string), config and entry (objects); build it again"
+            f"the ground truth {shorten(ground_truth)} is not JSON with task (a string), config and entry (objects), the "
+            "entry with its answer; build it again"
         )
-    task, entry = truth["task"], truth["entry"]
-    if "answer" not in entry or (task in NUMBER_TASKS and not isinstance(entry["answer"], str | int | float)):
-        raise GroundTruthError(f"the entry of the ground truth {shorten(ground_truth)} has no answer; build it again")
     return truth
 
 
 def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> Score:
     task, entry = truth["task"], truth["entry"]
     if task in NUMBER_TASKS:
-        right = compare([str(entry["answer"])], answer, lambda *_: False)
+        right = compare([gold_text(entry["answer"])], answer, lambda *_: False)
         return Score(float(right), acc=float(right))
     if not is_in_language(task, answer) or _says_more(answer, entry):
         return Score(0.0, acc=0.0)
@@ -138,22 +130,27 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
 @lru_cache(maxsize=4096)
 def _check_verifiable(ground_truth: str) -> None:
     """Raise a GroundTruthError if the verifier cannot work with a ground truth, whatever the answer is."""
-    from reasoning_gym.factory import DATASETS  # slow import
-
     truth = json.loads(ground_truth)
     task, right = truth["task"], truth["entry"]["answer"]
-    if task not in DATASETS:
-        raise GroundTruthError(
-            f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'check it')}"
-        )
-    try:
-        _dataset(task, json.dumps(truth["config"]))
-    except Exception as error:  # each task checks its own configuration, by assertions among others
-        raise GroundTruthError(f"config={truth['config']}: task {task} refuses it ({first_line(error)})") from error
+    if refused := _refused(task, truth["config"]):
+        raise GroundTruthError(refused)
     with contextlib.suppress(TimeoutError):
         renew = task in EVALUATED_ENTRIES
         if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS, renew=renew)[0] is None:
             raise GroundTruthError(f"the verifier of task {task} raises for the entry's own answer {shorten(right)}")
+
+
+def _refused(task: str, config: Mapping[str, Any]) -> str:
+    """Return why reasoning-gym has no such task, or the task no such configuration; empty if it has."""
+    from reasoning_gym.factory import DATASETS  # slow import
+
+    if task not in DATASETS:
+        return f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'its README lists them')}"
+    try:
+        _dataset(task, json.dumps(config))
+    except Exception as error:  # each task checks its own configuration, by assertions among others
+        return f"config={dict(config)}: task {task} of reasoning-gym refuses it ({first_line(error)})"
+    return ""
 
 
 def is_in_language(task: str, answer: str) -> bool:
@@ -224,18 +221,8 @@ class ReasoningGymOptions(BuilderOptions):
     def problems(self) -> list[str]:
         """Return a message for each problem of the task and its configuration."""
         messages = [f"config={part}: must be NAME=VALUE" for part in self.config if "=" not in part]
-        from reasoning_gym.factory import DATASETS  # slow import
-
-        if self.task not in DATASETS:
-            hint = did_you_mean(self.task, DATASETS, "its README lists them")
-            messages.append(f"task={self.task}: reasoning-gym does not have it; {hint}")
-        if messages:
-            return messages
-        try:
-            _dataset(self.task, json.dumps(self.parameters))
-        except (AssertionError, TypeError, ValueError) as error:
-            messages.append(f"config={list(self.config)}: task {self.task} of reasoning-gym refuses it ({error})")
-        return messages
+        refused = _refused(self.task, {} if messages else self.parameters)
+        return [*messages, refused] if refused else messages
 
 
 def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
@@ -261,7 +248,7 @@ def make_rows(
     count = options.train if split == "train" else options.test
     seed = random.Random(f"{options.task}/{split}/{options.seed}").getrandbits(31)
     config = options.parameters | {"size": 20 * count + 1000, "seed": seed}
-    entries = _different(_dataset(options.task, json.dumps(config)), seen, count)
+    entries = _different(_dataset(options.task, json.dumps(config)), seen)
     rows = [_row(options, entry) for entry in progress(islice(entries, count), count, split)]
     if len(rows) < count:
         raise ValueError(f"{options.task} gave only {len(rows)} of {count} different {split} questions; ask for fewer")
@@ -296,11 +283,9 @@ def wrong_answers(truths: Sequence[str]) -> tuple[list[Probe], list[Probe]]:
 
     The first are `PROBES`, and right answers with a sign or another answer beside them. What equals the right answer is left out.
     """
-    rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
-    always = [
-        (truth, "", wrong) for truth, right in zip(truths, rights, strict=True) if right is None for wrong in PROBES
-    ]
-    rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
+    stated = [(truth, json.loads(truth)["entry"]["answer"]) for truth in truths]
+    rows = [(truth, str(right)) for truth, right in stated if right is not None]
+    always = [(truth, "", wrong) for truth, right in stated if right is None for wrong in PROBES]
     always += [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
     always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):
@@ -322,22 +307,16 @@ def scored(probe: Probe) -> Score:
     return score_reasoning_gym(f"<answer>{answer}</answer>", truth)
 
 
-def _different(dataset: Any, seen: set[str], count: int) -> Iterator[dict[str, Any]]:
+def _different(dataset: Any, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the entries whose questions are not in `seen`, and add these; stop after `MAX_REPEATS` others in a row."""
-    found, repeats, warn_at = 0, 0, FIRST_WARNING
+    repeats = 0
     for entry in dataset:
-        if entry["question"] not in seen:
-            seen.add(entry["question"])
-            found, repeats, warn_at = found + 1, 0, FIRST_WARNING
-            yield entry
-            continue
-        repeats += 1
-        if repeats == warn_at:
-            message = "%d of %d different questions were found; none in the last %d draws, the search stops at %d"
-            logger.warning(message, found, count, repeats, MAX_REPEATS)
-            warn_at *= 2
+        repeats = repeats + 1 if entry["question"] in seen else 0
         if repeats == MAX_REPEATS:
             return
+        if not repeats:
+            seen.add(entry["question"])
+            yield entry
 
 
 def _row(options: ReasoningGymOptions, entry: dict[str, Any]) -> dict[str, Any]:
