@@ -44,7 +44,7 @@ from verl_trgrpo.data.verl_files import (
 )
 from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
 from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
-from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
+from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, unknown_source
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
@@ -363,8 +363,7 @@ def _stated_gold_finding(
             message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
             return Finding.warning(where, message)
         if verdict["acc"] == 1.0:
-            refused = refused_spelling(source, truth, default)
-            return Finding.warning(where, refused) if refused else None
+            return None
         if verdict["gold_unparseable"]:
             found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
         elif verdict["timed_out"]:

@@ -44,13 +44,10 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 
 
-def counts(kept: int, dropped: Mapping[str, int], only_as_written: int = 0) -> dict[str, Any]:
-    """Return how many rows of a source were read and kept, how many were dropped for which reason, and how many of those kept
-    have a ground truth that is right only as it is written.
-    """
+def counts(kept: int, dropped: Mapping[str, int]) -> dict[str, Any]:
+    """Return how many rows of a source were read and kept, and how many were dropped for which reason."""
     reasons = {reason: number for reason, number in dropped.items() if number}
-    found = {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
-    return found | ({"only_as_written": only_as_written} if only_as_written else {})
+    return {"read": kept + sum(reasons.values()), "kept": kept, "dropped": reasons}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +218,6 @@ def build_report(out: Path, manifest: Mapping[str, Any] | None) -> str:
     lines = []
     for source, found in manifest["counts"].items():
         dropped = "".join(f"; {count} dropped: {reason}" for reason, count in found["dropped"].items())
-        doubtful = found.get("only_as_written")
-        kept = f"{found['kept']} kept{f' ({doubtful} with answers right only as written)' if doubtful else ''}"
-        lines.append(f"{source}: {kept} of {found['read']} read{dropped}")
+        lines.append(f"{source}: {found['kept']} kept of {found['read']} read{dropped}")
     lines += [f"{out / name}: {count_of(facts['rows'], 'row')}" for name, facts in manifest["files"].items()]
     return "".join(f"{line}\n" for line in lines)

@@ -66,18 +66,15 @@ class Task:
     Args:
         reward: the function, or ``module:function``, which is imported at first use.
         reference_response: likewise; returns a response that states a given ground truth and must get full marks.
-        refused_spelling: likewise; returns another spelling of a given ground truth that gets no full marks, or None.
     """
 
     reward: RewardFunction | str
     reference_response: ReferenceResponse | str | None = None
-    refused_spelling: ReferenceResponse | str | None = None
 
 
 _KK = Task("verl_trgrpo.tasks.knights_and_knaves.reward:score_knights_and_knaves")
 _MATH, _DAPO, _MINERVA = (
-    Task(f"verl_trgrpo.tasks.math.reward:{name}", refused_spelling="verl_trgrpo.tasks.math.reward:refused_spelling")
-    for name in ("score_math", "score_dapo", "score_minerva")
+    Task(f"verl_trgrpo.tasks.math.reward:{name}") for name in ("score_math", "score_dapo", "score_minerva")
 )
 _SEARCH = Task("verl_trgrpo.tasks.search_qa.reward:score_search_qa")
 _GYM = "verl_trgrpo.tasks.reasoning_gym:"
@@ -188,16 +185,6 @@ def reference_response_of(data_source: Any, default: DefaultReward | None = None
     """Return the `reference_response` that a data source was registered with, or None."""
     task = _find_task(data_source, default)
     return _imported(task.reference_response) if task and task.reference_response else None
-
-
-def refused_spelling(data_source: Any, ground_truth: Any, default: DefaultReward | None = None) -> str | None:
-    """Return a warning if the reward of a data source refuses a ground truth in another right spelling, else None."""
-    task = _find_task(data_source, default)
-    refused = _imported(task.refused_spelling)(ground_truth) if task and task.refused_spelling else None
-    if refused is None:
-        return None
-    taken = f"the reward of {data_source!r} takes the ground truth {shorten(ground_truth)} as it is written"
-    return f"{taken}, but refuses {refused}; state both as a list, or correct it"
 
 
 def known_data_sources() -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """Data sets from directories and files: the same rows from each format, one schema, and what is dropped and drawn."""
 
-from functools import partial
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,10 +7,8 @@ import pytest
 from tests.tasks import built_files
 from tests.tasks.built_files import manifest_of
 from tests.tasks.math.deepscaler_files import DEEPSCALER_INSTRUCTION, EXPECTED, RAW, write, write_all
-from verl_trgrpo.tasks import compute_score, registry
-from verl_trgrpo.tasks.math.reward import refused_spelling
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.rows import CONTRADICTED, NO_ANSWER, REPEATED, find_sources
-from verl_trgrpo.tasks.registry import Score, Task
 
 
 def build(out, *words):
@@ -70,30 +66,6 @@ def test_the_sets_that_are_asked_for_or_those_that_are_there(tmp_path, source):
     assert build(tmp_path / "there", "--source", source).keys() == two
 
 
-# A copy of each set's repository, beside others, and the hub's cache.
-HUB_FILES = {
-    "deepscaler": "DeepScaleR-Preview-Dataset/deepscaler.json",
-    "aime": "HuggingFaceH4/aime_2024/data/train-00000-of-00001.parquet",
-    "amc": "datasets--AI-MO--aimo-validation-amc/snapshots/8ef2/data/train-00000-of-00001.parquet",
-    "math": "HuggingFaceH4/MATH-500/test.jsonl",
-    "minerva": "minervamath/data/test-00000-of-00001.parquet",
-    "olympiad_bench": "OlympiadBench/OE_TO_maths_en_COMP/OE_TO_maths_en_COMP.parquet",
-}
-
-
-def test_a_directory_of_the_hubs_repositories_is_a_source_as_it_is(tmp_path):
-    for raw, name in HUB_FILES.items():
-        write(tmp_path / "hub" / name, RAW[raw])
-    write(tmp_path / "hub" / "minervamath" / "data" / "train-00000-of-00001.parquet", RAW["aime"])
-    write(tmp_path / "hub" / "OlympiadBench" / "OE_TO_physics_en_COMP" / "OE_TO_physics_en_COMP.parquet", RAW["aime"])
-    files = build(tmp_path / "out", "--source", tmp_path / "hub")
-    assert {name: len(rows) for name, rows in files.items()} == {
-        name: len(truths) for name, (_, truths) in EXPECTED.items()
-    }
-    alone = build(tmp_path / "alone", "--source", tmp_path / "hub" / HUB_FILES["aime"])
-    assert alone.keys() == {"aime2024.parquet"}  # by its path, though its name says train
-
-
 def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, capsys):
     answers = [("a 1", "1"), ("b", "2"), ("a  1", "1.0"), ("c", "3"), ("c", "4"), ("d", "5"), ("e", None)]
     train = [{"problem": problem, "answer": answer} for problem, answer in answers]
@@ -105,22 +77,6 @@ def test_repetitions_contradictions_and_missing_answers_are_counted(tmp_path, ca
     dropped = {REPEATED: 1, CONTRADICTED: 2, NO_ANSWER: 1}
     assert manifest_of(tmp_path / "out")["counts"]["deepscaler"] == {"read": 7, "kept": 3, "dropped": dropped}
     assert "deepscaler: 3 kept of 7 read; 1 dropped: repeats" in capsys.readouterr().out
-
-
-def test_answers_that_are_right_only_as_they_are_written_are_counted(tmp_path, monkeypatch, capsys, caplog):
-    def literal(response, ground_truth, info):
-        return Score(1.0, acc=float(any(response == rf"\boxed{{{gold}}}" for gold in ground_truth)))
-
-    source = write(tmp_path / "raw.json", [{"problem": "a", "answer": "9 (apples)"}, {"problem": "b", "answer": "9"}])
-    build(tmp_path / "out", "--source", source)
-    assert "only" not in caplog.text + capsys.readouterr().out
-    monkeypatch.setitem(
-        registry._tasks, "deepscaler", Task(literal, refused_spelling=partial(refused_spelling, score=literal))
-    )
-    build(tmp_path / "out", "--source", source, "--force")
-    assert manifest_of(tmp_path / "out")["counts"]["deepscaler"]["only_as_written"] == 1
-    assert "2 kept (1 with answers right only as written) of 2 read" in capsys.readouterr().out
-    assert "raw.json#1: the reward of 'deepscaler'" in caplog.text and "refuses 9;" in caplog.text
 
 
 def test_a_limit_draws_from_each_set(tmp_path, source):

@@ -8,8 +8,15 @@ from math import gcd
 
 from verl_trgrpo.tasks.answer_form import read_answer
 from verl_trgrpo.tasks.math.answers import read_forms
-from verl_trgrpo.tasks.math.forms import INTERVALS, Form, same_sets
-from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
+from verl_trgrpo.tasks.math.forms import (
+    CONSTANT,
+    INTERVALS,
+    NAME_OF_FUNCTION,
+    Form,
+    may_lose_name,
+    names_differ,
+    same_sets,
+)
 from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units

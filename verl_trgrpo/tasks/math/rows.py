@@ -42,7 +42,6 @@ from verl_trgrpo.data.sources import (
 from verl_trgrpo.data.write import BuilderOptions, counts
 from verl_trgrpo.tasks.math.equality import compare, is_rounded
 from verl_trgrpo.tasks.math.reward import gold_text, is_number
-from verl_trgrpo.tasks.registry import refused_spelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,10 +172,7 @@ def choose_problems(
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
     dropped |= {NO_ANSWER: len(read) - len(problems), NOT_DRAWN: len(rest) - len(chosen)}
-    warnings = [(each.origin, text) for each in chosen if (text := refused_spelling(name, each.answers))]
-    for origin, text in warnings[:1]:
-        logger.warning("%s: %s; in all %d such answers of %s", origin, text, len(warnings), name)
-    return chosen, counts(len(chosen), dropped, len(warnings))
+    return chosen, counts(len(chosen), dropped)
 
 
 def _row(problem: "Problem", name: str, instruction: str) -> dict[str, Any]:
@@ -202,8 +198,7 @@ def math_schema() -> "pa.Schema":
 def find_sources(source: str) -> dict[str, Path | HubData]:
     """Return the place of each set of `source`: "hf" has all six, a directory those with files in it, a file one.
 
-    A file belongs to the set with its name or to that of the hub's data set in whose directory it is, otherwise to the train
-    set. In a directory named train, or one below it, are train
+    A file belongs to the set with its name, otherwise to the train set. In a directory named train, or one below it, are train
     files only: what has the name of a test set there is left out of a directory, and has train problems if given alone.
 
     Raises:
@@ -212,49 +207,29 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     if source == "hf":
         return {name: hub for name, (_, hub) in _SETS.items()}
     path = Path(source)
-    known = {raw: name for name, (raw, _) in _SETS.items()}
     found: dict[str, Path | HubData] = {}
-    for file in _files_of(path):
-        stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
-        name = known.get(stem) or _hub_set(file) or ("" if path.is_dir() else TRAIN)
+    for file in find_files(path):
+        name = _set_of(file)
         if name not in ("", TRAIN) and _has_train_problems(file):
-            name = "" if path.is_dir() else TRAIN
+            name = ""
+        name = name or ("" if path.is_dir() else TRAIN)
         if name in found:
             raise ValueError(f"{found[name]} and {file} are both {name}; keep one of them")
         if name:
             found[name] = file
     if not found:
+        known = ", ".join(raw for raw, _ in _SETS.values())
         raise ValueError(
-            f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json, and test sets not "
+            f"{path} has none of the sets; expected files named {known}, such as {TRAIN}.json, and test sets not "
             "in a directory named train; or give one file of train problems"
         )
     return {name: found[name] for name in SETS if name in found}
 
 
-def _files_of(path: Path) -> list[Path]:
-    """Return the data files of a source: those of a directory, and those in directories of the hub's data sets in it."""
-    hub = [place for _, place in _SETS.values()]
-    names = [name for place in hub for name in (place.dataset, place.dataset.partition("/")[2], _cached(place))]
-    below = [file for name in names if path.is_dir() for file in (path / name).rglob("*") if file.is_file()]
-    below = [file for file in below if file.name.endswith(FILE_TYPES) and _hub_set(file)]
-    return [*below, *(file for file in path.iterdir() if file.is_file())] if below else find_files(path)
-
-
-def _hub_set(file: Path) -> str:
-    """Return the set of a file by the directories that it is in: of a data set on the hub, with its split and configuration."""
-    for name, (_, place) in _SETS.items():
-        inside = file.absolute().parts[-6:-1]
-        words = re.findall("[A-Za-z0-9_]+", "/".join(file.parts[-2:]))
-        other_split = {"train", "test", "validation"} & {*words} - {place.split}
-        right = place.configuration in (None, *words) and (place.split in words or not other_split)
-        if right and {place.dataset.partition("/")[2], _cached(place)} & {*inside}:
-            return name
-    return ""
-
-
-def _cached(place: HubData) -> str:
-    """Return the directory of a data set in the hub's cache."""
-    return f"datasets--{place.dataset.replace('/', '--')}"
+def _set_of(file: Path) -> str:
+    """Return the set whose name a file has, empty if there is none."""
+    stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
+    return next((name for name, (raw, _) in _SETS.items() if raw == stem), "")
 
 
 def _has_train_problems(file: Path) -> bool:
@@ -264,11 +239,10 @@ def _has_train_problems(file: Path) -> bool:
 
 def _warn_of_left_out(path: Path) -> None:
     """Warn of files that `find_sources` does not take for the test sets whose names they have."""
-    names = {raw for raw, _ in _SETS.values()} - {TRAIN}
-    files = _files_of(path) if path.is_dir() else []
-    left_out = [file.name for file in files if _has_train_problems(file) and file.name.partition(".")[0] in names]
-    if left_out:
-        logger.warning("%s is a directory of train files; not used as test sets: %s", path, ", ".join(left_out))
+    files = [file for file in find_files(path) if _set_of(file) not in ("", TRAIN) and _has_train_problems(file)]
+    if files and path.is_dir():
+        names = ", ".join(file.name for file in files)
+        logger.warning("%s is a directory of train files; not used as test sets: %s", path, names)
 
 
 def _read_set(place: Path | HubData) -> Iterator[Record]:
