@@ -50,7 +50,7 @@ notes:
   Within a set, a problem that occurs again with the same answer is dropped; if the answers differ, all its copies
   are. Rows without an answer are dropped, too. All are counted.
   A source directory has deepscaler.json, aime.json, amc.json, math.json, minerva.json and olympiad_bench.json (or
-  .jsonl, .jsonl.gz, .parquet, .arrow), not in a directory named train, or copies of the hub's repositories.
+  .jsonl, .jsonl.gz, .parquet, .arrow).
   The download was not run against the hub itself so far; if it fails, download the sets and give --source.
 """
 

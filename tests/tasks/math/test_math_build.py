@@ -118,19 +118,6 @@ def problems(count):
     return [{"problem": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(count)]
 
 
-def test_files_in_a_directory_of_train_files_are_no_test_sets(tmp_path, capsys, caplog):
-    for directory in (tmp_path / "train" / "math", tmp_path / "train"):
-        write(directory / "aime.json", problems(3))
-        assert build_code(tmp_path / "none", "--source", directory) == 2
-        assert "deepscaler.json" in capsys.readouterr().err
-        write(directory / "deepscaler.json", problems(2))
-        caplog.clear()
-        assert build(tmp_path / f"out_{directory.name}", "--source", directory).keys() == {"train.parquet"}
-        assert [record.args[-1] for record in caplog.records] == ["aime.json"]
-        alone = build(tmp_path / f"alone_{directory.name}", "--source", directory / "aime.json")
-        assert alone.keys() == {"train.parquet"} and len(alone["train.parquet"]) == 3
-
-
 def test_a_file_with_more_problems_than_its_test_set_is_refused(tmp_path, capsys):
     source = write(tmp_path / "aime.jsonl", problems(30) * 4)
     assert len(build(tmp_path / "repeated", "--source", source)["aime2024.parquet"]) == 30

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,17 +23,6 @@ GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
 def both_verdicts(_=None):
     """The judge is needed for these: the texts differ, and neither is a plain number."""
     return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
-
-
-def test_several_threads_get_the_right_verdicts():
-    pairs = [(n, m) for n in range(2, 12) for m in (n, n + 1)]
-
-    def score(pair):
-        n, m = pair
-        return score_math(rf"\boxed{{(x+{m})^2}}", f"x^2+{2 * n}x+{n * n}").acc
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(score, pairs)) == [float(n == m) for n, m in pairs]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

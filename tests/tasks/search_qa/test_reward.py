@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from verl_trgrpo.tasks import GroundTruthError, compute_score
-from verl_trgrpo.tasks.search_qa.reward import score_search_qa
+from verl_trgrpo.tasks import compute_score
 
 GOLD = {"target": ["Paris", "City of Light"]}
 SOURCES = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
@@ -90,18 +89,6 @@ def test_the_last_complete_block_is_the_answer(response, acc):
 def test_golds_may_be_a_text_a_list_or_an_array(gold):
     assert score("<answer>Paris</answer>", gold)["acc"] == 1.0
     assert score("<answer>Paris</answer>", {"target": np.array(["x", "Paris"], dtype=object)})["acc"] == 1.0
-
-
-@pytest.mark.parametrize(
-    "gold",
-    [
-        *(None, 7, float("nan"), "", [], {}, ["Paris", None], [["Paris"]], ["", " \n"]),
-        *({"target": []}, {"target": None}, {"targets": ["Paris"]}, {"target": [""]}),
-    ],
-)
-def test_malformed_golds_are_an_error(gold):
-    with pytest.raises(GroundTruthError, match=r"the ground truth is .*it needs one or more strings"):
-        score_search_qa("<answer>Paris</answer>", gold, {})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ their layout only. This is known about them:
 The repositories have these commits. It is not known if olympiad_bench has its configuration at that commit.
 """
 
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,8 +71,6 @@ TRAIN = "deepscaler"
 _ABOVE = ("context", "passage", "body")
 _GSM8K_ANSWER = re.compile(r"(?:^|\n)####[ \t]*([^\n]*\S)\s*$")  # #### 72
 
-logger = logging.getLogger(__name__)
-
 # Problems of each test set. A file with more is another one, such as train problems from earlier years.
 _SIZES = {"aime2024": 30, "amc2023": 83, "math500": 500, "minerva": 272, "olympiad_bench": 675}
 
@@ -101,7 +98,7 @@ class DeepscalerOptions(BuilderOptions):
 
     Args:
         source: hf (the Hugging Face hub), a directory with a file for each set, or one file: that of a test set if it has
-            the name of one (aime.json) and is not in a directory named train, otherwise of train problems.
+            the name of one (aime.json), otherwise of train problems.
         sets: which to build, of deepscaler, aime2024, amc2023, math500, minerva and olympiad_bench; all of the source if
             left out.
         limit: at most this many rows per file, drawn with the seed; all if left out.
@@ -136,8 +133,6 @@ def build(options: DeepscalerOptions, progress: Progress = no_progress) -> dict[
         ValueError: the source cannot be read, rows are malformed, or the directory cannot be written.
     """
     places = options.places()
-    if options.source != "hf":
-        _warn_of_left_out(Path(options.source))
     files = {name: place for name, place in places.items() if isinstance(place, Path)}
     warn_of_test_files([file for name, file in files.items() if name == TRAIN])
     data_set = options.data_set(
@@ -166,8 +161,8 @@ def choose_problems(
     rest = [problem for position, problem in enumerate(problems) if position not in repeated]
     if len(rest) > _SIZES.get(name, len(rest)):
         raise ValueError(
-            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; rename the file, or give it alone in "
-            "a directory named train if it is for training"
+            f"{place}: {len(rest)} different problems, but {name} has {_SIZES[name]}; name other --sets, or rename the file "
+            "and give it alone if it is for training"
         )
     chosen = draw(rest, options.limit, f"deepscaler/{name}/{options.seed}")
     dropped = {reason: [*repeated.values()].count(reason) for reason in (REPEATED, CONTRADICTED)}
@@ -198,8 +193,7 @@ def math_schema() -> "pa.Schema":
 def find_sources(source: str) -> dict[str, Path | HubData]:
     """Return the place of each set of `source`: "hf" has all six, a directory those with files in it, a file one.
 
-    A file belongs to the set with its name, otherwise to the train set. In a directory named train, or one below it, are train
-    files only: what has the name of a test set there is left out of a directory, and has train problems if given alone.
+    A file belongs to the set with its name; any other that is given alone has train problems.
 
     Raises:
         ValueError: there are none, or two files of one set.
@@ -207,42 +201,21 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     if source == "hf":
         return {name: hub for name, (_, hub) in _SETS.items()}
     path = Path(source)
+    known = {raw: name for name, (raw, _) in _SETS.items()}
     found: dict[str, Path | HubData] = {}
     for file in find_files(path):
-        name = _set_of(file)
-        if name not in ("", TRAIN) and _has_train_problems(file):
-            name = ""
-        name = name or ("" if path.is_dir() else TRAIN)
+        stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
+        name = known.get(stem, "" if path.is_dir() else TRAIN)
         if name in found:
             raise ValueError(f"{found[name]} and {file} are both {name}; keep one of them")
         if name:
             found[name] = file
     if not found:
-        known = ", ".join(raw for raw, _ in _SETS.values())
         raise ValueError(
-            f"{path} has none of the sets; expected files named {known}, such as {TRAIN}.json, and test sets not "
-            "in a directory named train; or give one file of train problems"
+            f"{path} has none of the sets; expected files named {', '.join(known)}, such as {TRAIN}.json; or give one file "
+            "of train problems"
         )
     return {name: found[name] for name in SETS if name in found}
-
-
-def _set_of(file: Path) -> str:
-    """Return the set whose name a file has, empty if there is none."""
-    stem = next(file.name.removesuffix(end) for end in FILE_TYPES if file.name.endswith(end))
-    return next((name for name, (raw, _) in _SETS.items() if raw == stem), "")
-
-
-def _has_train_problems(file: Path) -> bool:
-    """Return whether a file is in a directory named train, or in one below that, as in rllm's train/math."""
-    return "train" in file.resolve().parts[-3:-1]
-
-
-def _warn_of_left_out(path: Path) -> None:
-    """Warn of files that `find_sources` does not take for the test sets whose names they have."""
-    files = [file for file in find_files(path) if _set_of(file) not in ("", TRAIN) and _has_train_problems(file)]
-    if files and path.is_dir():
-        names = ", ".join(file.name for file in files)
-        logger.warning("%s is a directory of train files; not used as test sets: %s", path, names)
 
 
 def _read_set(place: Path | HubData) -> Iterator[Record]:
