@@ -1,6 +1,6 @@
 """``verl-trgrpo search`` with small limits, and whose searches wait until the file named by GATE exists.
 
-GATE.log has the queries, DEADLINE the seconds for a request. Workers import this file, too.
+GATE.log has the queries, DEADLINE the seconds for a request.
 """
 
 import os

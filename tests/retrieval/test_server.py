@@ -1,13 +1,12 @@
-"""The server as a process, over real HTTP: answers, limits, overload, deadline, shutdown, workers."""
+"""The server as a process, over real HTTP: answers, limits, overload, deadline, shutdown."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -204,10 +203,9 @@ def test_a_body_that_does_not_come_ends_at_the_deadline(gate, small_index, monke
             assert connection.recv(100).startswith(b"HTTP/1.1 504")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
-    with gate.serving(small_index, "--workers", workers) as server, ThreadPoolExecutor(1) as pool:
+def test_shutdown_finishes_what_runs(gate, small_index, number):
+    with gate.serving(small_index) as server, ThreadPoolExecutor(1) as pool:
         running = pool.submit(server.post, {"queries": ["polonium"], "topk": 1})
         wait_for(lambda: gate.searched() == ["polonium"])
         server.process.send_signal(number)
@@ -219,40 +217,12 @@ def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
         assert "Traceback" not in server.log.read_text()
 
 
-def test_workers_share_the_port_and_are_replaced(small_index, tmp_path):
-    with serving(small_index, tmp_path / "log", "--workers", 2) as server:
-
-        def workers():
-            found = set()
-            for child in psutil.Process(server.process.pid).children():
-                with suppress(psutil.Error):  # it has just ended
-                    if "spawn_main" in " ".join(child.cmdline()):
-                        found.add(child.pid)
-            return found
-
-        def all_answer():
-            try:
-                return all(server.post({"queries": ["polonium"]}).status_code == 200 for _ in range(20))
-            except requests.ConnectionError:  # the connection was the dead worker's
-                return False
-
-        before = workers()
-        assert len(before) == 2
-        assert all_answer()
-        os.kill(min(before), signal.SIGKILL)
-        wait_for(lambda: len(workers()) == 2 and min(before) not in workers())
-        wait_for(all_answer)
-        left = workers()
-        server.process.kill()
-        wait_for(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in left))
-
-
 def test_wrong_input_is_one_clear_error(small_index, tmp_path, capsys):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         cases = {
             f"127.0.0.1 port {port}": ["--index", small_index, "--port", port],
-            "3 problems": ["--index", tmp_path, "--workers", 0, "--port", -1],
+            "2 problems": ["--index", tmp_path, "--port", -1],
         }
         for reason, words in cases.items():
             assert main(["search", "serve", *map(str, words)]) == 2
@@ -285,7 +255,7 @@ def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(small_index,
 def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, number):
     code = (
         "import signal, sys; from pathlib import Path; from verl_trgrpo.retrieval.server import server_process\n"
-        "with server_process(Path(sys.argv[1]), Path(sys.argv[2]), '--workers', 2) as server:\n"
+        "with server_process(Path(sys.argv[1]), Path(sys.argv[2])) as server:\n"
         "    print(server.url, server.process.pid, flush=True)\n"
         "    signal.pause()\n"
     )
@@ -293,12 +263,10 @@ def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, numbe
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
         url, pid = parent.stdout.readline().split()
         server = psutil.Process(int(pid))
-        # A worker that has not yet read what its parent hands it would report its parent's end as an error.
-        wait_for(lambda: sum(child.num_threads() > 1 for child in server.children()) == 2)
         parent.send_signal(number)
         assert parent.wait(600) == -number
     wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
-    wait_for(lambda: refuses(url))  # the workers end after it
+    wait_for(lambda: refuses(url))
     assert "Error" not in (tmp_path / "log").read_text()
 
 

@@ -29,7 +29,7 @@ def serve(options: ServerOptions) -> int:
     """Serve an index over HTTP in Search-R1's protocol.
 
     examples:
-      verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
+      verl-trgrpo search serve --index indexes/wiki-18 --port 8000
       curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
           -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 
@@ -41,7 +41,7 @@ def serve(options: ServerOptions) -> int:
     from verl_trgrpo.retrieval import server
 
     def ready(url: str, documents: int) -> None:
-        print(f"{server.READY}{url} ({documents:,} passages, workers {options.workers})", flush=True)
+        print(f"{server.READY}{url} ({documents:,} passages)", flush=True)
 
     server.serve(options, ready)
     return 0

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,19 +41,19 @@ MAX_QUERIES = 512
 # An index reads the first 128 words of a query.
 MAX_QUERY_CHARS = 4096
 MAX_BODY_BYTES = 4 << 20
-# Bytes of bodies that a worker holds while they come in: a connection costs nothing, a body of 4 MiB does.
+# Bytes of bodies that are held while they come in: a connection costs nothing, a body of 4 MiB does.
 MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
-# Characters of the passages of an answer; writing it as JSON stops the worker for a tenth of a second.
+# Characters of the passages of an answer; writing it as JSON stops the server for a tenth of a second.
 MAX_ANSWER_CHARS = 16 << 20
 # Bytes of a request line, of headers, and of what stands between the pieces of a body.
 MAX_HEADER_BYTES = 1 << 16
-# Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
+# Queries accepted and not answered: four full requests. More would only wait for their deadline.
 MAX_PENDING = 4 * MAX_QUERIES
 
 # Seconds for a request, reading its body included.
 DEADLINE = 10.0
-# Searches at a time in a worker.
-THREADS = 4
+# Searches at a time; they leave Python's lock to others.
+THREADS = os.cpu_count() or 1
 
 # Queries that a thread searches in one go; a large request uses all threads and can be stopped between batches.
 _BATCH = 8
