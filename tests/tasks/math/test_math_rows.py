@@ -18,7 +18,7 @@ def test_columns_of_the_known_data_sets():
 MALFORMED = {
     "no problem": (
         {"query": "Why?", "answer": "1"},
-        "missing column problem, question or prompt (found query, answer)",
+        "the problem is None; expected words under problem, question or prompt (found query, answer)",
     ),
     "a problem of null": ({"problem": None, "answer": "1"}, "the problem is None"),
     "a prompt of several messages": ({"prompt": [{"content": "a"}, {"content": "b"}], "answer": "1"}, "the problem is"),

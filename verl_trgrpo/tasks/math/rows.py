@@ -17,8 +17,8 @@ The repositories have these commits. It is not known if olympiad_bench has its c
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -155,7 +155,8 @@ def choose_problems(
     name: str, place: Path | HubData, options: DeepscalerOptions, progress: Progress = no_progress
 ) -> tuple[list["Problem"], dict[str, Any]]:
     """Return the problems of a set that become rows, and the counts of its source."""
-    read = list(parse_records(progress(_read_set(place), None, name), read_problem))
+    records = read_records(place) if isinstance(place, Path) else load_hub(*astuple(place))
+    read = list(parse_records(progress(records, None, name), read_problem))
     problems = [problem for problem in read if problem.answers]
     repeated = find_repetitions(problems)
     rest = [problem for position, problem in enumerate(problems) if position not in repeated]
@@ -218,12 +219,6 @@ def find_sources(source: str) -> dict[str, Path | HubData]:
     return {name: found[name] for name in SETS if name in found}
 
 
-def _read_set(place: Path | HubData) -> Iterator[Record]:
-    if isinstance(place, Path):
-        return read_records(place)
-    return load_hub(place.dataset, place.revision, place.split, place.configuration)
-
-
 @dataclass(frozen=True)
 class Problem:
     """A problem, its acceptable answers (none if the row's is null or blank, as in some public data) and its origin."""
@@ -231,11 +226,6 @@ class Problem:
     text: str
     answers: list[str]
     origin: str = ""
-
-    @property
-    def key(self) -> str:
-        """Return the text with each run of white space as one space; repetitions of a problem share it."""
-        return " ".join(self.text.split())
 
 
 def read_problem(record: Record) -> Problem:
@@ -249,21 +239,17 @@ def read_problem(record: Record) -> Problem:
     """
     row = record.row
     found = f"found {', '.join(row) or 'nothing'}"
-    if not {"problem", "question", "prompt"} & {*row}:
-        raise ValueError(f"missing column problem, question or prompt ({found})")
     if "answer" not in row and "final_answer" not in row and _last_line_answer(row.get("solution")) is None:
         raise ValueError(f"missing column answer or final_answer ({found})")
     problem = row.get("problem") or row.get("question") or _prompt_text(row.get("prompt"))
-    if not isinstance(problem, str):
+    if not isinstance(problem, str) or not problem.strip():
         raise ValueError(
-            f"the problem is {shorten(problem)}; expected a string under problem, question or prompt ({found})"
+            f"the problem is {shorten(problem)}; expected words under problem, question or prompt ({found})"
         )
     above = [row[name].strip() for name in _ABOVE if isinstance(row.get(name), str)]
     text = " ".join(filter(None, [*above, problem.strip()]))
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the problem contains {', '.join(tags)}; the chat template adds its own tags")
-    if not problem.strip():
-        raise ValueError(f"the problem is {shorten(problem)}; it must not be empty")
     answer = row.get("final_answer") if row.get("answer") is None else row["answer"]
     if (stated := _last_line_answer(row.get("solution") if answer is None else answer)) is not None:
         answer = stated
@@ -312,7 +298,7 @@ def find_repetitions(problems: Sequence[Problem]) -> dict[int, str]:
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for position, problem in enumerate(problems):
-        groups[problem.key].append(position)
+        groups[" ".join(problem.text.split())].append(position)
     dropped: dict[int, str] = {}
     for first, *others in groups.values():
         # Two answers agree if the reward takes one for the other, as far as it tells without comparing formulas.
