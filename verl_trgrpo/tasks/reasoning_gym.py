@@ -57,11 +57,12 @@ NUMBER_TASKS = frozenset({"gsm_symbolic"})
 _LIST = re.compile(r"""(?:'[\w\s.+-]*'|"[\w\s.+-]*"|(?:[A-Z]+|_|[0-9]+)(?![\w'"])|[\s,\[\].+-])*""", re.ASCII)
 # Without powers, whole quotients and decimals, which would hide numbers of the puzzle from its verifier.
 _ARITHMETIC = re.compile(r"(?!.*(?:\*\s*\*|/\s*/))[0-9\s+*/()-]*", re.DOTALL)
-_EXPRESSION = re.compile(r"(?!.*[A-Za-z)]\s*\.)[A-Za-z0-9\s+*/().,^-]*", re.DOTALL)
-_NAMES = frozenset(
-    {"sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "asin", "acos", "atan", "exp", "log", "ln"}
-    | {"sqrt", "pi", "Abs"}
+_EXPRESSION = re.compile(
+    r"(?!.*[A-Za-z)]\s*\.)(?:(?:sin|cos|tan|sec|csc|cot|sinh|cosh|tanh|asin|acos|atan|exp|log|ln|sqrt|pi|Abs|[A-Za-z])(?![A-Za-z])"
+    r"|[0-9\s+*/().,^-])*",
+    re.DOTALL,
 )
+_LANGUAGES = {LIST_TASKS: _LIST, ARITHMETIC_TASKS: _ARITHMETIC, EXPRESSION_TASKS: _EXPRESSION}
 
 judge = Judges(f"{__name__}:verify")
 """This process's judges of reasoning-gym's answers."""
@@ -155,16 +156,8 @@ def _refused(task: str, config: Mapping[str, Any]) -> str:
 
 def is_in_language(task: str, answer: str) -> bool:
     """Return whether the verifier of a task may read an answer: always, unless it evaluates answers."""
-    if len(answer) > MAX_ANSWER_CHARS:
-        return False
-    if task in LIST_TASKS:
-        return _LIST.fullmatch(answer) is not None
-    if task in ARITHMETIC_TASKS:
-        return _ARITHMETIC.fullmatch(answer) is not None
-    if task in EXPRESSION_TASKS:
-        names = re.findall("[A-Za-z]+", answer)
-        return _EXPRESSION.fullmatch(answer) is not None and all(len(name) == 1 or name in _NAMES for name in names)
-    return True
+    languages = [language for tasks, language in _LANGUAGES.items() if task in tasks]
+    return len(answer) <= MAX_ANSWER_CHARS and all(language.fullmatch(answer) for language in languages)
 
 
 def _says_more(answer: str, entry: Mapping[str, Any]) -> bool:
