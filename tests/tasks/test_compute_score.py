@@ -3,8 +3,6 @@
 import pickle
 import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -89,12 +87,6 @@ def test_the_documentation_lists_the_names_of_other_projects():
     assert [name for name, _ in registry._FOREIGN if name and f"`{name}`" not in text] == []
 
 
-def test_gsm8k_is_read_in_the_form_that_its_prompt_asks_for():
-    asked = {"raw_prompt": [{"role": "user", "content": 'How many? Output the final answer after "####".'}]}
-    assert compute_score("openai/gsm8k", "48 + 24 = 72\n#### 72", "72", asked)["acc"] == 1.0
-    assert compute_score("openai/gsm8k", "48 + 24 = 72", "72", asked)["acc"] == 0.0
-
-
 def test_a_default_reward_scores_only_sources_without_one(registry):
     box = r"\boxed{\frac{1}{2}}"
     assert compute_score("my_problems", box, "0.5", default_reward="math")["acc"] == 1.0
@@ -144,15 +136,6 @@ def test_verl_loads_and_calls_it_as_its_reward_loop_does():
     arguments = {"data_source": "kk_3ppl", "solution_str": RESPONSE, "ground_truth": TRUTH}
     assert loaded(**arguments, extra_info={"num_turns": None, "rollout_reward_scores": {}}) == FULL_MARKS
     assert loaded(**arguments, extra_info={}, reward_router_address="x", reward_model_tokenizer=None) == FULL_MARKS
-
-
-def test_importing_the_rewards_is_light():
-    code = (
-        "import sys; import verl_trgrpo.tasks; "
-        "print([name for name in ('torch', 'verl', 'vllm', 'ray', 'numpy') if name in sys.modules])"
-    )
-    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert outcome.stdout.strip() == "[]"
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ class SearchOptions(Options):
     """
 
     where = f"{SECTION}: "
-    url: str | Sequence[str] = "http://127.0.0.1:8000/retrieve"
+    url: Any = "http://127.0.0.1:8000/retrieve"  # a string or several
     topk: Count = 3
     deadline: Annotated[float, "(0, inf)"] = 10.0
     retries: Annotated[int, "[0, inf)"] = 2
@@ -58,7 +58,7 @@ class SearchOptions(Options):
     @property
     def urls(self) -> Sequence[str]:
         """Return the addresses, one or several."""
-        return self.url if isinstance(self.url, tuple) else (self.url,)  # type: ignore[return-value]
+        return self.url if isinstance(self.url, tuple) else (self.url,)
 
 
 def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
@@ -71,9 +71,8 @@ def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
         raise InvalidInputError([f"{SECTION}={settings!r} is not a section; give keys such as url"])
     given = {str(name): value for name, value in (settings or {}).items()}
     known = [field.name for field in fields(SearchOptions)]
-    messages = [
-        f"{SECTION}: {name}={given[name]!r}: {did_you_mean(name, known)}" for name in given if name not in known
-    ]
+    unknown = [name for name in given if name not in known]
+    messages = [f"{SECTION}: {name}={given[name]!r}: unknown; {did_you_mean(name, known)}" for name in unknown]
     options: Any = None
     try:
         options = SearchOptions(**{name: given[name] for name in known if name in given})
