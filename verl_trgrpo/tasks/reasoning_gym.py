@@ -98,7 +98,7 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
     Raises:
         GroundTruthError: it is not JSON with these, or the entry has no `answer`.
     """
-    truth = None
+    truth: Any = None
     with contextlib.suppress(TypeError, ValueError, RecursionError):
         truth = json.loads(ground_truth)
     kinds = {"task": str, "config": dict, "entry": dict}
