@@ -62,7 +62,6 @@ _EXPRESSION = re.compile(
     r"|[0-9\s+*/().,^-])*",
     re.DOTALL,
 )
-_LANGUAGES = {LIST_TASKS: _LIST, ARITHMETIC_TASKS: _ARITHMETIC, EXPRESSION_TASKS: _EXPRESSION}
 
 judge = Judges(f"{__name__}:verify")
 """This process's judges of reasoning-gym's answers."""
@@ -156,8 +155,13 @@ def _refused(task: str, config: Mapping[str, Any]) -> str:
 
 def is_in_language(task: str, answer: str) -> bool:
     """Return whether the verifier of a task may read an answer: always, unless it evaluates answers."""
-    languages = [language for tasks, language in _LANGUAGES.items() if task in tasks]
-    return len(answer) <= MAX_ANSWER_CHARS and all(language.fullmatch(answer) for language in languages)
+    if len(answer) > MAX_ANSWER_CHARS:
+        return False
+    if task in LIST_TASKS:
+        return _LIST.fullmatch(answer) is not None
+    if task in ARITHMETIC_TASKS:
+        return _ARITHMETIC.fullmatch(answer) is not None
+    return task not in EXPRESSION_TASKS or _EXPRESSION.fullmatch(answer) is not None
 
 
 def _says_more(answer: str, entry: Mapping[str, Any]) -> bool:
