@@ -120,7 +120,7 @@ def measure_http(address: str, queries: Sequence[str], batch: int, clients: int,
 
 def measure_server(index: Path, queries: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
     """Measure one worker with four threads."""
-    with server_process(index, index.with_name("server.log"), "--workers", 1, "--threads", 4) as server:
+    with server_process(index, index.with_name("server.log")) as server:
         address, results = urlsplit(server.url).netloc, {}
         for batch, clients in ((1, 1), (1, 8), (64, 8)):
             measure_http(address, queries, batch, clients, 2.0)  # warm

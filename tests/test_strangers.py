@@ -17,7 +17,7 @@ from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.cli.main import main
 from verl_trgrpo.common.files import lock, open_plain
 from verl_trgrpo.demos.puzzles import CHECKPOINT
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import IndexOptions, build_index
 
 SECRET = "hf_SECRET"
 KK = ["data", "build", "kk", "--people", "3", "--train", "4", "--test", "2"]

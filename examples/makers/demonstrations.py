@@ -26,8 +26,7 @@ from examples.search_world import PROFESSIONS, Question, World, corpus_text, mak
 from examples.search_world import prompt_messages as question_messages
 from examples.word_problems import Step, WordProblem, calculate
 from verl_trgrpo.demos import puzzles
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
 from verl_trgrpo.tasks.knights_and_knaves.logic import LEAVES, Statement, evaluate
 from verl_trgrpo.tasks.knights_and_knaves.puzzles import (
     Puzzle,

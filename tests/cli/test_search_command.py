@@ -36,14 +36,13 @@ def test_an_index_is_built_once(capsys, corpus, tmp_path):
     ("command", "module"), [("index", "tantivy"), ("serve", "tantivy"), ("serve", "starlette"), ("serve", "uvicorn")]
 )
 def test_a_missing_package_is_one_line_that_names_the_extra_to_install(capsys, corpus, tmp_path, command, module):
-    """Also with several workers: they are not started, or each of them would write a traceback."""
     run(capsys, "index", "--corpus", corpus, "--out", tmp_path / "out")
     # A module that raises what a missing one raises hides the installed one.
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / f"{module}.py").write_text(f"raise ModuleNotFoundError('none', name={module!r})")
     words = {
         "index": ["--corpus", corpus, "--out", tmp_path / "other"],
-        "serve": ["--index", tmp_path / "out", "--port", "0", "--workers", "2"],
+        "serve": ["--index", tmp_path / "out", "--port", "0"],
     }
     result = subprocess.run(
         [sys.executable, "-m", "verl_trgrpo", "search", command, *map(str, words[command])],

@@ -20,8 +20,7 @@ from verl_trgrpo.common.files import (
     write_text,
 )
 from verl_trgrpo.data.rows import arrow_schema
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
 
 NAMES = ["test.parquet", "train.parquet"]
 

@@ -11,7 +11,7 @@ from verl_trgrpo.demos.puzzles import CHECKPOINT
 from verl_trgrpo.evaluation import preview as preview_module
 from verl_trgrpo.evaluation.preview import Scored, render
 from verl_trgrpo.evaluation.response_store import Response
-from verl_trgrpo.tasks.custom_reward import reward_function
+from verl_trgrpo.tasks.reward_manager import reward_function
 
 
 def scored(position, sample, score, text="so it is 4", **info):

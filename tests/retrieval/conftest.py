@@ -6,7 +6,7 @@ import pytest
 
 from tests.retrieval.servers import PASSAGES, write_corpus
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import IndexOptions, build_index
 
 
 @pytest.fixture(scope="session")

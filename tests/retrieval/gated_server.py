@@ -1,6 +1,6 @@
 """``verl-trgrpo search`` with small limits, and whose searches wait until the file named by GATE exists.
 
-GATE.log has the queries. Workers import this file, too.
+GATE.log has the queries, DEADLINE the seconds for a request.
 """
 
 import os
@@ -25,6 +25,7 @@ def search(self, queries, topk):
 
 
 Index.search = search
+app.DEADLINE, app.THREADS = float(os.environ["DEADLINE"]), 1
 app.MAX_PENDING, app.MAX_BODIES_BYTES, app.MAX_ANSWER_CHARS = 2, 100_000, 160
 
 if __name__ == "__main__":

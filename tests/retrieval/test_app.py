@@ -29,21 +29,6 @@ def request(queries, topk=TOPK, return_scores=False):
     return RetrieveRequest(queries=queries, topk=topk, return_scores=return_scores)
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"queries": ["a"], "topk": 5, "return_scores": True}, request(["a"], 5, True)),
-        ({"queries": ["a", "b"]}, request(["a", "b"])),
-        ({"queries": ["a"], "topk": None}, request(["a"])),
-        ({"queries": ["a"], "topk": 0, "other": 1}, request(["a"])),
-        ({"queries": []}, request([])),
-        ({"queries": [""]}, request([""])),
-    ],
-)
-def test_requests_of_search_r1_are_understood(fields, expected):
-    assert parse(fields) == expected
-
-
 BAD = {
     "nothing": (b"", 400, ["JSON"]),
     "not UTF-8": (b'{"queries": ["\xff"]}', 400, ["JSON"]),
@@ -113,6 +98,10 @@ def is_right(fields) -> bool:
 
 
 @given(FIELDS)
+@example({"queries": ["a"], "topk": 5, "return_scores": True})
+@example({"queries": ["a", "b"], "topk": None})
+@example({"queries": ["a"], "topk": 0, "other": 1})
+@example({"queries": []})
 @example({"queries": ["polonium"], "topk": True})
 @example({"queries": ["polonium"], "topk": False})
 @example({"queries": ["polonium"], "topk": 10**18})
@@ -137,9 +126,9 @@ def test_rollouts_read_an_answer_as_it_was_written(hits):
 
 
 def test_wrong_server_options_are_all_reported_at_once(small_index, monkeypatch):
-    wrong = {"port": 70_000, "workers": 0, "threads": 0, "deadline": 0.0}
+    wrong = {"port": 70_000}
     monkeypatch.setenv("VERL_TRGRPO_SEARCH_TOKEN", "two words")
-    with pytest.raises(ValueError, match="5 problems") as caught:
+    with pytest.raises(ValueError, match="2 problems") as caught:
         ServerOptions(small_index, **wrong)
     message = str(caught.value)
     assert all(f"\n- {name}=" in message for name in wrong)

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.retrieval.servers import PASSAGES, write_corpus
-from verl_trgrpo.retrieval.index import Index
-from verl_trgrpo.retrieval.index_builder import IndexOptions, build_index
+from verl_trgrpo.retrieval.index import Index, IndexOptions, build_index
 
 HOSTILE = {
     "colon": "contents:polonium",
@@ -116,15 +115,14 @@ def bm25(documents: dict[str, list[str]], query: list[str]) -> dict[str, float]:
     return scores
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_order_and_scores_agree_with_the_formula(tmp_path, threads):
+def test_order_and_scores_agree_with_the_formula(tmp_path):
     rng = random.Random(1)
     # Words with a digit have no English endings; up to 40 words tantivy stores a passage's length exactly.
     words = [f"w{n}x" for n in range(60)]
     weights = list(itertools.accumulate(1 / (n + 1) for n in range(60)))
     documents = {str(n): rng.choices(words, cum_weights=weights, k=rng.randint(3, 40)) for n in range(200)}
     corpus = write_corpus(tmp_path / "corpus.jsonl", {key: " ".join(text) for key, text in documents.items()})
-    build_index(IndexOptions(corpus, tmp_path / "out", threads=threads))
+    build_index(IndexOptions(corpus, tmp_path / "out"))
     index = Index(tmp_path / "out")
     for _ in range(20):
         query = rng.choices(words, k=rng.randint(1, 8))

@@ -1,13 +1,12 @@
-"""The server as a process, over real HTTP: answers, limits, overload, deadline, shutdown, workers."""
+"""The server as a process, over real HTTP: answers, limits, overload, deadline, shutdown."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -136,14 +135,14 @@ class Gate:
 
     def serving(self, index, *flags):
         command = [sys.executable, str(Path(__file__).parent / "gated_server.py")]
-        patient = ("--deadline", 300)  # the gate may stay shut for long on a busy machine
-        return serving(index, self.path.with_name("log"), "--threads", 1, *patient, *flags, command=command)
+        return serving(index, self.path.with_name("log"), *flags, command=command)
 
 
 @pytest.fixture
 def gate(tmp_path, monkeypatch):
     gate = Gate(tmp_path / "gate")
     monkeypatch.setenv("GATE", str(gate.path))
+    monkeypatch.setenv("DEADLINE", "300")  # the gate may stay shut for long on a busy machine
     yield gate
     gate.open()
 
@@ -177,8 +176,9 @@ def test_overload_is_503_and_not_a_queue_and_passes(gate, small_index):
         assert server.pending() == 0
 
 
-def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
-    with gate.serving(small_index, "--deadline", 3) as server:
+def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index, monkeypatch):
+    monkeypatch.setenv("DEADLINE", "3")
+    with gate.serving(small_index) as server:
         start = time.monotonic()
         late = server.post({"queries": ["a"]})
         assert late.status_code == 504 and "3" in late.json()["detail"]
@@ -194,18 +194,18 @@ def test_the_deadline_ends_a_request_and_its_waiting_work(gate, small_index):
         assert set(gate.searched()) == {"a", "c"}
 
 
-def test_a_body_that_does_not_come_ends_at_the_deadline(small_index, tmp_path):
-    with serving(small_index, tmp_path / "log", "--deadline", 0.5) as server:
+def test_a_body_that_does_not_come_ends_at_the_deadline(gate, small_index, monkeypatch):
+    monkeypatch.setenv("DEADLINE", "0.5")
+    with gate.serving(small_index) as server:
         address = urlsplit(server.url)
         with closing(socket.create_connection((address.hostname, address.port), timeout=600)) as connection:
             connection.sendall(b"POST /retrieve HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
             assert connection.recv(100).startswith(b"HTTP/1.1 504")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
-    with gate.serving(small_index, "--workers", workers) as server, ThreadPoolExecutor(1) as pool:
+def test_shutdown_finishes_what_runs(gate, small_index, number):
+    with gate.serving(small_index) as server, ThreadPoolExecutor(1) as pool:
         running = pool.submit(server.post, {"queries": ["polonium"], "topk": 1})
         wait_for(lambda: gate.searched() == ["polonium"])
         server.process.send_signal(number)
@@ -217,40 +217,12 @@ def test_shutdown_finishes_what_runs(gate, small_index, workers, number):
         assert "Traceback" not in server.log.read_text()
 
 
-def test_workers_share_the_port_and_are_replaced(small_index, tmp_path):
-    with serving(small_index, tmp_path / "log", "--workers", 2) as server:
-
-        def workers():
-            found = set()
-            for child in psutil.Process(server.process.pid).children():
-                with suppress(psutil.Error):  # it has just ended
-                    if "spawn_main" in " ".join(child.cmdline()):
-                        found.add(child.pid)
-            return found
-
-        def all_answer():
-            try:
-                return all(server.post({"queries": ["polonium"]}).status_code == 200 for _ in range(20))
-            except requests.ConnectionError:  # the connection was the dead worker's
-                return False
-
-        before = workers()
-        assert len(before) == 2
-        assert all_answer()
-        os.kill(min(before), signal.SIGKILL)
-        wait_for(lambda: len(workers()) == 2 and min(before) not in workers())
-        wait_for(all_answer)
-        left = workers()
-        server.process.kill()
-        wait_for(lambda: not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in left))
-
-
 def test_wrong_input_is_one_clear_error(small_index, tmp_path, capsys):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         cases = {
             f"127.0.0.1 port {port}": ["--index", small_index, "--port", port],
-            "3 problems": ["--index", tmp_path, "--workers", 0, "--deadline", -1],
+            "2 problems": ["--index", tmp_path, "--port", -1],
         }
         for reason, words in cases.items():
             assert main(["search", "serve", *map(str, words)]) == 2
@@ -283,7 +255,7 @@ def test_a_server_that_was_killed_or_hangs_does_not_hold_up_the_end(small_index,
 def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, number):
     code = (
         "import signal, sys; from pathlib import Path; from verl_trgrpo.retrieval.server import server_process\n"
-        "with server_process(Path(sys.argv[1]), Path(sys.argv[2]), '--workers', 2) as server:\n"
+        "with server_process(Path(sys.argv[1]), Path(sys.argv[2])) as server:\n"
         "    print(server.url, server.process.pid, flush=True)\n"
         "    signal.pause()\n"
     )
@@ -291,12 +263,10 @@ def test_a_parent_that_dies_leaves_no_server_behind(small_index, tmp_path, numbe
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as parent:
         url, pid = parent.stdout.readline().split()
         server = psutil.Process(int(pid))
-        # A worker that has not yet read what its parent hands it would report its parent's end as an error.
-        wait_for(lambda: sum(child.num_threads() > 1 for child in server.children()) == 2)
         parent.send_signal(number)
         assert parent.wait(600) == -number
     wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
-    wait_for(lambda: refuses(url))  # the workers end after it
+    wait_for(lambda: refuses(url))
     assert "Error" not in (tmp_path / "log").read_text()
 
 

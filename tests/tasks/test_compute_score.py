@@ -214,12 +214,15 @@ def test_reference_responses_belong_to_their_names_and_an_exact_name_takes_prece
 NOT_A_TRUTH = [None, "", " \n", float("nan"), 7j, b"x", [], {}, [None], {"target": None}, [[]], True]
 MALFORMED = {
     "kk": [*NOT_A_TRUTH, 7, "Zoey is a knight", {"solution_text_format": None}, "(1) Zoey is a knight\n(3) Ava is a knave"],
-    "math": [*NOT_A_TRUTH, r"\frac{1}{2", r"1}{2", r"\text{a}}", ["5", "{"], "NaN", float("inf"), {"answer": "5"}, "1" * 2001],
-    "searchR1_nq": [*NOT_A_TRUTH, 7, {"target": []}, {"target": [""]}, {"golds": ["Paris"]}, ["Paris", None]],
+    "math": [*NOT_A_TRUTH, "}{", [""], [["5"]],
+             r"\frac{1}{2", r"1}{2", r"\text{a}}", ["5", "{"], "NaN", float("inf"), {"answer": "5"}, "1" * 2001],
+    "searchR1_nq": [*NOT_A_TRUTH, 7, {"target": []}, {"target": [""]}, {"golds": ["Paris"]}, ["Paris", None], [["Paris"]],
+                    ["", " \n"]],
     "reasoning_gym/chain_sum": [
         *NOT_A_TRUTH, 7, "{", "[]", "NaN", '"text"', '{"task": "chain_sum"}', "[" * 100_000,
         '{"task": "chain_sum", "config": {}, "entry": {}}', '{"task": 3, "config": {}, "entry": {"answer": "2"}}',
         '{"task": "gsm_symbolic", "config": {}, "entry": {"answer": null}}',
+        '{"task": "sudoku", "config": {}, "entry": {"answer": "2"}}',
         '{"task": "nosuch", "config": {}, "entry": {"answer": "2"}}',
         '{"task": "chain_sum", "config": {"nosuch": 1}, "entry": {"answer": "2"}}',
     ],

@@ -186,12 +186,6 @@ def test_arithmetic_uses_the_numbers_of_the_puzzle_and_nothing_else(answer):
     assert accuracy("countdown", answer) == 0.0
 
 
-def test_a_ground_truth_whose_verifier_always_raises_is_not_a_wrong_answer():
-    broken = json.dumps({"task": "sudoku", "config": {}, "entry": {"answer": "2"}})
-    result = compute_score("reasoning_gym/sudoku", "<answer>3</answer>", broken)
-    assert (result["score"], result["gold_unparseable"]) == (0.0, 1.0)
-
-
 def test_an_answer_that_ends_its_judge_is_counted(monkeypatch):
     monkeypatch.setattr("verl_trgrpo.tasks.reasoning_gym.VERIFIER_SECONDS", 0.3)
     task = "polynomial_multiplication"

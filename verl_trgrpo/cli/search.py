@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_trgrpo.retrieval.index_builder import IndexOptions
+from verl_trgrpo.retrieval.index import IndexOptions
 from verl_trgrpo.retrieval.server import ServerOptions
 
 
@@ -15,7 +15,7 @@ def index(options: IndexOptions) -> int:
     docs/search.md describes the format of a corpus.
     """
     from verl_trgrpo.common.progress import interruptible
-    from verl_trgrpo.retrieval.index_builder import build_index
+    from verl_trgrpo.retrieval.index import build_index
 
     with interruptible() as progress:
         manifest = build_index(options, progress)
@@ -27,7 +27,7 @@ def serve(options: ServerOptions) -> int:
     """Serve an index over HTTP in Search-R1's protocol.
 
     examples:
-      verl-trgrpo search serve --index indexes/wiki-18 --port 8000 --workers 4
+      verl-trgrpo search serve --index indexes/wiki-18 --port 8000
       curl -s localhost:8000/retrieve -H 'Content-Type: application/json' \\
           -d '{"queries": ["Ursula K. Le Guin"], "topk": 3, "return_scores": true}'
 
@@ -39,7 +39,7 @@ def serve(options: ServerOptions) -> int:
     from verl_trgrpo.retrieval import server
 
     def ready(url: str, documents: int) -> None:
-        print(f"{server.READY}{url} ({documents:,} passages, workers {options.workers})", flush=True)
+        print(f"{server.READY}{url} ({documents:,} passages)", flush=True)
 
     server.serve(options, ready)
     return 0

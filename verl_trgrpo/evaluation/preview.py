@@ -57,7 +57,7 @@ def preview(config: DictConfig, prompts: int, samples: int, progress: Progress =
     The prompts are drawn from the first training file with the run's seed; at temperature 0 each gets one response. Raises
     as :func:`verl_trgrpo.evaluation.evaluate.evaluate`.
     """
-    from verl_trgrpo.tasks.custom_reward import reward_function  # imports veRL
+    from verl_trgrpo.tasks.reward_manager import reward_function  # imports veRL
 
     import_external_modules()
     reward, rollout = reward_function(config), config.actor_rollout_ref.rollout

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,14 +41,19 @@ MAX_QUERIES = 512
 # An index reads the first 128 words of a query.
 MAX_QUERY_CHARS = 4096
 MAX_BODY_BYTES = 4 << 20
-# Bytes of bodies that a worker holds while they come in: a connection costs nothing, a body of 4 MiB does.
+# Bytes of bodies that are held while they come in: a connection costs nothing, a body of 4 MiB does.
 MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
-# Characters of the passages of an answer; writing it as JSON stops the worker for a tenth of a second.
+# Characters of the passages of an answer; writing it as JSON stops the server for a tenth of a second.
 MAX_ANSWER_CHARS = 16 << 20
 # Bytes of a request line, of headers, and of what stands between the pieces of a body.
 MAX_HEADER_BYTES = 1 << 16
-# Queries accepted and not answered, for each worker: four full requests. More would only wait for their deadline.
+# Queries accepted and not answered: four full requests. More would only wait for their deadline.
 MAX_PENDING = 4 * MAX_QUERIES
+
+# Seconds for a request, reading its body included.
+DEADLINE = 10.0
+# Searches at a time; they leave Python's lock to others.
+THREADS = os.cpu_count() or 1
 
 # Queries that a thread searches in one go; a large request uses all threads and can be stopped between batches.
 _BATCH = 8
@@ -132,17 +138,17 @@ def answer(results: Sequence[Sequence[Hit]], return_scores: bool) -> dict[str, A
 class _Service:
     """Answers requests from an index, in a pool of threads."""
 
-    def __init__(self, index: Index, threads: int, deadline: float, token: str | None) -> None:
-        self._index, self._deadline = index, deadline
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="search")
+    def __init__(self, index: Index, token: str | None) -> None:
+        self._index = index
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
         self._lock, self._pending, self._body_bytes = threading.Lock(), 0, 0
         self._token = None if token is None else _digest(f"Bearer {token}")
 
     async def retrieve(self, request: Request) -> Response:
         try:
-            return JSONResponse(await asyncio.wait_for(self._answer(request), self._deadline))
+            return JSONResponse(await asyncio.wait_for(self._answer(request), DEADLINE))
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise HTTPException(504, f"no answer within the deadline of {self._deadline:g} s") from error
+            raise HTTPException(504, f"no answer within the deadline of {DEADLINE:g} s") from error
         except ClientDisconnect as error:
             raise HTTPException(400, "the client disconnected") from error
         except RuntimeError as error:
@@ -227,9 +233,9 @@ class _Service:
             self._pending -= queries
 
 
-def create_app(index: Index, threads: int, deadline: float, token: str | None) -> Starlette:
-    """Build the application: `threads` searches at a time, a request within `deadline` seconds and with the `token`, if any."""
-    service = _Service(index, threads, deadline, token)
+def create_app(index: Index, token: str | None) -> Starlette:
+    """Build the application; requests must carry the `token`, if there is one."""
+    service = _Service(index, token)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

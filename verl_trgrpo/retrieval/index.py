@@ -1,24 +1,32 @@
-"""Search an index on disk with BM25 (k1 1.2, b 0.75) over the words of a query, any of which may match.
+"""Build an index of passages on disk, and search it with BM25 (k1 1.2, b 0.75) over the words of a query, any of which may match.
 
-Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` describes them. `index_builder` writes both.
+Layout: ``DIR/index`` holds tantivy's files, ``DIR/manifest.json`` describes them.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from verl_trgrpo.common.files import read_json, settle_directory
+from verl_trgrpo import __version__
+from verl_trgrpo.common.files import json_lines, read_json, settle_directory, staged_directory, write_json
+from verl_trgrpo.common.options import Options
+from verl_trgrpo.common.progress import Progress, no_progress
 
 # Increased when the schema or the analysis changes, so that old indexes cannot be searched with new code.
 FORMAT = 1
 
 MANIFEST = "manifest.json"
 FILES = "index"
+_ANALYZER = "english"
+
+# Memory of tantivy's writer; with less, more segments are written and merged.
+_WRITER_BYTES = 512_000_000
 
 # Longer runs of letters, in bytes, are not words that anybody searches for.
 MAX_TERM_BYTES = 64
@@ -160,3 +168,104 @@ def check_complete(directory: Path) -> dict[str, Any]:
 def as_unicode(text: str) -> str:
     """Replace lone surrogates, which a JSON string can contain but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# --- Building --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class IndexOptions(Options):
+    """Build an index of a corpus of passages.
+
+    Each line of the corpus is {"id": "7", "contents": "\\"Title\\"\\ntext"}; any other line stops the build.
+    The index appears when it is complete; after an interruption the same command starts over.
+
+    Args:
+        corpus: File of JSON lines, plain or gzip.
+        out: Directory for the index.
+        force: Replace an existing index.
+    """
+
+    corpus: Path
+    out: Path
+    force: bool = False
+
+    def problems(self) -> list[str]:
+        """Return a message for each problem of corpus and directory."""
+        messages = []
+        if not self.corpus.is_file():
+            messages.append(f"corpus={self.corpus} is not a file; check the path")
+        if self.out.exists() and not self.out.is_dir():
+            messages.append(f"out={self.out} is not a directory; choose another")
+        elif self.out.is_dir() and read_manifest(self.out) is None and any(self.out.iterdir()):
+            messages.append(f"out={self.out} holds files that are not an index; choose another directory")
+        elif read_manifest(self.out) is not None and not self.force:
+            messages.append(f"out={self.out} holds an index; choose another directory, or replace it with --force")
+        return messages
+
+
+def build_index(options: IndexOptions, progress: Progress = no_progress) -> dict[str, Any]:
+    """Build the index of a corpus and return its manifest.
+
+    Raises:
+        ValueError: the corpus is damaged or has no passages, or the directory cannot be written.
+    """
+    status = options.corpus.stat()
+    with staged_directory(options.out, lambda _: (FILES, MANIFEST)) as stage:
+        documents = _write(stage / FILES, options, progress)
+        manifest = {
+            "format": FORMAT,
+            "package_version": __version__,
+            "library_versions": {"tantivy": version("tantivy")},
+            "corpus": {"name": options.corpus.name, "bytes": status.st_size, "modified_ns": status.st_mtime_ns},
+            "documents": documents,
+            "files": {path.name: path.stat().st_size for path in sorted((stage / FILES).iterdir())},
+        }
+        write_json(stage / MANIFEST, manifest)
+    return manifest
+
+
+def _write(directory: Path, options: IndexOptions, progress: Progress) -> int:
+    """Write tantivy's files and return the number of passages."""
+    import tantivy
+
+    directory.mkdir()
+    schema = tantivy.SchemaBuilder()
+    # Bytes, because tantivy would index a string, and ids are not searched for.
+    schema.add_bytes_field("id", stored=True, indexed=False)
+    schema.add_text_field("contents", stored=True, tokenizer_name=_ANALYZER, index_option="freq")
+    index = tantivy.Index(schema.build(), str(directory))
+    index.register_tokenizer(_ANALYZER, analyzer())
+    writer = index.writer(_WRITER_BYTES, 1)
+    passages = 0
+    for identity, contents in progress(read_corpus(options.corpus), None, "passages"):
+        writer.add_document(tantivy.Document(id=identity.encode(), contents=contents))
+        passages += 1
+    if not passages:
+        raise ValueError(f"{options.corpus} has no passages; give a file with at least one")
+    writer.commit()
+    writer.wait_merging_threads()
+    for lock in directory.glob(".tantivy-*.lock"):
+        lock.unlink()
+    for path in directory.iterdir():
+        # tantivy makes two of them unreadable for other users; whoever may read the corpus may read its index.
+        path.chmod(options.corpus.stat().st_mode & 0o666 | 0o600)
+    return passages
+
+
+def read_corpus(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield id and contents of the passages of a corpus file, valid Unicode and not blank; skip empty lines.
+
+    Raises:
+        ValueError: a line is not a passage (the message has its number), or the gzip file is damaged.
+    """
+    for number, row in json_lines(path):
+        fields = row if isinstance(row, dict) else {}
+        identity, contents = fields.get("id"), fields.get("contents")
+        if isinstance(identity, int) and not isinstance(identity, bool):
+            identity = str(identity)
+        for name, value in (("id", identity), ("contents", contents)):
+            if not isinstance(value, str) or not value.strip() or as_unicode(value) != value:
+                message = f"{name} is missing, blank, no string, or has half a surrogate pair; fix or remove the line"
+                raise ValueError(f"{path}, line {number}: {message}")
+        yield str(identity), str(contents)

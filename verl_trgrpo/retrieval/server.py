@@ -1,11 +1,9 @@
-"""Run the server: in this process with its workers, or as a child process for as long as a block runs."""
+"""Run the server: in this process, or as a child process for as long as a block runs."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import ipaddress
-import multiprocessing
 import os
 import re
 import signal
@@ -15,22 +13,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 from verl_trgrpo.common.findings import findings_of
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.retrieval import TOKEN_VARIABLE
 from verl_trgrpo.retrieval.index import Index, check_complete
 
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
 # Seconds that an idle connection lives: longer than clients keep it in their pools.
 _KEEP_ALIVE = 75
-# Seconds in which a worker must respond to its supervisor, importing its modules on a busy machine included.
-_HEALTHY_WITHIN = 60
 # Begins the line that the command prints when connections are accepted; the address follows.
 READY = "listening on "
 
@@ -45,9 +37,6 @@ class ServerOptions(Options):
         index: Directory of an index from `verl-trgrpo search index`.
         host: Address to listen at.
         port: Port; 0 takes a free one.
-        workers: Processes that share the port.
-        threads: Searches at a time in each worker.
-        deadline: Seconds for a request, reading its body included, after which the answer is 504.
         allow_anonymous: Let other machines in without a token, if host lets them reach the server.
         stop_with_stdin: Stop when standard input ends, for a program that starts the server and must not leave it behind.
     """
@@ -55,9 +44,6 @@ class ServerOptions(Options):
     index: Path
     host: str = "127.0.0.1"
     port: Annotated[int, "[0, 65535]"] = 8000
-    workers: Annotated[int, "[1, 256]"] = 1
-    threads: Annotated[int, "[1, 256]"] = 4
-    deadline: Annotated[float, "(0, 3600]"] = 10.0
     allow_anonymous: bool = False
     stop_with_stdin: bool = False
 
@@ -104,35 +90,28 @@ def serve(options: ServerOptions, ready: Callable[[str, int], None]) -> None:
         ValueError: the index or the address cannot be used.
     """
     from uvicorn import Config, Server
-    from uvicorn.supervisors import Multiprocess
 
-    # The workers import it. A package that it misses must end this process, not them.
-    importlib.import_module("verl_trgrpo.retrieval.app")
+    from verl_trgrpo.retrieval.app import DEADLINE, BoundedProtocol, create_app
+
     if options.stop_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     index = Index(options.index)
     with _listen(options.host, options.port) as listener:
         config = Config(
-            partial(_app, options),
-            factory=True,
-            workers=options.workers,
-            http="verl_trgrpo.retrieval.app:BoundedProtocol",
+            create_app(index, options.token()),
+            http=BoundedProtocol,
             lifespan="on",
             log_level="warning",
             access_log=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=int(options.deadline) + 5,
-            timeout_worker_healthcheck=_HEALTHY_WITHIN,
+            timeout_graceful_shutdown=int(DEADLINE) + 5,
         )
         # uvicorn finishes its work and then raises the signal once more, SIGINT as KeyboardInterrupt.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         ready(f"{_address(listener)}/retrieve", index.documents)
-        if options.workers > 1:
-            Multiprocess(config, [listener]).run()
-        else:
-            with contextlib.suppress(KeyboardInterrupt):
-                Server(config).run([listener])
+        with contextlib.suppress(KeyboardInterrupt):
+            Server(config).run([listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -148,20 +127,6 @@ def _listen(host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _app(options: ServerOptions) -> Starlette:
-    """Build the application; a worker process ends when the process that started it ends."""
-    from verl_trgrpo.retrieval.app import create_app
-
-    if parent := multiprocessing.parent_process():
-
-        def end_with_parent() -> None:
-            parent.join()
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        threading.Thread(target=end_with_parent, daemon=True).start()
-    return create_app(Index(options.index), options.threads, options.deadline, options.token())
 
 
 def _end_with_stdin() -> None:

@@ -90,9 +90,7 @@ class Judges:
                 self._verdicts.move_to_end(arguments)
                 return self._verdicts[arguments], 0.0
             self._changed.wait_for(lambda: len(self._busy) < len(self.judges))
-            judge = next(
-                judge for judge in self.judges if judge not in self._busy
-            )  # others start only if the first is busy
+            judge = next(each for each in self.judges if each not in self._busy)  # others start if the first is busy
             self._busy.add(judge)
         try:
             value, seconds = judge.ask(*arguments, limit=limit, renew=renew)
@@ -133,20 +131,22 @@ class Judge:
         """Answer a question as `Judges.ask` does."""
         question = json.dumps([arguments, limit, renew]).encode()
         with self._lock:
-            for attempt in range(_STARTS):
+            for _ in range(_STARTS):
                 try:
                     connection = self._connection or self._start()
                     connection.send_bytes(question)
                     reply = json.loads(_receive(connection, WALL_SECONDS + 20 * limit))
                 except BaseException as error:
                     self.close()  # after Ctrl-C too: the reply that is under way must not meet the next question
-                    if not isinstance(error, (EOFError, ConnectionError)) or attempt == _STARTS - 1:
-                        raise _ended(error) from None  # before that somebody ended it: start another
-                else:
-                    if reply is None:
-                        raise TimeoutError(f"judging an answer takes more than {limit:g} s or too much memory")
-                    return reply[0], reply[1]
-        raise AssertionError  # the last attempt returns or raises
+                    if not isinstance(error, (EOFError, ConnectionError)):
+                        raise
+                    continue  # somebody ended it: start another
+                if reply is None:
+                    raise TimeoutError(f"judging an answer takes more than {limit:g} s or too much memory")
+                return reply[0], reply[1]
+        raise RuntimeError(
+            "the judge of answers ends at once or while it works, again and again; is the machine out of memory?"
+        )
 
     def close(self) -> None:
         """End the judge; the next question starts another."""
@@ -188,14 +188,6 @@ class Judge:
         return connection
 
 
-def _ended(error: BaseException) -> BaseException:
-    if not isinstance(error, (EOFError, ConnectionError)):
-        return error
-    return RuntimeError(
-        "the judge of answers ends at once or while it works, again and again; is the machine out of memory?"
-    )
-
-
 def _receive(connection: Connection, seconds: float, other: Connection | None = None) -> bytes:
     """Return a message that is there as a whole within some seconds.
 
@@ -211,20 +203,17 @@ def _receive(connection: Connection, seconds: float, other: Connection | None = 
     deadline, found, length = time.monotonic() + seconds, b"", 4
     while len(found) < length:
         ready = wait([connection, *([other] if other else [])], max(0.0, deadline - time.monotonic()))
-        if other in ready:
-            raise EOFError
         if not ready:
             raise TimeoutError("the judge of answers gives no reply")
-        found += os.read(connection.fileno(), length - len(found)) or _raise_end()
+        piece = b"" if other in ready else os.read(connection.fileno(), length - len(found))
+        if not piece:
+            raise EOFError
+        found += piece
         if len(found) == length == 4:
             length += struct.unpack("!i", found)[0]  # as multiprocessing writes it
             if not 4 < length <= 4 + _MAX_REPLY:
                 raise EOFError
     return found[4:]
-
-
-def _raise_end() -> bytes:
-    raise EOFError
 
 
 @cache

@@ -26,6 +26,7 @@ from verl_trgrpo.data.write import BuilderOptions
 from verl_trgrpo.tasks.answer_form import THINKING_OPENED, after_reasoning, last_tagged
 from verl_trgrpo.tasks.judge import Judges
 from verl_trgrpo.tasks.math.equality import compare
+from verl_trgrpo.tasks.math.reward import gold_text
 from verl_trgrpo.tasks.registry import GroundTruthError, Score
 
 INSTRUCTION = "Think step by step. Then give the final answer, and nothing else, inside <answer> and </answer>."
@@ -58,17 +59,16 @@ NUMBER_TASKS = frozenset({"gsm_symbolic"})
 _LIST = re.compile(r"""(?:'[\w\s.+-]*'|"[\w\s.+-]*"|(?:[A-Z]+|_|[0-9]+)(?![\w'"])|[\s,\[\].+-])*""", re.ASCII)
 # Without powers, whole quotients and decimals, which would hide numbers of the puzzle from its verifier.
 _ARITHMETIC = re.compile(r"(?!.*(?:\*\s*\*|/\s*/))[0-9\s+*/()-]*", re.DOTALL)
-_EXPRESSION = re.compile(r"(?!.*[A-Za-z)]\s*\.)[A-Za-z0-9\s+*/().,^-]*", re.DOTALL)
-_NAMES = frozenset(
-    {"sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "asin", "acos", "atan", "exp", "log", "ln"}
-    | {"sqrt", "pi", "Abs"}
+_EXPRESSION = re.compile(
+    r"(?!.*[A-Za-z)]\s*\.)(?:(?:sin|cos|tan|sec|csc|cot|sinh|cosh|tanh|asin|acos|atan|exp|log|ln|sqrt|pi|Abs|[A-Za-z])(?![A-Za-z])"
+    r"|[0-9\s+*/().,^-])*",
+    re.DOTALL,
 )
 
 judge = Judges(f"{__name__}:verify")
 """This process's judges of reasoning-gym's answers."""
 
 logger = logging.getLogger(__name__)
-
 
 # What a verifier may take for the right answer because it stands beside it, or for a number because it compares with nothing.
 _HEDGE = re.compile(r"\b(?:or|either|maybe|not|wrong|incorrect)\b", re.IGNORECASE)
@@ -101,27 +101,23 @@ def read_ground_truth(ground_truth: Any) -> dict[str, Any]:
     Raises:
         GroundTruthError: it is not JSON with these, or the entry has no `answer`.
     """
-    try:
+    truth: Any = None
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
         truth = json.loads(ground_truth)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise GroundTruthError(
-            f"the ground truth {shorten(ground_truth)} is not JSON ({error}); build it again"
-        ) from None
     kinds = {"task": str, "config": dict, "entry": dict}
-    if not isinstance(truth, dict) or not all(isinstance(truth.get(name), kind) for name, kind in kinds.items()):
+    whole = isinstance(truth, dict) and all(isinstance(truth.get(name), kind) for name, kind in kinds.items())
+    if not whole or "answer" not in truth["entry"]:
         raise GroundTruthError(
-            f"the ground truth {shorten(ground_truth)} needs task (a string), config and entry (objects); build it again"
+            f"the ground truth {shorten(ground_truth)} is not JSON with task (a string), config and entry (objects), the "
+            "entry with its answer; build it again"
         )
-    task, entry = truth["task"], truth["entry"]
-    if "answer" not in entry or (task in NUMBER_TASKS and not isinstance(entry["answer"], str | int | float)):
-        raise GroundTruthError(f"the entry of the ground truth {shorten(ground_truth)} has no answer; build it again")
     return truth
 
 
 def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> Score:
     task, entry = truth["task"], truth["entry"]
     if task in NUMBER_TASKS:
-        right = compare([str(entry["answer"])], answer, lambda *_: False)
+        right = compare([gold_text(entry["answer"])], answer, lambda *_: False)
         return Score(float(right), acc=float(right))
     if not is_in_language(task, answer) or _says_more(answer, entry):
         return Score(0.0, acc=0.0)
@@ -138,22 +134,27 @@ def _score_answer(truth: Mapping[str, Any], ground_truth: str, answer: str) -> S
 @lru_cache(maxsize=4096)
 def _check_verifiable(ground_truth: str) -> None:
     """Raise a GroundTruthError if the verifier cannot work with a ground truth, whatever the answer is."""
-    from reasoning_gym.factory import DATASETS  # slow import
-
     truth = json.loads(ground_truth)
     task, right = truth["task"], truth["entry"]["answer"]
-    if task not in DATASETS:
-        raise GroundTruthError(
-            f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'check it')}"
-        )
-    try:
-        _dataset(task, json.dumps(truth["config"]))
-    except Exception as error:  # each task checks its own configuration, by assertions among others
-        raise GroundTruthError(f"config={truth['config']}: task {task} refuses it ({first_line(error)})") from error
+    if refused := _refused(task, truth["config"]):
+        raise GroundTruthError(refused)
     with contextlib.suppress(TimeoutError):
         renew = task in EVALUATED_ENTRIES
         if right is not None and judge.ask(ground_truth, str(right), limit=VERIFIER_SECONDS, renew=renew)[0] is None:
             raise GroundTruthError(f"the verifier of task {task} raises for the entry's own answer {shorten(right)}")
+
+
+def _refused(task: str, config: Mapping[str, Any]) -> str:
+    """Return why reasoning-gym has no such task, or the task no such configuration; empty if it has."""
+    from reasoning_gym.factory import DATASETS  # slow import
+
+    if task not in DATASETS:
+        return f"task={task}: reasoning-gym does not have it; {did_you_mean(task, DATASETS, 'its README lists them')}"
+    try:
+        _dataset(task, json.dumps(config))
+    except Exception as error:  # each task checks its own configuration, by assertions among others
+        return f"config={dict(config)}: task {task} of reasoning-gym refuses it ({first_line(error)})"
+    return ""
 
 
 def is_in_language(task: str, answer: str) -> bool:
@@ -164,10 +165,7 @@ def is_in_language(task: str, answer: str) -> bool:
         return _LIST.fullmatch(answer) is not None
     if task in ARITHMETIC_TASKS:
         return _ARITHMETIC.fullmatch(answer) is not None
-    if task in EXPRESSION_TASKS:
-        names = re.findall("[A-Za-z]+", answer)
-        return _EXPRESSION.fullmatch(answer) is not None and all(len(name) == 1 or name in _NAMES for name in names)
-    return True
+    return task not in EXPRESSION_TASKS or _EXPRESSION.fullmatch(answer) is not None
 
 
 def _says_more(answer: str, entry: Mapping[str, Any]) -> bool:
@@ -224,18 +222,8 @@ class ReasoningGymOptions(BuilderOptions):
     def problems(self) -> list[str]:
         """Return a message for each problem of the task and its configuration."""
         messages = [f"config={part}: must be NAME=VALUE" for part in self.config if "=" not in part]
-        from reasoning_gym.factory import DATASETS  # slow import
-
-        if self.task not in DATASETS:
-            hint = did_you_mean(self.task, DATASETS, "its README lists them")
-            messages.append(f"task={self.task}: reasoning-gym does not have it; {hint}")
-        if messages:
-            return messages
-        try:
-            _dataset(self.task, json.dumps(self.parameters))
-        except (AssertionError, TypeError, ValueError) as error:
-            messages.append(f"config={list(self.config)}: task {self.task} of reasoning-gym refuses it ({error})")
-        return messages
+        refused = _refused(self.task, {} if messages else self.parameters)
+        return [*messages, refused] if refused else messages
 
 
 def build(options: ReasoningGymOptions, progress: Progress = no_progress) -> dict[str, Any] | None:
@@ -296,11 +284,9 @@ def wrong_answers(truths: Sequence[str]) -> tuple[list[Probe], list[Probe]]:
 
     The first are `PROBES`, and right answers with a sign or another answer beside them. What equals the right answer is left out.
     """
-    rights = [json.loads(truth)["entry"]["answer"] for truth in truths]
-    always = [
-        (truth, "", wrong) for truth, right in zip(truths, rights, strict=True) if right is None for wrong in PROBES
-    ]
-    rows = [(truth, str(right)) for truth, right in zip(truths, rights, strict=True) if right is not None]
+    stated = [(truth, json.loads(truth)["entry"]["answer"]) for truth in truths]
+    rows = [(truth, str(right)) for truth, right in stated if right is not None]
+    always = [(truth, "", wrong) for truth, right in stated if right is None for wrong in PROBES]
     always += [(truth, right, wrong) for truth, right in rows for wrong in PROBES if wrong != right]
     always += [(truth, right, wrong) for truth, right in rows[:1] for wrong in LONG_PROBES]
     for (truth, right), (_, other) in zip(rows, rows[1:] + rows[:1], strict=True):

@@ -1,4 +1,5 @@
-"""Extend veRL's reward managers: they hand the prompt to the reward, check its result, and report responses that are cut off.
+"""Load reward functions as veRL does, and extend its reward managers: they hand the prompt to the reward, check its result, and
+report responses that are cut off.
 
 veRL's own give a reward the row's `extra_info` alone. For ``reward.reward_manager`` with ``source: importlib``, which asks for
 ``getattr(module, name)``: each of veRL's managers (`naive`, `dapo`, ...) is found here, extended, under its own name.
@@ -8,21 +9,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+from verl.utils.import_utils import load_extern_object
+from verl.utils.reward_score import default_compute_score
 
 from verl_trgrpo.common.text import shorten
 from verl_trgrpo.data.prompts import opens_thinking, template_options
 from verl_trgrpo.tasks.answer_form import CUT_OFF, PROMPT, reward_input
+
+
+def reward_function(config: DictConfig) -> Callable[..., Any]:
+    """Return the function that a run's reward workers call, with its options; it returns a score, or a dict with one."""
+    chosen = OmegaConf.select(config, "reward.custom_reward_function")
+    if not chosen or not chosen.path:
+        return default_compute_score
+    options: Any = OmegaConf.to_container(chosen.get("reward_kwargs") or OmegaConf.create(), resolve=True)
+    return partial(_loaded_reward(chosen.path, chosen.name), **options)
+
+
+@lru_cache
+def _loaded_reward(path: str, name: str) -> Callable[..., Any]:
+    """Load a reward function once; veRL would run its file again at each call, which fails if it registers a reward."""
+    found: Any = load_extern_object(module_path=path, object_name=name)
+    return found
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,12 +25,6 @@ def test_the_answer_is_read_in_the_form_that_the_prompt_asks_for(source, asked):
     assert right == {asked} | ({"box"} if asked in ("line", "hashes") else set())
 
 
-@pytest.mark.parametrize("behind", ["</answer>", " I closed it with </answer>."])
-def test_a_stray_closing_tag_takes_nothing_from_a_right_answer(behind):
-    assert acc("math", f"<answer>42</answer>{behind}", TAGS) == 1.0
-    assert acc("math", f"<answer>41</answer>{behind}", TAGS) == 0.0
-
-
 def test_dapos_prompt_is_scored_as_verl_scores_it():
     from verl.utils.reward_score.math_dapo import compute_score as verl_score
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,17 +23,6 @@ GOLD, RIGHT, WRONG = r"3\sqrt{13}", r"\boxed{\sqrt{117}}", r"\boxed{\sqrt{118}}"
 def both_verdicts(_=None):
     """The judge is needed for these: the texts differ, and neither is a plain number."""
     return compute_score("math", RIGHT, GOLD)["acc"], compute_score("math", WRONG, GOLD)["acc"]
-
-
-def test_several_threads_get_the_right_verdicts():
-    pairs = [(n, m) for n in range(2, 12) for m in (n, n + 1)]
-
-    def score(pair):
-        n, m = pair
-        return score_math(rf"\boxed{{(x+{m})^2}}", f"x^2+{2 * n}x+{n * n}").acc
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(score, pairs)) == [float(n == m) for n, m in pairs]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -127,7 +115,7 @@ def test_the_calling_process_never_imports_the_libraries():
     code = (
         "import sys; from verl_trgrpo.tasks import compute_score; light = 'verl_trgrpo.tasks.judge' not in sys.modules; "
         rf"assert compute_score('math', r'{RIGHT}', r'{GOLD}')['acc'] == 1.0; "
-        "print(light, [name for name in ('sympy', 'mpmath', 'numpy', 'torch', 'verl') if name in sys.modules])"
+        "print(light, [name for name in ('sympy', 'mpmath', 'numpy', 'torch', 'verl', 'ray') if name in sys.modules])"
     )
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (outcome.stdout.strip(), outcome.stderr) == ("True []", "")

@@ -12,7 +12,7 @@ import pytest
 from verl_trgrpo import tasks
 
 MODULES = (
-    "answer_form", "math.spelling", "math.answers", "math.equality", "math.names", "math.numbers", "math.units",
+    "answer_form", "math.spelling", "math.answers", "math.equality", "math.forms", "math.numbers", "math.units",
     "math.formulas", "math.parser", "knights_and_knaves.reward", "search_qa.reward", "search_qa.format", "reasoning_gym",
 )  # fmt: skip
 PIECES = (

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.tasks.math.math_cases import KINDS, RIGHT, WRONG
-from verl_trgrpo.tasks import GroundTruthError, compute_score
+from verl_trgrpo.tasks import compute_score
 from verl_trgrpo.tasks.math.equality import compare
-from verl_trgrpo.tasks.math.reward import score_math
 
 UNDERSTOOD = {"gold_unparseable": 0.0, "timed_out": 0.0}
 
@@ -70,32 +69,6 @@ def test_any_of_several_golds_may_match(gold):
 )
 def test_numbers_of_any_kind_are_golds(gold):
     assert score(gold, "2")["acc"] == 1.0
-
-
-@pytest.mark.parametrize(
-    "gold",
-    [
-        r"\frac{1}{2",
-        "}{",
-        "nan",
-        None,
-        "",
-        " ",
-        [],
-        [None],
-        [""],
-        {},
-        True,
-        float("nan"),
-        float("inf"),
-        b"5",
-        [["5"]],
-        "5" * 2001,
-    ],
-)
-def test_a_malformed_gold_is_an_error_in_the_data(gold):
-    with pytest.raises(GroundTruthError, match="ground truth"):
-        score_math(r"\boxed{5}", gold)
 
 
 def test_the_longest_gold_has_2000_characters():

@@ -70,7 +70,7 @@ def test_a_malformed_row_stops_the_build(tmp_path, capsys, change):
 def test_missing_columns_are_named_with_those_that_were_found(tmp_path, capsys):
     write_jsonl(tmp_path / "nq" / "train.jsonl", [{"query": "Who?", "golden_answers": ["x"], "id": 1}])
     assert run(tmp_path / "out", "--source", tmp_path, *TRAIN_ONLY) == 2
-    assert "missing column question (found query, golden_answers, id)" in capsys.readouterr().err
+    assert "question=None: expected a string (found query, golden_answers, id)" in capsys.readouterr().err
 
 
 HUB_CARD = "---\nconfigs:\n" + "".join(

@@ -14,13 +14,16 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import cast
 
-from verl_trgrpo.tasks.math.forms import REAL_LINE, Form, Kind, has_members
-from verl_trgrpo.tasks.math.names import (
+from verl_trgrpo.tasks.math.forms import (
     COMPLEX,
     CONSTANT,
     NAME_BEHIND,
     NOT_EQUAL,
+    REAL_LINE,
     VARIABLE,
+    Form,
+    Kind,
+    has_members,
     split_name,
     split_qualifier,
 )

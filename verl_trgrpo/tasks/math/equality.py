@@ -8,8 +8,15 @@ from math import gcd
 
 from verl_trgrpo.tasks.answer_form import read_answer
 from verl_trgrpo.tasks.math.answers import read_forms
-from verl_trgrpo.tasks.math.forms import INTERVALS, Form, same_sets
-from verl_trgrpo.tasks.math.names import CONSTANT, NAME_OF_FUNCTION, may_lose_name, names_differ
+from verl_trgrpo.tasks.math.forms import (
+    CONSTANT,
+    INTERVALS,
+    NAME_OF_FUNCTION,
+    Form,
+    may_lose_name,
+    names_differ,
+    same_sets,
+)
 from verl_trgrpo.tasks.math.numbers import equal_numbers, has_many_places
 from verl_trgrpo.tasks.math.spelling import GROUP, normalize
 from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_words, in_base_units
@@ -17,8 +24,6 @@ from verl_trgrpo.tasks.math.units import SPACED_SYMBOLS, UNKNOWN, Unit, counted_
 SameFormula = Callable[[str, str], bool]
 
 _SLOPPY_POWER = re.compile(r"\^(-?[0-9]{2,}|-[0-9])")  # x^10; x^-1
-_GOLD_BOX = re.compile(r"\s*(?:\\\[)?\s*\\boxed\{(.*)\}\s*(?:\\\])?\s*", re.DOTALL)  # \[\boxed{2, 3}\]
-_SENTENCE = re.compile(r"[A-Z][a-z]* [a-z]+ ")  # The number of such sets is \(\boxed{6}\).
 _ALTERNATIVES = re.compile(r"\s*(?:\\text\{\s*OR\s*\}|\bOR\b)\s*")  # 0.09 \text{ OR } \frac{9}{100}; 1 OR 2
 _PUNCTUATION = re.compile(r"[^\w?]+")  # well-known
 _PLAIN_WORDS = re.compile(
@@ -39,6 +44,7 @@ _MIN_WORD_CHARS = 4
 _PERIOD = re.compile(r"(?<=[+-])[0-9]*(?=[kmnl]\\pi|\\pi ?[kmnl])(?:\\pi ?)?([kmnl])(?![a-zA-Z^_])")  # +2k\pi
 _TIME = re.compile(r"(?:[01]?[0-9]|2[0-4]):[0-5][0-9](?::[0-5][0-9])?")  # 12:30; 7:45:10
 _INTEGER = re.compile(r"-?[0-9]+")  # -12
+_DEGREE, _RADIAN = (("degree", 1),), (("radian", 1),)
 _SPACED_SYMBOL = re.compile(rf"(?<=[0-9}}]) +([{SPACED_SYMBOLS}]$)")  # 6 m
 
 
@@ -72,8 +78,8 @@ def compare(
 
 def alternatives(gold: str) -> list[str]:
     r"""Return the ground truths that a string names: `0.09 \text{ OR } \frac{9}{100}` names two; its own box is removed."""
-    if (match := _GOLD_BOX.fullmatch(gold)) or (_SENTENCE.match(gold) and gold.count(r"\boxed") == 1):
-        gold = match[1] if match else read_answer(gold, "box") or gold
+    if gold.count(r"\boxed") == 1:
+        gold = read_answer(gold, "box") or gold
     return [part for part in _ALTERNATIVES.split(gold) if part.strip()] or [gold]
 
 
@@ -126,20 +132,20 @@ class _Comparison:
         if gold.kind == answer.kind:
             if gold.text != answer.text or not answer.items:
                 return gold.text == answer.text
-            return self.forms(gold.items[0], answer.items[0]) if gold.items else self.is_option(answer)
+            value = answer.items[0]
+            return self.forms(gold.items[0], value) if gold.items else self.is_option(value, answer.text)
         choice, other = (gold, answer) if gold.kind == "choice" else (answer, gold)
         if not other.items and other.text == choice.text:
-            return choice is gold or not choice.items or self.is_option(choice)
+            return choice is gold or not choice.items or self.is_option(choice.items[0], choice.text)
         if not choice.items or (other.kind == "value" and _CHOICES.fullmatch(other.text)):
             return False  # another letter
         return self.forms(choice.items[0], other) if choice is gold else self.forms(other, choice.items[0])
 
-    def is_option(self, answer: Form) -> bool:
+    def is_option(self, value: Form, letter: str = "") -> bool:
         """Return whether a value may stand beside the letter of a choice: a formula, or the words of the question behind it."""
-        value = answer.items[0]
         if value.kind in ("value", *INTERVALS) and not _NO_FORMULA.search(value.text):
-            return all(self.is_option(Form("choice", items=(item,))) for item in value.items)
-        stated = answer.text + value.text.replace(r"\text", "")
+            return all(map(self.is_option, value.items))
+        stated = letter + value.text.replace(r"\text", "")
         words, question = ("".join(re.findall(r"[^\W_]+", text)).casefold() for text in (stated, self.question))
         return value.text != "" and words in question
 
@@ -204,11 +210,11 @@ class _Comparison:
             return False
         if not all(self.formulas(gold.text, part) for part in answer.chain):
             return False
+        units = {gold.unit, answer.unit}
+        if units == {_DEGREE, _RADIAN} or (units == {_DEGREE, None} and r"\pi" in gold.text + answer.text):
+            return self.formulas(_in_radians(gold), _in_radians(answer))
         if not self.units(gold.unit, answer.unit):
             return self.converted(gold, answer)
-        degrees = (("degree", 1),)
-        if (gold.unit, answer.unit) in ((degrees, None), (None, degrees)) and r"\pi" in gold.text + answer.text:
-            return self.formulas(_in_radians(gold), _in_radians(answer))
         if gold.number is not None:
             # Arithmetic that is left to do, such as the question itself, is not an answer where a number is asked for.
             return answer.number is not None and equal_numbers(gold.number, answer.number, self.rounded_gold)
@@ -228,8 +234,6 @@ class _Comparison:
         """Compare numbers in different units that measure the same."""
         if not gold.unit or not answer.unit:
             return False
-        if (("degree", 1),) in (gold.unit, answer.unit) and (("radian", 1),) in (gold.unit, answer.unit):
-            return self.formulas(*(_in_radians(form) for form in (gold, answer)))
         (factor, base), (other, other_base) = in_base_units(gold.unit), in_base_units(answer.unit)
         return (
             base == other_base and gold.number is not None and answer.number is not None
@@ -307,7 +311,7 @@ def _are_words(gold: Form, answer: Form) -> bool:
 
 
 def _in_radians(form: Form) -> str:
-    return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == (("degree", 1),) else form.text
+    return rf"({form.text})\cdot\frac{{\pi}}{{180}}" if form.unit == _DEGREE else form.text
 
 
 def _inequality(form: Form) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import mpmath
 
-from verl_trgrpo.tasks.math.names import COMPLEX
+from verl_trgrpo.tasks.math.forms import COMPLEX
 from verl_trgrpo.tasks.math.parser import Tree, derivative, functions_of, parse, tokens_of
 from verl_trgrpo.tasks.math.values import NotRationalError, Numeric, TooLargeError, rational
 

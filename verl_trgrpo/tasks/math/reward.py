@@ -136,18 +136,10 @@ def gold_text(gold: Any) -> str:
             f"the ground truth is {shorten(gold)}; it must be a string of 1 to {MAX_GOLD_CHARS} characters, a finite "
             "number, or a list of those; correct the data"
         )
-    if "{" in text or "}" in text:
-        _check_braces(text)
-    return text
-
-
-def _check_braces(text: str) -> None:
-    depth = 0
-    for _, depth in brace_depths(text):
-        if depth < 0:
-            break
-    if depth:
+    depths = [depth for _, depth in brace_depths(text)]
+    if depths and (min(depths) < 0 or depths[-1] > 0):
         raise GroundTruthError(f"the ground truth is {shorten(text)}; its braces are not balanced; correct the data")
+    return text
 
 
 @lru_cache(maxsize=4096)

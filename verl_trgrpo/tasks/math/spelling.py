@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from verl_trgrpo.tasks.math.units import CURRENCIES, DOLLAR, PLAIN, SHORT_UNITS, SPACED_SYMBOLS, number_in_words
 
@@ -29,7 +30,7 @@ _GREEK_NAMES = (
 )
 AND, OR = "\ue004", "\ue005"
 """Stand behind a comma that stands for the word."""
-# Words of other languages around a value; longer ones first.
+# Words of other languages around a value.
 _FOREIGN = {
     "最终答案": "answer:", "答案": "answer:", "答え": "answer:", "답": "answer:", "答": "answer:",
     "Respuesta": "answer:", "Réponse": "answer:",
@@ -37,12 +38,9 @@ _FOREIGN = {
     "或者": r"\text{ or }", "或": r"\text{ or }", "または": r"\text{ or }", "或は": r"\text{ or }",
     "和": r"\text{ and }", "以及": r"\text{ and }",
     "比": ":", "根号": "√", "度": r"^\circ ", "无解": "no solution", "無解": "no solution", "解なし": "no solution",
-    "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ", "…": "...",
+    "✅": "", "✓": "", "✔": "", "☑": "", "∛": r"\sqrt[3]", "˚": r"^\circ ",
 }  # fmt: skip
 _FOREIGN_WORD = re.compile("|".join(sorted(_FOREIGN, key=len, reverse=True)))  # 答案; 无解; ✅
-_CODES = re.compile(
-    r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])"
-)  # \text{USD }5
 _CODE_SIGNS = {"US": "＄", "Rs": "₹", "IN": "₹", "EU": "€", "GB": "£", "JP": "¥", "CN": "元", "RM": "元"}
 _CHARACTERS = str.maketrans(
     {letter: rf"\{name} " for letter, name in zip(_GREEK, _GREEK_NAMES.split(" "), strict=True)}
@@ -70,22 +68,7 @@ COMMANDS = {
     "R": r"\mathbb{R}", "pounds": "£", "euro": "€", "dots": r"\ldots", "cdots": r"\ldots", "cr": "\ue000",
     "langle": "(", "rangle": ")",
 }  # fmt: skip
-_COMMAND = re.compile(rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])")  # \dfrac12
-_LAYOUT = re.compile(
-    r"\\[()\[\]]"  # \( and \[ begin a formula
-    r"|\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\(?:[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
-    r"|\\(?:text)?color\s*(?:\[[a-z]*\])?\s*\{[-a-zA-Z0-9.,! ]*\}|\\tag\*?\s*\{[^{}]*\}|\\(?:over|under)set\{\}"
-    r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
-    r"|sf)(?![a-zA-Z])(?! ?\{)"
-    r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
-    r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)"
-)  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
-_TEXT = re.compile(
-    r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)"
-)  # \textbf{(C)}; \mbox{cm}
 _NESTED = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_UPRIGHT = re.compile(rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}")  # \mathrm{cm}; \operatorname{lcm}
-_TEXT_GROUP = re.compile(rf"\\text\s*{_NESTED}")  # \text{east}
 _FUNCTION_NAMES = (
     "tg ctg arctg lg sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln exp max min gcd lcm det lim "
     "arg mod"
@@ -93,47 +76,107 @@ _FUNCTION_NAMES = (
 _FUNCTIONS = frozenset(_FUNCTION_NAMES.split(" "))
 ROW = "\ue000"  # stands for the row break of a matrix
 GROUP = "\ue001"  # stands for a comma that may separate thousands
-_ROW_BREAK = re.compile(r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?")  # 1 \\[4pt] 2
-_SPACE = re.compile(r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~")  # 5\,m; 5~m; x \quad y
-_MARGIN = re.compile(rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]|\\$){{1,20}}$")  # \, 5\
 _PLAIN_NUMBER = re.compile(r"-?[0-9]{1,300}(?:\.[0-9]{1,300})?")  # -3.5
 _GAP = re.compile(r"(?:\s|~|(?<!\\)\\ ){2,}")  # 5  m; 5\ \ m
-_THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
-_THIN_GROUPS = re.compile(rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])")  # 1\,250; 58,\!500; 1 000 000
-_COMMA_GROUPS = re.compile(
-    r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])"
-)  # 1,250; 12,34,567
-_CONJUNCTION = r"(?:and|or)"
-_LEAD = re.compile(
-    r"(?:(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
-    r"|(?P<text>\\text\{\s*)?(?:the )?(?:final |correct )?answer\s*"
-    r"(?:(?:is:?|:)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?)(?:=(?!=)\s*)?",
-    re.IGNORECASE,
-)  # answer: 42; \text{The answer is } 42; \text{Answer} = 42; = 42; \approx 42; 共42
-_MARKDOWN = re.compile(r"(\*\*|__|`+)(?![*_`])(.+?)\1", re.DOTALL)  # **42**; `42`
-_QUOTED = re.compile(r'["“”]([^"“”]+)["“”]')  # "42"
 _DOUBLED_BACKSLASH = re.compile(r"\\\\(?=[a-zA-Z]{2})")  # `\\\\frac`, as a program prints it
-_ORDINAL = re.compile(r"([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}")  # 6th; 6^{\text{th}}
+_SPACE = r"\\(?:[!,;:> ~]|q?quad(?![a-zA-Z])|hspace\{[^{}]*\})|~"
+_THIN = r"(?:,\s*\\!|\{,\}|\\[,!; :]|[ ~\u00a0])\s*"
+_CONJUNCTION = r"(?:and|or)"
 _WORD_BEHIND = (
     rf"(?:[a-zA-Z]{{3,}}|[{SPACED_SYMBOLS}](?![a-zA-Z])|(?i:{'|'.join(SHORT_UNITS)})(?![a-zA-Z])|[a-zA-Z]\.[a-zA-Z])\.?"
 )
-_WORDS_BEHIND = re.compile(
-    r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
-    rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
-    rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$"
-)  # 12 red apples; 6 m; 25000/year
 _MAX_GROUPS = 3
 _STACKED = {"over": "frac", "choose": "binom"}
 _SYMBOL = r"[0-9a-zA-Z]|\\(?!frac|sqrt|binom|text|left)[a-zA-Z]+"
+
+
+def _upright(match: re.Match[str]) -> str:
+    r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
+    inner = re.sub(_SPACE, " ", match[2]).strip()
+    if inner in _FUNCTIONS:
+        return rf"{match[1]}\{inner} "
+    if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
+        return f"{match[1]}{inner}"
+    return rf"{match[1]}\text{{{inner}}}"
+
+
+def _unwrap(match: re.Match[str]) -> str:
+    r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
+    inner = match[1].strip()
+    words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
+    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
+        return rf"\{inner} "
+    if not re.search(r"[^\W\d_]", words):
+        return inner if inner == "," else f" {inner} "
+    if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
+        return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
+    return rf"\text{{{match[1]}}}"
 
 
 def _comma(match: re.Match[str]) -> str:
     return "," + (AND if "and" in match[0] else OR if "or" in match[0] else "")
 
 
+_LAYOUT = tuple(
+    (re.compile(pattern, re.DOTALL), replacement)
+    for pattern, replacement in (
+        (
+            r"^(?:\\text\{ ?)?(US(?:D|(?=\$|＄))|Rs|INR|EUR|GBP|CNY|RMB|JPY)\.? ?\}? ?[$＄]?(?=[0-9.])",
+            lambda m: _CODE_SIGNS[m[1][:2]],
+        ),  # \text{USD }5
+        (r"\.{3,}", r"\\ldots "),  # 0.333...
+        (r"\\\\(?:\s*\[[-0-9.]+ *[a-z]+\])?", ROW),  # 1 \\[4pt] 2
+        (rf"^(?:\\[!,;:> ]|[~\s{ROW}])+|(?:\\[!,;:> ]|[~\s{ROW}]|\\$){{1,20}}$", ""),  # \, 5\
+        (r"^(\*\*|__|`+)(?![*_`])(.+?)\1\Z", r"\2"),  # **42**; `42`
+        (r"""^["“”]([^"“”]+)["“”]\Z""", r"\1"),  # "42"
+        (rf"\\({'|'.join(COMMANDS)})(?![a-zA-Z])", lambda m: COMMANDS[m[1]]),  # \dfrac12
+        (
+            r"\\(?:text(?:bf|rm|it|normal|sf|tt|up|sc)?|mbox|hbox|emph|bf|rm)\s*(?=\{)",
+            r"\\text",
+        ),  # \textbf{(C)}; \mbox{cm}
+        (
+            r"\\[()\[\]]"  # \( and \[ begin a formula
+            r"|\\(?:left|right|middle)(?![a-zA-Z])\s*\.?|\\(?:[bB]igg?[lrm]?|displaystyle|textstyle|limits|tiny|small|large|Large|LARGE|huge|Huge)(?![a-zA-Z])"
+            r"|\\(?:text)?color\s*(?:\[[a-z]*\])?\s*\{[-a-zA-Z0-9.,! ]*\}|\\tag\*?\s*\{[^{}]*\}|\\(?:over|under)set\{\}"
+            r"|\\(?:square|blacksquare|Box|bigstar|checkmark|qed|nonumber|notag|newline|hfill|strut|mathstrut|null|bf|rm|it"
+            r"|sf)(?![a-zA-Z])(?! ?\{)"
+            r"|\\text\{ ?\(?(?:final )?answer\)? ?\}"
+            r"|\\(?:underline|boxed|fbox|mathbf|boldsymbol|bm|pmb|mathit|mathsf|mathtt)\s*(?=\{)",
+            " ",
+        ),  # \left(; \displaystyle x; \color{red}; \tag{1}; 5\checkmark; \boxed{5}
+        (r"\$", ""),  # $5$
+        (rf"(\s*)\\(?:math(?:rm|up)|operatorname\*?)\s*{_NESTED}", _upright),  # \mathrm{cm}; \operatorname{lcm}
+        (
+            r"^\s*(?i:(?:\\therefore|\\approx)(?![a-zA-Z])\s*|=(?!=)\s*|\W*共(?=[0-9])"
+            r"|(?P<text>\\text\{\s*)?(?:the )?(?:final |correct )?answer\s*"
+            r"(?:(?:is:?|:)(?![a-zA-Z])\s*(?:是|为|は)?[:\s]*|(?=\s*\}))(?P<end>\}\s*)?)(?:=(?!=)\s*)?",
+            lambda m: r"\text{" if m["text"] and not m["end"] else "",
+        ),  # answer: 42; \text{The answer is } 42; \text{Answer} = 42; = 42; \approx 42; 共42
+        (rf"\\text\s*{_NESTED}", _unwrap),  # \text{east}
+        (
+            rf"(?<![0-9.,])[0-9]{{1,3}}(?:{_THIN}[0-9]{{3}})+(?! ?[0-9/])",
+            lambda m: re.sub(_THIN, "", m[0]),
+        ),  # 1\,250; 58,\!500; 1 000 000
+        (
+            r"(?<![0-9.,])[1-9](?:[0-9]{0,2}(?:,[0-9]{3})+|[0-9]?(?:,[0-9]{2})+,[0-9]{3})(?![0-9]|,[0-9])",
+            lambda m: m[0].replace(",", GROUP),
+        ),  # 1,250; 12,34,567
+        (_SPACE, " "),  # 5\,m; 5~m; x \quad y
+    )
+)
 _RULES = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (
+            r"^([0-9]+)\s*\^?\{?\s*(?:\\text\{)?\s*(?:st|nd|rd|th)\s*\}{0,2}\Z",
+            r"\1",
+        ),  # 6th; 6^{\text{th}}
+        (
+            r"(?<=[0-9})!%])(?:\s+(?!(?:and|or|to|mod|if|for|where|with|is|per cent)\b)"
+            rf"(?P<words>{_WORD_BEHIND}(?:(?:\s+|\s*/\s*)[a-zA-Z]+\.?){{0,3}}(?:\^\{{?[23]\}}?)?)"
+            rf"|\s*(?P<rate>/\s*(?:{'|'.join(PLAIN)})))\s*$",
+            lambda m: rf"\text{{ {m['words'] or m['rate']}}}",
+        ),  # 12 red apples; 6 m; 25000/year
         (r"(\\[a-zA-Z]+|\})\s+(?=\{)", r"\1"),  # \frac {1}
         (r"^\\\{\s*\\\}$", r"\\emptyset"),  # \{ \}
         (r"(?<=[0-9]) ?\(([a-zA-Z]{3}[a-zA-Z ]*)\)$", r"\\text{ \1}"),  # 9 (apples)
@@ -200,29 +243,11 @@ def normalize(text: str) -> str:
     if _PLAIN_NUMBER.fullmatch(text):
         return text
     text = _GAP.sub(" ", text)  # the patterns below take runs of white space apart in many ways
-    text = plain_characters(re.sub(r"\.{3,}", r"\\ldots ", _FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text)))
-    text = _CODES.sub(lambda match: _CODE_SIGNS[match[1][:2]], text)
+    text = plain_characters(_FOREIGN_WORD.sub(lambda match: _FOREIGN[match[0]], text))
     if r"\begin" not in text:
         text = _DOUBLED_BACKSLASH.sub(lambda _: "\\", text)
-    text = _MARGIN.sub("", _ROW_BREAK.sub(ROW, text))
-    if match := _MARKDOWN.fullmatch(text):
-        text = match[2]
-    if match := _QUOTED.fullmatch(text):
-        text = match[1]
-    text = _COMMAND.sub(lambda match: COMMANDS[match[1]], text)
-    text = _UPRIGHT.sub(_upright, _LAYOUT.sub(" ", _TEXT.sub(r"\\text", text)).replace("$", ""))
-    text = _without_lead(text.strip())
-    text = _TEXT_GROUP.sub(_unwrap, text)
-    text = _THIN_GROUPS.sub(lambda match: re.sub(_THIN, "", match[0]), text)
-    text = _COMMA_GROUPS.sub(lambda match: match[0].replace(",", GROUP), text)
-    text = _GAP.sub(" ", _SPACE.sub(" ", text)).strip()
-    text = ungrouped(text.strip()).rstrip(".,;:")
-    if match := _ORDINAL.fullmatch(text):
-        text = match[1]
-    text = _WORDS_BEHIND.sub(lambda match: rf"\text{{ {match['words'] or match['rate']}}}", text)
-    for pattern, replacement in _RULES:
-        if pattern.search(text):  # `sub` with a template costs more, also without a match
-            text = pattern.sub(replacement, text)
+    text = _GAP.sub(" ", _rewritten(text, _LAYOUT)).strip()
+    text = _rewritten(ungrouped(text).rstrip(".,;:"), _RULES)
     if r"\begin" not in text:
         text = text.replace("&", "")
     if "," not in text:
@@ -230,11 +255,11 @@ def normalize(text: str) -> str:
     return ungrouped(text)
 
 
-def _without_lead(text: str) -> str:
-    """Return `text` without the words in front of an answer."""
-    if (lead := _LEAD.match(text)) is None:
-        return text
-    return (r"\text{" if lead["text"] and not lead["end"] else "") + text[lead.end() :]
+def _rewritten(text: str, rules: Iterable[tuple[re.Pattern[str], Any]]) -> str:
+    for pattern, replacement in rules:
+        if pattern.search(text):  # `sub` with a template costs more, also without a match
+            text = pattern.sub(replacement, text)
+    return text
 
 
 def ungrouped(text: str) -> str:
@@ -262,29 +287,6 @@ def plain_characters(text: str) -> str:
         )
         text = _ROOT.sub(lambda m: rf"\sqrt{{{m[1] or m[2]}}}", text)
     return text.translate(_CHARACTERS)
-
-
-def _upright(match: re.Match[str]) -> str:
-    r"""Return upright letters as what they stand for: a function, a letter such as `\mathrm{e}`, a formula, or words."""
-    inner = _SPACE.sub(" ", match[2]).strip()
-    if inner in _FUNCTIONS:
-        return rf"{match[1]}\{inner} "
-    if inner in ("i", "e", "d") or re.search(r"\\(?!text|mu|Omega|circ)[a-zA-Z]", inner):
-        return f"{match[1]}{inner}"
-    return rf"{match[1]}\text{{{inner}}}"
-
-
-def _unwrap(match: re.Match[str]) -> str:
-    r"""Return the content of `\text{...}` alone where it is a formula: a number, a command, a list of numbers or capitals."""
-    inner = match[1].strip()
-    words = re.sub(rf"\\[a-zA-Z]+|\b{_CONJUNCTION}\b", "", inner)
-    if inner in _FUNCTIONS - {"min", "max", "mod"}:  # 9\text{ min} are minutes
-        return rf"\{inner} "
-    if not re.search(r"[^\W\d_]", words):
-        return inner if inner == "," else f" {inner} "
-    if number := re.fullmatch(r"([^a-zA-Z{}\\]*[0-9])\s*([a-zA-Z][^{}]*)", inner):
-        return rf"{number[1]}\text{{ {number[2]}}}"  # \text{5 cm}
-    return rf"\text{{{match[1]}}}"
 
 
 def enclosed(text: str) -> bool:

@@ -33,8 +33,6 @@ MAX_QUERY_CHARS = 1000
 # Bytes of an answer that are read: the servers of a run may be anybody's, and a rollout shows a few thousand characters.
 MAX_ANSWER_BYTES = 4 << 20
 
-_BUSY = (429, 502, 503, 504)
-
 
 def request_body(queries: Sequence[str], topk: int) -> bytes:
     """Return the body of a request with scores."""
@@ -127,8 +125,6 @@ class SearchClient:
             return SearchResult(failure="the search engine did not answer in time")
         except (aiohttp.ClientError, OSError) as error:
             return SearchResult(failure=f"the search engine is not available ({str(error) or type(error).__name__})")
-        if response.status in _BUSY:
-            return SearchResult(failure=f"the search engine is not available (status {response.status})")
         if response.status != 200:
             detail = " ".join(text.decode(errors="replace").split())[:200]
             return SearchResult(failure=f"the search engine failed (status {response.status}: {detail})")

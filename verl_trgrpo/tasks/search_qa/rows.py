@@ -261,18 +261,16 @@ def _read_question(record: Record, name: str, split: str) -> Question:
     """
     row = record.row
     key = "answer" if "answer" in row and "golden_answers" not in row else "golden_answers"
-    if missing := [column for column in ("question", key) if column not in row]:
-        raise ValueError(f"missing column {', '.join(missing)} (found {', '.join(row) or 'nothing'})")
-    text, answers = row["question"], row[key]
+    text, answers, found = row.get("question"), row.get(key), f"found {', '.join(row) or 'nothing'}"
     if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"question={shorten(text)}: expected a string")
+        raise ValueError(f"question={shorten(text)}: expected a string ({found})")
     if tags := [tag for tag in CHAT_TAGS if tag in text]:
         raise ValueError(f"the question contains {', '.join(tags)}; the chat template adds its own tags")
     answers = [answers] if isinstance(answers, str) else answers
     if isinstance(answers, list):
         answers = [*answers, *(row.get("answer_aliases") or ())]
     if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-        raise ValueError(f"{key}={shorten(answers)}: expected a list of strings")
+        raise ValueError(f"{key}={shorten(answers)}: expected a list of strings ({found})")
     answers = tuple(dict.fromkeys(answer for answer in answers if answer.strip()))
     if not answers:
         raise ValueError(f"{key} holds blank strings only")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from verl_trgrpo.common.findings import InvalidInputError, raise_invalid
 from verl_trgrpo.common.options import Options
-from verl_trgrpo.common.text import did_you_mean, first_line
+from verl_trgrpo.common.text import did_you_mean
 
 SEARCH_AGENT = "trgrpo_search"
 """Name by which veRL finds the agent loop of the rows, as in agent_loops.yaml."""
@@ -38,7 +35,7 @@ class SearchOptions(Options):
     """
 
     where = f"{SECTION}: "
-    url: Any = "http://127.0.0.1:8000/retrieve"  # a string or several, a union that OmegaConf does not support
+    url: Any = "http://127.0.0.1:8000/retrieve"  # a string or several
     topk: Count = 3
     deadline: Annotated[float, "(0, inf)"] = 10.0
     retries: Annotated[int, "[0, inf)"] = 2
@@ -48,7 +45,7 @@ class SearchOptions(Options):
     max_observation_tokens: Count = 500
 
     def __post_init__(self) -> None:
-        if isinstance(self.url, list):
+        if isinstance(self.url, Sequence) and not isinstance(self.url, str):
             object.__setattr__(self, "url", tuple(self.url))  # hashable
         super().__post_init__()
 
@@ -72,18 +69,13 @@ def read_options(settings: Mapping[str, Any] | None) -> SearchOptions:
     """
     if not isinstance(settings, Mapping | None):
         raise InvalidInputError([f"{SECTION}={settings!r} is not a section; give keys such as url"])
-    config: Any = OmegaConf.structured(SearchOptions)
-    OmegaConf.set_readonly(config, False)
-    messages = []
-    for key, value in (settings or {}).items():
-        try:
-            config[key] = value
-        except OmegaConfBaseException as error:
-            hint = "" if key in config else f"; {did_you_mean(key, config)}"
-            messages.append(f"{SECTION}: {key}={value!r}: {first_line(error)}{hint}")
+    given = {str(name): value for name, value in (settings or {}).items()}
+    known = [field.name for field in fields(SearchOptions)]
+    unknown = [name for name in given if name not in known]
+    messages = [f"{SECTION}: {name}={given[name]!r}: unknown; {did_you_mean(name, known)}" for name in unknown]
     options: Any = None
     try:
-        options = OmegaConf.to_object(config)
+        options = SearchOptions(**{name: given[name] for name in known if name in given})
     except InvalidInputError as error:
         messages += error.messages
     raise_invalid(messages)
