@@ -11,23 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from omegaconf import OmegaConf
 
 from verl_trgrpo.common.findings import Finding, Level
 from verl_trgrpo.common.options import Options
 from verl_trgrpo.common.progress import Progress, no_progress
-from verl_trgrpo.common.text import count_of, escape_controls, first_line, shorten, text_table
+from verl_trgrpo.common.text import count_of, escape_controls, shorten, text_table
 from verl_trgrpo.data.prompts import SINGLE_TURN, TOOL_AGENT, RolloutPrompts, prompt_settings
 from verl_trgrpo.data.rows import (
     COLUMNS,
     RawRow,
     UnreadableError,
     display_names,
-    extra_info_of,
     file_problems,
     ground_truth_of,
     is_chat,
@@ -43,9 +41,9 @@ from verl_trgrpo.data.verl_files import (
     concatenation_findings,
     open_as_verl,
 )
-from verl_trgrpo.tasks import has_reward, reference_response_of, score_response
-from verl_trgrpo.tasks.answer_form import ANSWER_FORMS, AnswerForm, asked_form, read_answer, reward_input, state_answer
-from verl_trgrpo.tasks.registry import DefaultReward, ReferenceResponse, refused_spelling, unknown_source
+from verl_trgrpo.tasks.answer_form import asked_form
+from verl_trgrpo.tasks.ground_truths import accepts, reward_findings
+from verl_trgrpo.tasks.registry import DefaultReward
 from verl_trgrpo.tasks.search_qa.search_options import SEARCH_AGENT
 
 # In the order of the report; docs/data.md says what each finds. All but the first two check single rows.
@@ -54,9 +52,6 @@ CHECKS = (
     "chat template", "prompt length",
 )  # fmt: skip
 TRAIN, TEST = "train", "test"
-
-# The forms in which rewards usually expect an answer, for prompts that ask for none.
-USUAL_FORMS: tuple[AnswerForm, ...] = ("tags", "box")
 
 AGENTS = (SEARCH_AGENT, SINGLE_TURN, TOOL_AGENT)
 
@@ -287,127 +282,6 @@ def content_findings(row: RawRow, where: str) -> Iterator[tuple[str, Finding]]:
         yield "columns", Finding.warning(where, f"agent_name is {agent}; not one of {', '.join(AGENTS)}")
 
 
-def reward_findings(row: RawRow, where: str, default: DefaultReward | None = None) -> Iterator[tuple[str, Finding]]:
-    """Check that a row's data source has a reward, which gives a response with the ground truth full marks."""
-    source = row.get("data_source")
-    if not isinstance(source, str) or not has_reward(source, default):
-        message = f"{unknown_source(source)}, or give --no-rewards for a run with other rewards"
-        yield "data source", Finding.error(where, message)
-        yield "reward of gold", Finding.not_checked("", f"no reward for {shorten(source)}")
-        return
-    if any(finding.level is Level.ERROR for finding in truth_findings(row, where)):
-        return
-    try:
-        found = _gold_finding(row, source, where, default)
-    except ImportError as error:
-        message = f"the reward of {source!r} cannot be imported ({first_line(error)})"
-        found = Finding.not_checked("", message)
-    except Exception as error:  # a reward may be anybody's code; it would raise in training, too
-        message = f"the reward of {source!r} raises {type(error).__name__}: {first_line(error)}"
-        found = Finding.error(where, message)
-    if found:
-        yield "reward of gold", found
-
-
-def _gold_finding(row: RawRow, source: str, where: str, default: DefaultReward | None) -> Finding | None:
-    """Score responses that state the ground truth in the form that the prompt asks for; return a finding unless one is right.
-
-    Raises:
-        GroundTruthError: the reward cannot read the ground truth.
-    """
-    asked = asked_form(row.get("prompt"))
-    found = _stated_gold_finding(row, source, where, asked, default)
-    if found and found.level is Level.ERROR and asked:
-        for form in ANSWER_FORMS:
-            if form != asked and _stated_gold_finding(row, source, where, form, default) is None:
-                forms = f"{state_answer('...', asked)}, the reward of {source!r} reads {state_answer('...', form)}"
-                return Finding.error(where, f"the prompt asks for {forms}; change the prompt or the data source")
-    return found
-
-
-def _stated_gold_finding(
-    row: RawRow, source: str, where: str, form: AnswerForm | None, default: DefaultReward | None
-) -> Finding | None:
-    """Score responses that state the ground truth in a form; return a finding unless one of them gets ``acc`` 1.0.
-
-    A ground truth that the reward does not understand, but accepts when it is stated, is a warning.
-    """
-    truth = ground_truth_of(row)
-    given = reward_input(extra_info_of(row), row.get("prompt"))
-    shown, stated = shorten(truth), f" in the form {state_answer('...', form)}" if form else ""
-    found, literal = Finding.error(where, f"the ground truth {shown} contains no answer"), False
-    for response in _gold_responses(truth, reference_response_of(source, default), form):
-        if response is None:
-            return Finding.not_checked("", f"{source} has no reference response for some rows")
-        verdict = score_response(source, response, truth, given, default_reward=default)
-        literal = literal or bool(verdict["gold_unparseable"])
-        if verdict["acc"] == 1.0 and literal:
-            message = f"the reward of {source!r} does not understand the ground truth {shown} and compares it literally"
-            return Finding.warning(where, message)
-        if verdict["acc"] == 1.0:
-            refused = refused_spelling(source, truth, default)
-            return Finding.warning(where, refused) if refused else None
-        if verdict["gold_unparseable"]:
-            found = Finding.error(where, f"the reward of {source!r} does not understand the ground truth {shown}")
-        elif verdict["timed_out"]:
-            found = Finding.warning(where, f"the reward of {source!r} timed out on the ground truth {shown}")
-        else:
-            found = Finding.error(where, f"the ground truth {shown} as an answer{stated} gets acc {verdict['acc']}")
-    return found
-
-
-def _gold_responses(truth: Any, reference: ReferenceResponse | None, form: AnswerForm | None) -> Iterator[str | None]:
-    """Yield responses that state a ground truth, in a form or in the usual ones; one of them should get full marks."""
-    if reference:
-        response = reference(truth)
-        opening = state_answer("\n", form).partition("\n")[0].rstrip() if form else ""
-        if response is None or opening in response:
-            yield response
-            return
-        elsewhere = (read_answer(response, other) for other in ANSWER_FORMS)
-        answers = [next((answer for answer in elsewhere if answer is not None), response)]
-    else:
-        answers = _answers(truth)
-    for answer, each in product(answers, [form] if form else USUAL_FORMS):
-        yield from (thought + state_answer(answer, each) for thought in ("<think></think>", ""))
-
-
-def _answers(truth: Any) -> list[str]:
-    """Return the strings that a ground truth accepts: itself, its alternatives, or those under a mapping's usual key."""
-    if isinstance(truth, Mapping):
-        for key in ("solution_text_format", "target"):
-            if truth.get(key):
-                return _answers(truth[key])
-        truth = list(truth.values())
-    if isinstance(truth, list):
-        return [answer for value in truth for answer in _answers(value)]
-    if truth is None:
-        return []
-    if "OR" not in str(truth):
-        return [str(truth)]
-    from verl_trgrpo.tasks.math.equality import alternatives  # loads the mathematics
-
-    named = alternatives(str(truth))  # "0.09 OR \\frac{9}{100}" in mathematics
-    return [str(truth), *(named if len(named) > 1 else [])]
-
-
-def _accepts(row: RawRow, truth: Any, stated: Any, default: DefaultReward | None) -> bool:
-    """Return whether a response that states one ground truth is right for another; False without a reward, or if it raises."""
-    source = row.get("data_source")
-    if not has_reward(source, default):
-        return False
-    given = reward_input(extra_info_of(row), row.get("prompt"))
-    try:
-        responses = _gold_responses(stated, reference_response_of(source, default), asked_form(row.get("prompt")))
-        return any(
-            score_response(str(source), response, truth, given, default_reward=default)["acc"] == 1.0
-            for response in responses
-            if response is not None
-        )
-    except Exception:  # a reward may be anybody's code; the check of the reward reports what it raises
-        return False
-
-
 class SeenPrompts:
     """Find equal prompts among the rows checked so far; `default` is the data source whose reward scores those that have none.
 
@@ -451,7 +325,7 @@ class SeenPrompts:
         if truth == other_truth or not self._compare_truths:
             return truth == other_truth
         one, other = ground_truth_of(row), json.loads(other_truth)
-        return _accepts(row, one, other, self._default) or _accepts(row, other, one, self._default)
+        return accepts(row, one, other, self._default) or accepts(row, other, one, self._default)
 
     def _met(self, role: str, keys: Sequence[str]) -> list[tuple[str, str, str]]:
         first = self._first[role]

@@ -12,9 +12,9 @@ from verl_trgrpo.common.text import as_plain_yaml, did_you_mean
 from verl_trgrpo.data.prompts import TOOLS, agent_loops, tool_schemas
 from verl_trgrpo.data.rows import UnreadableError
 from verl_trgrpo.data.verl_files import DataFile, column_findings, concatenation_findings, missing_values
-from verl_trgrpo.data_check import reward_findings
 from verl_trgrpo.runs.compose import selected
 from verl_trgrpo.runs.keys import AGENT, REWARD, REWARD_MODEL
+from verl_trgrpo.tasks.ground_truths import reward_findings
 from verl_trgrpo.tasks.registry import DEFAULT_REWARD_KEY, DEFAULT_REWARDS, has_reward, unknown_source
 
 _MANAGER = f"{AGENT}.agent_loop_manager_class"
