@@ -28,7 +28,6 @@ def messages_of(source, *overrides):
         (["algoritm=tr_grpo"], ["algorithm?"]),
         # A parameter of another shaping: those of the chosen one.
         (["shaping=power", f"{LOSS}.shaping.tau=3", "trainer.nnodes=2"], [f"{LOSS}.shaping.tau:", "gamma, lower"]),
-        (["platform=gpu"], ["platform=gpu:", "accelerator?"]),
         (["algorithm=trgrpo"], ["algorithm=trgrpo:", "tr_grpo?"]),
         (["algorithm=xyz"], ["algorithm=xyz:", "dapo_clip"]),
         (["data.train_batch_size"], ["data.train_batch_size=..."]),
@@ -38,7 +37,7 @@ def messages_of(source, *overrides):
         (["algorithm=[grpo,tr_grpo]"], ["one option", "compare"]),
         (["+algorithm=grpo"], ["without the plus"]),
         (["data.train_files=~/x.parquet"], ["data.train_files=~/x.parquet:", "$HOME"]),
-        (["shaping=cosine"], ["shaping=custom", f"{LOSS}.shaping.name=cosine"]),
+        (["shaping=cosine"], ["shaping=cosine:", "sigmoid"]),
         (["data={train_batch_sizes: 4}"], ["data.train_batch_sizes:", "data.train_batch_size?"]),
     ],
 )

@@ -13,7 +13,7 @@ import verl
 from hydra import compose, initialize_config_module
 from verl.utils.import_utils import load_class_from_fqn
 
-from verl_trgrpo.checks.types import NAMES
+from verl_trgrpo.checks.settings import NAMES
 
 V1_TRAINER = "verl_trgrpo/verl_plugin/group_metrics_buffer.py"
 STATE = "verl_trgrpo/verl_plugin/estimator_state.py"
@@ -57,7 +57,7 @@ CALLED = {
     ),
     "verl.utils.import_utils.load_extern_object": (
         ("module_path", "object_name"),
-        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/own_code.py",
+        "verl_trgrpo/verl_plugin/config.py and verl_trgrpo/checks/machine.py",
     ),
     "verl.experimental.reward_loop.reward_manager.get_reward_manager_cls": (("name",), MANAGER),
     "verl.experimental.reward_loop.reward_manager.naive.NaiveRewardManager.run_single": (("self", "data"), MANAGER),

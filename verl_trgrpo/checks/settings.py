@@ -1,0 +1,299 @@
+"""Check each setting by itself: sections, deleted, unknown and unread keys, types, ranges, and names that veRL must know.
+
+Sections and keys are checked without veRL and torch, unless an unknown key may be a field of one of veRL's dataclasses.
+"""
+
+from __future__ import annotations
+
+import math
+import pydoc
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from fnmatch import fnmatch
+from functools import cache
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le, Lt, MinLen
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import TypeAdapter, ValidationError
+
+from verl_trgrpo.checks.tables import full
+from verl_trgrpo.checks.view import OWN_MANAGER, RunView
+from verl_trgrpo.common.findings import Finding
+from verl_trgrpo.common.text import as_plain_yaml, as_yaml, did_you_mean, nearest_key
+from verl_trgrpo.runs.compose import flat, selected
+from verl_trgrpo.runs.keys import LOSS, MANAGER, MANAGER_OPTIONS, OLD_SECTIONS, SHAPING, place_of
+
+_Text = Annotated[str, MinLen(1)]
+_Files = _Text | list[_Text] | None  # that some are named is checked with the files
+_Count = Annotated[int, Ge(1)]
+_Natural = Annotated[int, Ge(0)]
+_Interval = Annotated[int, Ge(-1)]  # -1: never
+_TopK = Annotated[int, Ge(-1)]  # -1 and 0: off
+_Positive = Annotated[float, Gt(0), Lt(math.inf)]
+_NotNegative = Annotated[float, Ge(0), Lt(math.inf)]
+_Share = Annotated[float, Ge(0), Le(1)]
+_PositiveShare = Annotated[float, Gt(0), Le(1)]
+# Types that are narrower than those of their defaults, or wider; sections have the short names of the tables.
+_KEYS: tuple[tuple[Any, str], ...] = (
+    (_Text, "model.path trainer.default_local_dir data.prompt_key"),
+    (_Files, "data.train_files data.val_files"),
+    (str | list[str] | None, "trainer.logger"),
+    (str | list | None, "model.exclude_modules model.target_modules"),  # as PEFT takes them
+    (str | None, "reward_function.path reward_function.name"),
+    (int | None, "data.seed"),
+    (bool | None, "critic.enable"),
+    (float | None, "actor.loss_scale_factor"),
+    (_Count, "data.train_batch_size data.max_prompt_length data.max_response_length trainer.nnodes"),
+    (_Count, "trainer.total_epochs actor.ppo_mini_batch_size actor.ppo_epochs actor.ppo_max_token_len_per_gpu"),
+    (_Count, "rollout.n validation.n"),
+    (_Count, "actor.ulysses_sequence_parallel_size engine.ulysses_sequence_parallel_size trainer.n_gpus_per_node"),
+    (_Count, "rollout.tensor_model_parallel_size rollout.data_parallel_size rollout.max_num_seqs reward.num_workers"),
+    (_Count, "rollout.log_prob_max_token_len_per_gpu ref.log_prob_max_token_len_per_gpu rollout.agent.num_workers"),
+    (_Count | None, "actor.ppo_micro_batch_size_per_gpu rollout.log_prob_micro_batch_size_per_gpu ray_init.num_cpus"),
+    (_Count | None, "trainer.total_training_steps trainer.max_actor_ckpt_to_keep"),
+    (_Count | None, "data.val_batch_size data.gen_batch_size rollout.max_model_len"),
+    (_Natural, "trainer.critic_warmup algorithm.filter_groups.max_num_gen_batches"),
+    (_Natural, "model.lora_rank data.dataloader_num_workers"),
+    (_Natural | None, "ray_init.num_gpus"),
+    (_Interval, "trainer.save_freq trainer.test_freq"),
+    (_TopK, "rollout.top_k validation.top_k"),
+    (_NotNegative, "optim.lr optim.weight_decay actor.kl_loss_coef validation.temperature"),
+    # At a temperature of 0 all responses to a prompt are the same, and there is nothing to compare.
+    (_Positive, "optim.clip_grad actor.grad_clip rollout.temperature"),
+    (_Share, "optim.lr_warmup_steps_ratio algorithm.gamma algorithm.lam"),
+    (_PositiveShare, "rollout.top_p validation.top_p rollout.gpu_memory_utilization"),
+)
+_TYPES = {full(key): kind for kind, keys in _KEYS for key in keys.split()}
+_KL_KINDS = [f"{kind}{plus}" for kind in ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3") for plus in ("", "+")]
+# Names by pattern of key; a canary test compares them with veRL's registries.
+NAMES = {
+    "trainer.resume_mode": ("auto", "disable", "resume_path"),
+    # Those of veRL's platforms, and of platforms that plugins may bring.
+    "trainer.device": ("cuda", "npu", "cpu", "xpu", "hpu", "mlu", "musa"),
+    "trainer.v1.trainer_mode": ("sync", "colocate_async", "separate_async"),
+    "data.truncation": ("error", "left", "right", "middle"),
+    "*.strategy": ("fsdp", "fsdp2", "fsdp_turbo", "megatron", "veomni", "torchtitan", "automodel"),
+    "*.rollout.name": ("vllm", "sglang", "trtllm"),
+    "*.rollout.mode": ("async",),
+    "*.rollout.dtype": ("auto", "half", "float16", "bfloat16", "float", "float32"),
+    "*.kl_loss_type": _KL_KINDS,
+    "algorithm.kl_penalty": _KL_KINDS,
+    "*.checkpoint.*_contents": ("model", "optimizer", "extra", "hf_model"),
+    "algorithm.kl_ctrl.type": ("fixed", "adaptive"),
+    "*.loss_agg_mode": (
+        "token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm",
+    ),
+    "*.lr_scheduler_type": ("constant", "cosine", "linear", "inverse-square-root"),
+}  # fmt: skip
+
+
+def section_findings(view: RunView) -> list[Finding]:
+    """Check that no key of veRL's was deleted and that no section was replaced by another value."""
+    deleted = [word[1:].partition("=")[0] for word in view.run.arguments if word.startswith("~")]
+    findings = [
+        Finding.error(key, f"~{key}: veRL reads this key; set it to another value instead")
+        for key in deleted
+        if selected(view.defaults, key) is not None
+    ]
+    for key, value, default in _replaced_sections(view.config, view.defaults, ""):
+        fix = (
+            "choose a shaping with shaping=NAME"
+            if key == SHAPING
+            else f"set its keys, such as {key}.{next(iter(default))}"
+        )
+        findings.append(Finding.error(key, f"{key}={as_plain_yaml(value)}: must be a section; {fix}"))
+    return findings
+
+
+def _replaced_sections(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, Any, DictConfig]]:
+    """Yield key, value and default of what is a section by default and something else in `node`."""
+    for name in node:
+        child, default = node_of(node, name), node_of(defaults, name)
+        if not is_section(default) or child._is_interpolation():
+            continue
+        if is_section(child) or (isinstance(child, DictConfig) and not child._is_none() and not child._is_missing()):
+            yield from _replaced_sections(child, default, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", child._value(), default
+
+
+def key_findings(view: RunView) -> list[Finding]:
+    """Check for keys that are unknown, or that veRL does not read.
+
+    Known are the keys of the run's defaults, the fields of the dataclasses that it names, and everything below a key that is
+    empty or null there. Keys that were added on the command line with a plus are not reported.
+    """
+    unknown = [
+        (key, names)
+        for key, names in _unknown_keys(view.config, view.defaults, "")
+        if key != MANAGER_OPTIONS and not any(f"{added}.".startswith(f"{key}.") for added in view.run.added)
+    ]
+    places = [key for key in flat(view.defaults) if key.partition(".")[0] not in OLD_SECTIONS] if unknown else []
+    findings = [_unknown_finding(key, names, places) for key, names in unknown]
+    below = tuple(f"{key}." for key, _ in unknown)
+    return findings + [
+        each for each in _unread_findings(view.config, view.defaults) if not each.where.startswith(below)
+    ]
+
+
+def _unknown_keys(node: DictConfig, defaults: DictConfig, prefix: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the unknown keys of a section and of those below it, each with the names that are known beside it."""
+    names = {str(name) for name in defaults}
+    for name in node:
+        key, child, default = f"{prefix}{name}", node_of(node, name), node_of(defaults, name)
+        if str(name) not in names:
+            if str(name) not in _dataclass_fields(node):
+                yield key, names | _dataclass_fields(node)
+        elif key != SHAPING and is_section(child) and is_section(default):
+            yield from _unknown_keys(child, default, f"{key}.")
+
+
+def _unknown_finding(key: str, names: set[str], places: list[str]) -> Finding:
+    section, dot, _ = key.rpartition(".")
+    known = [*(f"{section}{dot}{name}" for name in names), *places]
+    meant = place_of(key, known) or nearest_key(key, known)
+    fix = f"did you mean {meant}?" if meant else "remove it"
+    return Finding.error(key, f"{key}: unknown key; {fix} (+{key}=... on the command line adds it)")
+
+
+def _unread_findings(config: DictConfig, defaults: DictConfig) -> list[Finding]:
+    findings = []
+    for key, value in flat(config).items():
+        if value is not None and value != selected(defaults, key) and (place := place_of(key)):
+            plus = " (on the command line with a plus)" if place.startswith(MANAGER_OPTIONS) else ""
+            message = f"{key}={as_plain_yaml(value)}: veRL's trainer does not read it; set {place}{plus}"
+            findings.append(Finding.warning(key, message))
+    return findings
+
+
+def node_of(section: DictConfig, name: Any) -> Any:
+    """Return the node of a key without resolving it; None where there is none."""
+    return section._get_node(name, validate_access=False)
+
+
+def is_section(node: Any) -> bool:
+    """Return True for a section with keys; False for null, for a reference and for an empty section."""
+    return isinstance(node, DictConfig) and not node._is_interpolation() and len(node) > 0
+
+
+@cache
+def located(name: str) -> Any:
+    """Return the class or function of a ``_target_``; None where it cannot be imported."""
+    try:
+        return pydoc.locate(name)
+    except Exception:  # an import raises anything; building the section reports it
+        return None
+
+
+def target_of(section: DictConfig) -> Any:
+    """Return the class or function that a section names in its ``_target_``, or None."""
+    node = node_of(section, "_target_")
+    return None if node is None else located(str(node._value()))
+
+
+def _dataclass_fields(section: DictConfig) -> set[str]:
+    """Return the fields of the dataclass that veRL builds from a section; some have no line in veRL's YAML files."""
+    found = target_of(section)
+    return {field.name for field in fields(found)} if is_dataclass(found) else set()
+
+
+def type_findings(view: RunView) -> list[Finding]:
+    """Check the type, the range and, for names, the spelling of every value that differs from its default.
+
+    A default is always right. Other values of keys that are not in the table above have its type, or are null where it is a
+    number or a string.
+    """
+    config, defaults, findings = view.config, view.defaults, []
+    for key, section, name in _settings(config, defaults, ""):
+        default, node = selected(defaults, key), node_of(section, name)
+        if node._is_missing():
+            if default is not None:  # others belong to parts of veRL that a run may not use
+                reason = f"has no value; give one, such as {as_plain_yaml(default)}"
+                findings.append(Finding.error(key, f"{key}=???: {reason}"))
+            continue
+        try:
+            value = section[name]
+            value = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        except OmegaConfBaseException as error:
+            reason = str(error).splitlines()[0]
+            findings.append(Finding.error(key, f"{key}={node._value()}: cannot be resolved ({reason}); correct it"))
+            continue
+        if found := _type_finding(key, value, default) or _name_finding(config, key, value, default):
+            findings.append(found)
+    return findings
+
+
+def _settings(node: DictConfig, defaults: Any, prefix: str) -> Iterator[tuple[str, DictConfig, Any]]:
+    """Yield the values below `node` that differ from their defaults: dotted key, section, and name in the section."""
+    for name in node:
+        key, child = f"{prefix}{name}", node_of(node, name)
+        default = node_of(defaults, name) if isinstance(defaults, DictConfig) else None
+        if is_section(child) and (default is None or default._is_none() or isinstance(default, DictConfig)):
+            yield from _settings(child, default, f"{key}.")
+        elif key != SHAPING and not is_section(default) and (default is None or _written(child) != _written(default)):
+            yield key, node, name
+
+
+def _written(node: Any) -> Any:
+    """Return the value of a node as it is written, not resolved."""
+    if isinstance(node, (DictConfig, ListConfig)) and not node._is_none() and not node._is_missing():
+        return node._value() if node._is_interpolation() else OmegaConf.to_container(node, resolve=False)
+    return node._value()
+
+
+def _type_finding(key: str, value: Any, default: Any) -> Finding | None:
+    if key not in _TYPES and value is None and not isinstance(default, (bool, DictConfig, ListConfig)):
+        return None
+    hint = _TYPES.get(key, _type_of(default))
+    if value == default:
+        return None
+    try:
+        _adapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        reason = " or ".join(dict.fromkeys(each["msg"] for each in error.errors()))
+        return Finding.error(key, f"{key}={as_yaml(value)}: {reason}; the default is {as_plain_yaml(default)}")
+    return None
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint)
+
+
+def _type_of(default: Any) -> Any:
+    """Return the type of a key that is not in the table, from its default."""
+    if isinstance(default, bool):
+        return bool
+    if isinstance(default, (int, float)):
+        return float
+    if isinstance(default, str):
+        return str | int | float | bool  # an experiment may be named 2024
+    return dict if isinstance(default, DictConfig) else Any
+
+
+def _name_finding(config: DictConfig, key: str, value: Any, default: Any) -> Finding | None:
+    names = () if value is None and default is None else _names_for(config, key)
+    unknown = [name for name in (value if isinstance(value, list) else [value]) if name not in names]
+    if not names or not unknown:
+        return None
+    return Finding.error(key, f"{key}={as_plain_yaml(value)}: unknown name; {did_you_mean(str(unknown[0]), names)}")
+
+
+def _names_for(config: DictConfig, key: str) -> Sequence[str]:
+    """Return what a key may be; nothing where it is not a name, or one that only another machine knows."""
+    if key == "trainer.logger":
+        from verl.utils.tracking import Tracking
+
+        return [*Tracking.supported_backend, "tracking"]
+    if key in ("algorithm.adv_estimator", f"{LOSS}.loss_mode"):
+        from verl.trainer.ppo.core_algos import ADV_ESTIMATOR_REGISTRY, POLICY_LOSS_REGISTRY
+
+        return sorted(POLICY_LOSS_REGISTRY if key.endswith("loss_mode") else map(str, ADV_ESTIMATOR_REGISTRY))
+    place = selected(config, f"{MANAGER}.source"), selected(config, f"{MANAGER}.module.path")
+    if key == f"{MANAGER}.name" and (place[0] == "register" or place == ("importlib", OWN_MANAGER)):
+        from verl.experimental.reward_loop.reward_manager.registry import REWARD_MANAGER
+
+        return sorted(REWARD_MANAGER)
+    return next((names for pattern, names in NAMES.items() if fnmatch(key, pattern)), ())
