@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import composed
-from verl_trgrpo.checks.switches import SWITCHES
+from verl_trgrpo.checks.rules import SWITCHES
 from verl_trgrpo.checks.tables import rule_findings
 from verl_trgrpo.checks.view import RunView
 from verl_trgrpo.common.findings import Level
