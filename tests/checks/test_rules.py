@@ -14,6 +14,7 @@ ERROR, WARNING = Level.ERROR, Level.WARNING
 CORRECTION, VALIDATION = "algorithm.rollout_correction", f"{ROLLOUT}.val_kwargs"
 OVERLONG = "reward.reward_kwargs.overlong_buffer_cfg"
 DAPO = ("reward.reward_manager.name=dapo",)
+HA_DW = ("algorithm=ha_dw", "trainer.use_v1=false")
 FILTER = ("algorithm.filter_groups.enable=true",)
 # Overrides, the reported key, its level, and what else the message has to name; in the order of the table.
 CASES = (
@@ -66,6 +67,7 @@ CASES = (
      "algorithm.filter_groups.max_num_gen_batches", WARNING, "max_inflight_gen_batches"),
     ([*FILTER, "algorithm.filter_groups.metric=seq_final_reward", "data.train_files={train}", "data.val_files={train}"],
      "algorithm.filter_groups.metric", ERROR, "reward, score, acc"),
+    ([*HA_DW, "trainer.save_freq=5"], "trainer.use_v1", ERROR, "adv_estimator=ha_dw"),
     ([f"{ROLLOUT}.prompt_length=32"], f"{ROLLOUT}.prompt_length", ERROR, "data.max_prompt_length=512"),
     ([f"{ROLLOUT}.response_length=64"], f"{ROLLOUT}.response_length", ERROR, "data.max_response_length=512"),
     ([f"{ROLLOUT}.top_k=20"], f"{ROLLOUT}.top_k", WARNING, "20"),
@@ -101,6 +103,7 @@ RIGHT = (
     [f"{ACTOR}.ppo_micro_batch_size=8", f"{ACTOR}.ppo_micro_batch_size_per_gpu=8"],
     [f"{ROLLOUT}.temperature=0.6"],
     ["shaping=uniform", f"{ROLLOUT}.temperature=0.1"],
+    [*HA_DW, "trainer.save_freq=5", "trainer.resume_mode=disable"],
 )
 
 

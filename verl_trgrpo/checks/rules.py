@@ -111,6 +111,9 @@ RULES = (
          f"algorithm.filter_groups.metric in {_METRICS} or reward_function.path != {OWN_REWARDS!r} or may_call_tools",
          f"no reward of this package reports it, and veRL fails at the first step; set it to one of {', '.join(_METRICS)}",
          asked="algorithm.filter_groups.enable", v1=True),
+    Rule("trainer.use_v1", "trainer.use_v1 or trainer.save_freq <= 0 or trainer.resume_mode == 'disable'",
+         "a run that resumes would forget the history of {algorithm.adv_estimator}, which only veRL's v1 trainer saves; set it "
+         "to true, or trainer.resume_mode to disable", asked="algorithm.adv_estimator == 'ha_dw'"),
     *(Rule(f"rollout.{name}_length", f"rollout.{name}_length == data.max_{name}_length",
            "with {data.max_" + name + "_length} veRL's rollout cuts at another length than the rest of the run; set that, and "
            "remove this", asked="True")
