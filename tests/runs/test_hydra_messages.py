@@ -28,6 +28,7 @@ def messages_of(source, *overrides):
         (["algoritm=tr_grpo"], ["algorithm?"]),
         # A parameter of another shaping: those of the chosen one.
         (["shaping=power", f"{LOSS}.shaping.tau=3", "trainer.nnodes=2"], [f"{LOSS}.shaping.tau:", "gamma, lower"]),
+        (["platform=gpu"], ["platform=gpu:", "accelerator?"]),
         (["algorithm=trgrpo"], ["algorithm=trgrpo:", "tr_grpo?"]),
         (["algorithm=xyz"], ["algorithm=xyz:", "dapo_clip"]),
         (["data.train_batch_size"], ["data.train_batch_size=..."]),

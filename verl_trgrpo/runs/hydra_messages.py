@@ -43,6 +43,8 @@ _MESSAGES = {
 }
 # A key that is unknown to Hydra; it stops at the first one.
 UNKNOWN_KEY = re.compile(r"Could not override '(?P<key>[^']+)'\.\s+To append to your config")
+# Options by other names.
+_ALIASES = {"gpu": "accelerator", "cuda": "accelerator"}
 
 
 def one_line(message: str, configurations: Collection[str]) -> str:
@@ -65,7 +67,7 @@ def unknown_key(key: str, settable: Collection[str]) -> str:
 
 def _hint(names: dict[str, str], configurations: Collection[str]) -> str:
     if "known" in names:
-        return did_you_mean(names["option"], names["known"].split())
+        return did_you_mean(_ALIASES.get(names["option"], names["option"]), names["known"].split())
     if "name" in names:
         hint = did_you_mean(names["name"].partition("/")[0], configurations, "")
         return f"{hint} " if hint else ""
